@@ -1,0 +1,51 @@
+# make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
+# make test    sets everything up, runs all tests that need neither root nor a heavy package
+# make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference)
+# make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo)
+# make lint, make lock, make tex, make clean
+SHELL := /bin/bash
+PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PATH
+SNAKEMAKE := snakemake --profile profiles/local
+# Without LaTeX everything but the PDF is made.
+TARGET = $(if $(shell command -v latexmk),paper,figures)
+
+.PHONY: demo test paper measure notebooks lint lock setup tex clean
+
+demo: CAMPAIGN := demo
+demo: measure
+	@envs/made.sh results/demo
+
+measure: CAMPAIGN ?= demo
+measure: setup tex
+	@trap 'storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' EXIT; \
+	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) -- $(TARGET)
+
+paper: CAMPAIGN ?= reference
+paper: setup tex
+	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- $(TARGET)
+	@envs/made.sh results/$(CAMPAIGN)
+
+notebooks: CAMPAIGN ?= reference
+notebooks: setup
+	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
+
+test: setup tex
+	@python -m pytest -m "not root and not heavy"
+
+lint: setup
+	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
+
+setup:
+	@envs/setup.sh
+
+tex:
+	@command -v latexmk >/dev/null && kpsewhich lmodern.sty >/dev/null || xargs -a envs/debian-tex.txt envs/apt.sh || \
+	echo "storelab: without LaTeX everything but the PDF is made"
+
+lock: setup
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header envs/requirements.in -o envs/requirements.lock
+
+# Raw records are never touched, nor the state of stores that may be running.
+clean:
+	@rm -rf results/*/{tables,figures,tex,notebooks,paper.pdf} .snakemake .pytest_cache .ruff_cache

@@ -1,0 +1,28 @@
+# Measure: one job = one point. Included only when config says measure: true.
+# The record itself is no output: Snakemake deletes outputs before it runs a job again, and a record is never deleted.
+
+
+rule measure:
+    input:
+        ancient(f"{CAMPAIGN}/status/plan"),
+        lambda wc: WORKFLOW.datasets[wc.key],
+    output:
+        f"{CAMPAIGN}/status/{{key}}.done",
+    wildcard_constraints:
+        key=r"[^/]+/[^/]+/[^/]*rep~\d+",
+    # The plan's order: shuffled by seed, interleaved in blocks. All cores: nothing else runs beside a measurement.
+    priority: lambda wc: len(WORKFLOW.points) + 1 - WORKFLOW.points[wc.key].order
+    threads: workflow.cores
+    resources:
+        measuring=1,
+    shell:
+        "{SL} measure {wildcards.key} && touch {output}"
+
+
+rule collect:
+    input:
+        [f"{CAMPAIGN}/status/{key}.done" for key in WORKFLOW.points],
+    output:
+        f"{CAMPAIGN}/status/collected",
+    shell:
+        "{SL} collect && touch {output}"

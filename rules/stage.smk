@@ -1,0 +1,20 @@
+# Stage: the plan is written, data sets go into the stores. Included only when config says measure: true.
+
+
+rule plan:
+    input:
+        config="config.yaml",
+    output:
+        f"{CAMPAIGN}/status/plan",
+    shell:
+        "{SL} plan --write && touch {output}"
+
+
+rule stage:
+    input:
+        ancient(f"{CAMPAIGN}/status/plan"),
+    output:
+        f"{CAMPAIGN}/status/staged/{{store}}/{{dataset}}.done",
+    threads: workflow.cores
+    shell:
+        "{SL} stage --store {wildcards.store} --dataset {wildcards.dataset} && touch {output}"

@@ -1,0 +1,5 @@
+"""Command line (python -m storelab)."""
+
+from storelab.cli import main
+
+main()

@@ -1,0 +1,133 @@
+"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched (level 3)."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storelab import stage, units
+from storelab.config import Config
+from storelab.datasets.payload import BODIES
+from storelab.model import Point, UserError, Workload
+from storelab.stores.base import Store
+
+
+@dataclass
+class Summary:
+    """What a plan asks for, by store. Bytes are those that are known before: staged data; uploads last until the deadline."""
+
+    points: dict[str, int] = field(default_factory=dict)  # workload -> points
+    seconds: dict[str, float] = field(default_factory=dict)  # workload -> seconds of windows
+    staged_bytes: int = 0
+    staged_objects: int = 0
+    buckets: int = 0
+    scratch_bytes: int = 0
+
+
+def scratch_bytes(point: Point) -> int:
+    """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
+    if point.workload not in ("put", "get"):
+        return 0
+    size = point.axes["object_size"]
+    ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
+    return BODIES * size + (ring if point.workload == "get" else 0)
+
+
+def summarise(points: list[Point], store: str) -> Summary:
+    """Totals of the points of one store; a data set counts once."""
+    out, datasets = Summary(), {}
+    for p in (p for p in points if p.store == store):
+        out.points[p.workload] = out.points.get(p.workload, 0) + 1
+        out.seconds[p.workload] = out.seconds.get(p.workload, 0.0) + p.fixed["duration_ns"] / 1e9
+        out.buckets = max(out.buckets, p.axes.get("buckets", 1))
+        out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
+        if p.dataset:
+            datasets[p.dataset["name"]] = p.dataset
+    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values())
+    out.staged_objects = sum(d.get("objects", 1) for d in datasets.values())
+    return out
+
+
+def limits(config: Config, points: list[Point]) -> None:
+    """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
+    bound = config.limits
+    for store in config.use_stores:
+        total = summarise(points, store)
+        for what, value, limit, show in (
+            ("stored_bytes", total.staged_bytes, bound.stored_bytes, units.human_size),
+            ("objects", total.staged_objects, bound.objects, str),
+            ("buckets", total.buckets, bound.buckets, str),
+        ):
+            if value > limit:
+                raise UserError(
+                    f"limits.{what}",
+                    f"campaign {config.name} needs {show(value)} in store {store}, the limit is {show(limit)}",
+                    "raise the limit, or ask for less",
+                )
+    for p in points:
+        clients = p.axes.get("clients", 1)
+        if clients > bound.clients:
+            raise UserError(
+                "limits.clients",
+                f"sweep {p.sweep} asks for {clients} clients, the limit is {bound.clients}",
+                "raise the limit, or ask for less",
+            )
+        if clients * p.axes.get("workers", 1) > bound.connections:
+            raise UserError(
+                "limits.connections",
+                f"sweep {p.sweep} asks for {clients * p.axes['workers']} workers, the limit is {bound.connections}",
+                "raise the limit, or ask for less",
+            )
+
+
+def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
+    """What a store cannot or may not do. Raises UserError."""
+    for p in points:
+        settings = config.stores[p.store]
+        if settings.read_only and workloads[p.workload].direction == "write":
+            raise UserError(
+                f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
+            )
+        if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
+            raise UserError(
+                f"sweeps.{p.sweep}.axes.buckets",
+                f"store {p.store} has the one bucket {settings.bucket!r}",
+                "sweep one bucket, or let storelab make buckets",
+            )
+    for name in config.use_stores:
+        if not stores[name].managed:
+            stores[name].endpoints(max((p.axes.get("front_ends", 1) for p in points if p.store == name), default=1))
+
+
+def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Disk of the stores, tmpfs of the clients, disk of the results. Raises UserError."""
+    for name in config.use_stores:
+        need, free = summarise(points, name).staged_bytes, stores[name].free_bytes()
+        if free is not None and need > free:
+            raise UserError(
+                f"stores.{name}",
+                f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has {units.human_size(free)} free",
+                "make room, or lower `objects`",
+            )
+        need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(stage.scratch_dir(config)).free
+        if need > free:
+            raise UserError(
+                "scratch",
+                f"the clients need {units.human_size(need)} of tmpfs, {config.scratch} has {units.human_size(free)} free",
+                "make room, or lower object_size, workers or clients",
+            )
+    results = Path(config.results)
+    while not results.exists():
+        results = results.parent
+    if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
+        raise UserError(
+            "results", f"{config.results!r} has less than 100 MB free or cannot be written", "make room, or name another folder"
+        )
+
+
+def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
+    """All of the above, cheapest first. Raises UserError."""
+    limits(config, points)
+    rights(config, points, workloads, stores)
+    room(config, points, stores)

@@ -1,0 +1,73 @@
+"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from storelab import __version__
+from storelab.model import MeasurementFailed, UserError
+
+COMMANDS = {
+    "measuring": ("check", "plan", "doctor", "up", "down", "status", "stage", "measure", "client", "collect", "clean"),
+    "analysis": ("seal", "verify", "tables", "figures", "latex", "docs"),
+}
+
+
+class LazyGroup(click.Group):
+    """Import only the side that a command needs: a client process must start fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [c for side in COMMANDS.values() for c in side]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        for side, names in COMMANDS.items():
+            if name in names:
+                return getattr(importlib.import_module(f"storelab.cli.{side}"), name)
+        return None
+
+
+class Settings:
+    """Global options; the configuration is read only when a command asks for it."""
+
+    def __init__(self, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]):
+        self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
+
+    def load(self):
+        from storelab import config
+
+        return config.load(self.main, self.extra, config.parse_set(self.set_))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__)
+@click.option("--config", default="config.yaml", show_default=True, help="The main configuration file.")
+@click.option("--configfile", multiple=True, help="Further YAML files, merged over it and the campaign file; the last one wins.")
+@click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="One value, e.g. --set limits.clients=8; wins over all files.")
+@click.pass_context
+def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]) -> None:
+    """storelab measures storage the way High Energy Physics uses it, and rebuilds a paper from what it measured."""
+    ctx.obj = Settings(config, configfile, set_)
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 a measurement failed, 2 a person's mistake (one line says what and how to mend it)."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except UserError as error:
+        click.echo(f"storelab: {error}", err=True)
+        sys.exit(2)
+    except MeasurementFailed as error:
+        click.echo(f"storelab: {error}", err=True)
+        sys.exit(1)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"storelab: {error.format_message()}", err=True)
+        sys.exit(2)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(130)

@@ -1,0 +1,221 @@
+"""Sub-commands of the measuring side."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from storelab import plan as planning
+from storelab import plan_file, records, units
+from storelab.cli import Settings
+from storelab.config import Config
+from storelab.model import MeasurementFailed, Point, UserError
+from storelab.workloads import WORKLOADS
+
+
+def load(settings: Settings) -> tuple[Config, list[Point]]:
+    config = settings.load()
+    return config, planning.make(config, WORKLOADS)
+
+
+def load_stores(config: Config) -> dict[str, Any]:
+    from storelab.stores import all_stores
+
+    return all_stores(config)
+
+
+@click.command()
+@click.pass_obj
+def check(settings: Settings) -> None:
+    """Validate the configuration; print what the plan asks for, and whether room and limits allow it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from storelab import check as checks
+
+    config, points = load(settings)
+    stores = load_stores(config)
+    console = Console()
+    for store in config.use_stores:
+        total = checks.summarise(points, store)
+        table = Table("workload", "points", "measuring", title=f"campaign {config.name}, store {store}", title_justify="left")
+        for workload, n in total.points.items():
+            table.add_row(workload, str(n), units.human_duration(total.seconds[workload] * 1e9))
+        console.print(table)
+        whole = (sum(total.seconds.values()) + 2 * sum(total.points.values())) * 1e9
+        free = stores[store].free_bytes()
+        console.print(
+            f"staged: {total.staged_objects} objects, {units.human_size(total.staged_bytes)}, as many PUT requests · buckets: {total.buckets} · "
+            f"free: {units.human_size(free) if free is not None else 'cannot be asked'} · tmpfs: {units.human_size(total.scratch_bytes)}"
+        )
+        console.print(
+            f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; uploads and requests last until each deadline"
+        )
+    checks.everything(config, points, WORKLOADS, stores)
+    todo = records.missing(config.raw, [p.key for p in points])
+    console.print(f"{len(points)} points, {len(points) - len(todo)} measured already" + (", sealed" if records.sealed(config.raw) else ""))
+    for line in plan_file.differences(config, points):
+        console.print(f"[yellow]differs from the records:[/yellow] {line}")
+    console.print("room and limits: good")
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign.")
+@click.pass_obj
+def plan(settings: Settings, write: bool) -> None:
+    """List the points in the order of measuring."""
+    config, points = load(settings)
+    if write:
+        from storelab import check as checks
+
+        checks.everything(config, points, WORKLOADS, load_stores(config))
+        plan_file.write(config, points, WORKLOADS)
+        return
+    for p in points:
+        state = "done" if (config.raw / p.key / "run.json").exists() else "failed" if (config.raw / p.key / "failed.json").exists() else "-"
+        click.echo(f"{p.order:5d}  {state:6s}  {p.key}")
+
+
+@click.command()
+@click.pass_obj
+def doctor(settings: Settings) -> None:
+    """Look at this machine: programs, versions, credentials, endpoints, clock, room, limits."""
+    from storelab import doctor as examination
+
+    findings = examination.examine(settings.load())
+    examination.print_findings(findings)
+    if any(f.level == "fail" for f in findings):
+        raise UserError("doctor", "something is missing", "see the lines marked fail")
+
+
+def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[str, Any]:
+    """The stores a command speaks of. Raises UserError."""
+    import difflib
+
+    stores = load_stores(config)
+    if all_:
+        return stores
+    if name is None:
+        raise UserError(command, "no store named", f"one of {', '.join(stores)}, or --all")
+    if name not in stores:
+        near = difflib.get_close_matches(name, stores, 1)
+        raise UserError(
+            command, f"no one defined the store {name!r}", f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(stores)}"
+        )
+    return {name: stores[name]}
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "all_", is_flag=True, help="All stores of config.yaml.")
+@click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
+@click.pass_obj
+def up(settings: Settings, name: str | None, all_: bool, front_ends: int) -> None:
+    """Start a managed store, or look whether an external one answers."""
+    for store in chosen(settings.load(), name, all_, "up").values():
+        store.up(front_ends)
+        click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front_ends))}")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "all_", is_flag=True, help="All stores of config.yaml, and what clients keep on tmpfs.")
+@click.pass_obj
+def down(settings: Settings, name: str | None, all_: bool) -> None:
+    """Stop managed stores. Their data stay."""
+    import shutil
+
+    from storelab import stage
+    from storelab.measure import measuring_lock
+
+    config = settings.load()
+    for store in chosen(config, name, all_, "down").values():
+        if store.managed:
+            click.echo(f"{store.name}: stopped {len(store.down())} processes")
+    if all_:
+        with measuring_lock(Path(config.state)):
+            shutil.rmtree(stage.scratch_dir(config), ignore_errors=True)
+
+
+@click.command()
+@click.pass_obj
+def status(settings: Settings) -> None:
+    """State of all stores."""
+    for store in load_stores(settings.load()).values():
+        s = store.status()
+        click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())
+
+
+@click.command()
+@click.option("--store", "only", help="Only this store.")
+@click.option("--dataset", help="Only this data set.")
+@click.option("--again", is_flag=True, help="Upload it again.")
+@click.pass_obj
+def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
+    """Upload the data sets of the campaign. What is there already is not moved."""
+    from storelab import stage as staging
+
+    config, points = load(settings)
+    stores = load_stores(config)
+    wanted = {(p.store, p.dataset["name"]): p.dataset for p in points if p.dataset}
+    wanted = {k: d for k, d in wanted.items() if only in (None, k[0]) and dataset in (None, k[1])}
+    if not wanted:
+        raise UserError("stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`")
+    for (name, _), data in wanted.items():
+        stores[name].up(1)
+        staging.ensure(config, stores[name], data, staging.report, again)
+
+
+@click.command()
+@click.argument("key")
+@click.option("--again", is_flag=True, help="Measure anew, into the same place.")
+@click.pass_obj
+def measure(settings: Settings, key: str, again: bool) -> None:
+    """Measure the point KEY of the plan; returns at once where its record is there."""
+    from storelab import measure as measuring
+
+    config, points = load(settings)
+    measuring.point(config, points, key, again)
+
+
+@click.command()
+@click.pass_obj
+def collect(settings: Settings) -> None:
+    """Look whether all points are there, and write SHA256SUMS over the raw records."""
+    config, points = load(settings)
+    if records.sealed(config.raw):
+        records.verify(config.raw)
+        return
+    absent = records.missing(config.raw, [p.key for p in points], failed_counts=True)
+    if absent:
+        raise UserError(
+            f"campaign {config.name}",
+            f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
+            "run with measure=true",
+        )
+    click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
+
+
+@click.command()
+@click.argument("campaign")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def clean(settings: Settings, campaign: str, yes: bool) -> None:
+    """Remove the buckets and objects that CAMPAIGN made in its stores. Records are never touched."""
+    from storelab.stores import buckets
+
+    config = settings.load()
+    if campaign != config.name:
+        raise UserError("clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}")
+    if not yes:
+        click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
+    stores = load_stores(config)
+    for name in config.use_stores:
+        if stores[name].settings.read_only:
+            continue
+        stores[name].up(1)
+        try:
+            click.echo(f"{name}: removed {buckets.remove(stores[name], campaign)}")
+        except MeasurementFailed as error:
+            raise MeasurementFailed(f"{name}: {error}") from None
+        stores[name].reclaim()

@@ -1,0 +1,243 @@
+"""Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
+
+May import: numpy, pyarrow; uproot lazily. The selections follow M. Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
+and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table 2).
+Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header have no range of
+their own: they come with the header, are left out of the table and counted in its metadata.
+"""
+
+import itertools
+import json
+import math
+import mmap
+import random
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storelab import records
+
+SCHEMA = pa.schema(
+    [
+        ("branch", pa.dictionary(pa.int32(), pa.string())),
+        ("basket", pa.int32()),
+        ("entry_start", pa.int64()),
+        ("entry_stop", pa.int64()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("crc32", pa.uint32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Baskets:
+    """Free baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
+
+    names: shape (b,), every branch, those without free baskets too; branch: index into `names`; entry_start (first),
+    entry_stop (one past the last); offset, size: bytes in the file, key header included; embedded: branches of which
+    entries lie in the tree's header.
+    """
+
+    names: list[str]
+    branch: np.ndarray
+    basket: np.ndarray
+    entry_start: np.ndarray
+    entry_stop: np.ndarray
+    offset: np.ndarray
+    size: np.ndarray
+    embedded: int = 0
+
+    @classmethod
+    def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
+        """From uproot's branch metadata. tree: a TTree, or its branches by full path ('a/b' where split); names: default all.
+
+        The members are read, not `entry_offsets`: that one parses embedded baskets, which fails on some real files.
+        """
+        branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
+        names = list(branches) if names is None else list(names)
+        columns: dict[str, list[np.ndarray]] = {k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")}
+        embedded = 0
+        for i, name in enumerate(names):
+            branch = branches[name]
+            seek, size, entry = (np.asarray(branch.member(m)) for m in ("fBasketSeek", "fBasketBytes", "fBasketEntry"))
+            free = seek[: branch.member("fWriteBasket")]
+            n = len(free) if free.all() else int((free == 0).argmax())
+            # A file that was not closed properly lacks the last entry number.
+            edges = entry[: n + 1] if len(entry) > n else np.append(entry[:n], branch.member("fEntryNumber"))
+            embedded += int(branch.member("fEntryNumber") > (edges[n] if n else 0))
+            parts = (np.full(n, i), np.arange(n), edges[:n], edges[1 : n + 1], seek[:n], size[:n])
+            for column, part in zip(columns.values(), parts, strict=True):
+                column.append(part.astype("i8"))
+        return cls(names, *(np.concatenate(c) for c in columns.values()), embedded)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Baskets":
+        """From `basket_table()`; its chunks are combined."""
+        column = table["branch"].combine_chunks()
+        arrays = [table[k].to_numpy().astype("i8") for k in ("basket", "entry_start", "entry_stop", "offset", "size")]
+        return cls(column.dictionary.to_pylist(), column.indices.to_numpy().astype("i8"), *arrays, embedded_branches(table))
+
+    def __len__(self) -> int:
+        return len(self.branch)
+
+
+def trees(file: Any) -> list[str]:
+    """Names (without cycle) of the TTrees in an open ROOT file; other things, RNTuples too, are no trees."""
+    return sorted({k.partition(";")[0] for k, v in file.classnames().items() if v == "TTree"})
+
+
+def _open_tree(path: Path, name: str | None) -> Any:
+    import uproot
+
+    file = uproot.open({str(path): None})
+    if name is None:
+        found = trees(file)
+        if len(found) != 1:
+            raise ValueError(f"{path.name} holds {len(found)} TTrees ({', '.join(found)}): name one")
+        name = found[0]
+    return file[name]
+
+
+def basket_table(source: Any, tree: str | None = None) -> pa.Table:
+    """One row per free basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
+
+    source: path of a local ROOT file (`tree`: name of the tree, needed where there are several) or an open local uproot tree.
+    Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single tree, or no local file.
+    """
+    opened = None
+    if isinstance(source, str | Path):
+        source = opened = _open_tree(Path(source), tree)
+    try:
+        path = Path(source.file.file_path)
+        if not path.is_file():
+            raise ValueError(f"{source.file.file_path} is no local file: the bytes of its baskets are not at hand")
+        b = Baskets.from_tree(source)
+        facts = {"tree": source.name, "entries": int(source.num_entries), "branches": len(b.names), "embedded_branches": b.embedded}
+    finally:
+        if opened is not None:
+            opened.file.close()
+    with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        crc = [zlib.crc32(data[o : o + s]) for o, s in zip(b.offset.tolist(), b.size.tolist(), strict=True)]
+    names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
+    columns = [
+        names,
+        *(
+            pa.array(c, f.type)
+            for c, f in zip((b.basket, b.entry_start, b.entry_stop, b.offset, b.size, crc), list(SCHEMA)[1:], strict=True)
+        ),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({"storelab": json.dumps(facts)}))
+
+
+def facts(table: pa.Table) -> dict[str, Any]:
+    """`{"tree", "entries", "branches", "embedded_branches"}` of a basket table."""
+    return json.loads(table.schema.metadata[b"storelab"])
+
+
+def embedded_branches(table: pa.Table) -> int:
+    """How many branches have entries inside the tree's header (their ranges are unknown to the table)."""
+    return int(facts(table)["embedded_branches"])
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write the side-car as Parquet, whole or not at all."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_statistics=False)
+    records.write_atomic(path, sink.getvalue().to_pybytes())
+
+
+def read(path: Path) -> pa.Table:
+    """Read a side-car. Raises OSError (missing) or ValueError (other columns)."""
+    table = pq.read_table(path)
+    if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
+        raise ValueError(f"{path.name} is no table of baskets: its columns are {', '.join(table.schema.names)}")
+    return table
+
+
+def _part(n: int, percent: float) -> Fraction:
+    """percent of n, exactly, as the decimal number that was written: 0.1 % of 1000 is 1, not a little more."""
+    if not 0 < percent <= 100:
+        raise ValueError(f"{percent} is no percentage in (0, 100]")
+    return n * Fraction(str(percent)) / 100
+
+
+def select_branches(table: pa.Table, volume_percent: float) -> list[str]:
+    """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage of the whole.
+
+    Stops before the branch that would exceed it, but takes at least one; branches without free baskets have no volume and
+    are never taken. Raises ValueError for an empty table or no percentage.
+    """
+    grouped = table.group_by("branch").aggregate([("size", "sum")])
+    sizes = sorted(zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True))
+    limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
+    if not sizes:
+        raise ValueError("the table has no basket")
+    for size, name in sizes:
+        volume += size
+        if out and volume > limit:
+            break
+        out.append(name)
+    return out
+
+
+def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
+    """Random entries without replacement, ascending, shape (k,) int64: k is the percentage rounded up to whole entries.
+
+    Raises ValueError for an empty tree or no percentage.
+    """
+    k = max(1, math.ceil(_part(n_entries, percent)))
+    if k >= n_entries:
+        if n_entries < 1:
+            raise ValueError("the tree has no entry")
+        return np.arange(n_entries, dtype="i8")
+    return np.array(sorted(random.Random(seed).sample(range(n_entries), k)), dtype="i8")
+
+
+def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
+    """What must be read for these (ascending) entries of these branches: each basket once.
+
+    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows.
+    """
+    b = table if isinstance(table, Baskets) else Baskets.from_table(table)
+    wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
+    entries = np.asarray(entries)
+    hit = np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)
+    rows = np.flatnonzero(wanted & hit)
+    rows = rows[np.argsort(b.offset[rows], kind="stable")]
+    return rows, int(b.size[rows].sum()), list(zip(b.offset[rows].tolist(), b.size[rows].tolist(), strict=True))
+
+
+def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Merge ranges (ascending offsets) whose distance is at most `gap` bytes: starts and stops, shape (m,) each.
+
+    The rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes that they ask for.
+    """
+    if not len(offsets):
+        return np.empty(0, "i8"), np.empty(0, "i8")
+    reach = np.maximum.accumulate(offsets + sizes)
+    first = np.concatenate(([True], offsets[1:] - reach[:-1] > gap))
+    return offsets[first], reach[np.append(np.flatnonzero(first)[1:] - 1, len(offsets) - 1)]
+
+
+def merge_pairs(ranges: Sequence[tuple[int, int]], gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """`merge()` of [(offset, size)] as `ranges()` gives them."""
+    pairs = np.array(ranges, dtype="i8").reshape(-1, 2)
+    return merge(pairs[:, 0], pairs[:, 1], gap)
+
+
+def by_branch(b: Baskets, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Group row numbers: (branch index, its positions in `rows` by ascending basket) for every branch that occurs."""
+    order = np.lexsort((b.basket[rows], b.branch[rows]))
+    codes = b.branch[rows][order]
+    edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))
+    for begin, end in itertools.pairwise(edges):
+        yield int(codes[begin]), order[begin:end]

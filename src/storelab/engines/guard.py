@@ -1,0 +1,43 @@
+"""The limits of a store in production, watched while a client runs."""
+
+from typing import Any
+
+
+class LimitExceeded(Exception):
+    """A limit of config.yaml was passed: the client stops at once and the point fails with this reason."""
+
+
+class Guard:
+    """Watches one client's share of `limits` over spans of at least one second.
+
+    limits: `throughput` (bytes/s or None), `requests_per_s` (or None) of the whole point, shared evenly by `clients`;
+    `error_fraction` of the operations (looked at from 50 operations on, so that one early error does not end a point).
+    """
+
+    SPAN_NS = 1_000_000_000
+
+    def __init__(self, limits: dict[str, Any], clients: int):
+        share = [limits.get(k) for k in ("throughput", "requests_per_s")]
+        self.throughput, self.requests = [v / clients if v else None for v in share]
+        self.error_fraction = limits.get("error_fraction", 0.01)
+        self.last: tuple[int, int, int] | None = None
+
+    def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
+        """Give running totals. Raises LimitExceeded."""
+        if operations + errors >= 50 and errors > self.error_fraction * (operations + errors) and errors >= 5:
+            raise LimitExceeded(
+                f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = {self.error_fraction:g}"
+            )
+        if self.last is None:
+            self.last = (now_ns, size_bytes, requests)
+            return
+        then, size0, requests0 = self.last
+        if (span := now_ns - then) < self.SPAN_NS:
+            return
+        if self.throughput and (rate := (size_bytes - size0) * 1e9 / span) > self.throughput:
+            raise LimitExceeded(
+                f"a client moved {rate / 1e6:.1f} MB/s: more than its share {self.throughput / 1e6:.1f} MB/s of limits.throughput"
+            )
+        if self.requests and (rate := (requests - requests0) * 1e9 / span) > self.requests:
+            raise LimitExceeded(f"a client sent {rate:.0f} requests/s: more than its share {self.requests:.0f} of limits.requests_per_s")
+        self.last = (now_ns, size_bytes, requests)

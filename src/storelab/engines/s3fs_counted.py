@@ -1,0 +1,229 @@
+"""s3fs with retries off and everything counted: requests, bytes asked, bytes of bodies, bytes on the wire (level 2).
+
+May import: s3fs, uproot, aiobotocore, and no other engine. Requests and bodies by botocore's events; wire bytes by the
+kernel's `TCP_INFO` of sockets that are made here and read once more as they close. `docs/sparse-reads.md` tells how this
+was verified; `tests/real/test_uproot_s3fs.py` repeats it against a proxy that counts.
+"""
+
+import contextlib
+import os
+import re
+import socket
+import struct
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import aiobotocore.httpsession
+import fsspec.asyn
+import s3fs
+import uproot.source.fsspec
+
+from storelab.model import UserError
+from storelab.stores.base import Endpoint
+
+_RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
+_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
+
+
+def received(sock: socket.socket) -> int | None:
+    """Bytes that the kernel received on this TCP connection (TLS and HTTP headers included); None where it does not tell."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except (AttributeError, OSError):  # no Linux
+        return None
+    if len(info) < _RECEIVED + 8:
+        return None
+    return struct.unpack_from("Q", info, _RECEIVED)[0] - (info[0] in _FIN_SEEN)
+
+
+class Wire:
+    """All sockets that one engine opened: bytes received so far, also by those that are closed, and how many are open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed_bytes: int | None = 0
+        self.opened = self.most_open = 0
+
+    def factory(self, address: Any) -> socket.socket:
+        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
+        sock = _Socket(*address[:3])
+        sock.setblocking(False)
+        with self._lock:
+            sock.wire = self
+            self._open.add(sock)
+            self.opened += 1
+            self.most_open = max(self.most_open, len(self._open))
+        return sock
+
+    def retire(self, sock: socket.socket) -> None:
+        with self._lock:
+            if sock in self._open:
+                self._open.remove(sock)
+                self._closed_bytes = _add(self._closed_bytes, received(sock))
+
+    @property
+    def bytes(self) -> int | None:
+        with self._lock:
+            total = self._closed_bytes
+            for sock in self._open:
+                total = _add(total, received(sock))
+            return total
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+class _Socket(socket.socket):
+    """A socket that tells its count before it closes."""
+
+    wire: Wire | None = None
+
+    def close(self) -> None:
+        if self.wire is not None:
+            self.wire.retire(self)
+        super().close()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Running totals, or their difference. wire_bytes: None where the kernel does not tell."""
+
+    requests: int = 0
+    asked_bytes: int = 0  # by the Range headers sent
+    body_bytes: int = 0  # by the Content-Length of successful answers
+    wire_bytes: int | None = 0  # server to client, headers included
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
+        return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
+
+
+class Counter:
+    """Counts what leaves and what arrives, through events of the S3 client and the sockets of `wire`."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.requests = self.asked = self.body = 0
+        self.statuses: dict[int, int] = {}
+
+    def attach(self, events: Any) -> None:
+        events.register("before-send.s3", self._sent)
+        events.register("after-call.s3", self._answered)
+
+    def _sent(self, request: Any = None, **_: Any) -> None:
+        self.requests += 1
+        value = request.headers.get("Range", "")
+        if match := _RANGE.match(value.decode() if isinstance(value, bytes) else value):
+            self.asked += int(match[2]) - int(match[1]) + 1
+
+    def _answered(self, http_response: Any = None, parsed: Any = None, model: Any = None, **_: Any) -> None:
+        status = http_response.status_code
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        if status < 300 and model is not None and model.name == "GetObject":
+            self.body += int(parsed.get("ContentLength") or 0)
+
+    def now(self) -> Counts:
+        return Counts(self.requests, self.asked, self.body, self.wire.bytes)
+
+
+class _OnceSession(aiobotocore.httpsession.AIOHTTPSession):
+    """aiohttp repeats a GET silently when a kept connection turns out closed; here that is an error like any other."""
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
+
+
+class OnceFileSystem(s3fs.S3FileSystem):
+    """s3fs that tries once, and raises what went wrong instead of putting it among the results."""
+
+    retries = 1  # attempts, not repetitions
+
+    async def _cat_ranges(self, *args: Any, on_error: str = "raise", **kwargs: Any) -> list[bytes]:
+        return await super()._cat_ranges(*args, on_error=on_error, **kwargs)
+
+
+def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, Any]:
+    """What goes into the records: nothing secret."""
+    return {
+        "retries": 0,
+        "max_pool_connections": pool,
+        "addressing": endpoint.addressing,
+        "region": endpoint.region,
+        "verify_tls": endpoint.verify,
+        "connect_timeout_s": 10,
+        "read_timeout_s": read_timeout_s,
+    }
+
+
+def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> OnceFileSystem:
+    """A file system of its own (no instance cache), connected to no one yet. chosen: `settings()`.
+
+    Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError where they are missing.
+    """
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret:
+        raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
+    fs = OnceFileSystem(
+        anon=False,
+        key=key,
+        secret=secret,
+        token=os.environ.get("AWS_SESSION_TOKEN") or None,
+        endpoint_url=endpoint.url,
+        client_kwargs={"region_name": endpoint.region, "verify": (endpoint.ca_file or True) if endpoint.verify else False},
+        config_kwargs={
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+            "max_pool_connections": chosen["max_pool_connections"],
+            "connect_timeout": chosen["connect_timeout_s"],
+            "read_timeout": chosen["read_timeout_s"],
+            "s3": {"addressing_style": endpoint.addressing},
+            "http_session_cls": _OnceSession,
+            "connector_args": {"socket_factory": counter.wire.factory},
+        },
+        skip_instance_cache=True,
+    )
+    fs.connect()  # makes the client, sends nothing
+    counter.attach(fs.s3.meta.events)
+    return fs
+
+
+def disconnect(fs: OnceFileSystem) -> None:
+    """Close the connections."""
+    with contextlib.suppress(fsspec.asyn.FSTimeoutError):
+        fsspec.asyn.sync(fs.loop, fs.s3.__aexit__, None, None, None, timeout=2)
+
+
+class _RecordingExecutor(uproot.source.fsspec.FSSpecLoopExecutor):
+    def __init__(self) -> None:
+        self.futures: list[Future] = []
+
+    def submit(self, coroutine: Any) -> Future:
+        self.futures.append(super().submit(coroutine))
+        return self.futures[-1]
+
+
+class CountedSource(uproot.source.fsspec.FSSpecSource):
+    """uproot's own fsspec source on a file system that is given (option `fs`), with its futures at hand."""
+
+    def _open(self) -> None:
+        self._fs = self._fsspec_options["fs"]
+        self._file_path = self._fs._strip_protocol(self._file_path_orig)
+        self._open_file = contextlib.nullcontext()
+        self._executor = _RecordingExecutor()
+        self._async_impl = True
+        self._closed = False
+
+    @property
+    def futures(self) -> list[Future]:
+        """Of the transfers since this list was last cleared."""
+        return self._executor.futures

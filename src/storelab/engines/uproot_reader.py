@@ -1,0 +1,164 @@
+"""One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs (level 2).
+
+May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`. Phases: open (header, tree, branches) →
+plan (ranges from uproot's own branch metadata) → transfer (one `chunks()` call of uproot's source) → verify (CRC-32
+against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise (uproot's interpretation, cut to
+the wanted entries). Nothing that was decoded is kept.
+"""
+
+import queue
+import zlib
+from concurrent.futures import wait
+from typing import Any
+
+import cramjam  # noqa: F401 - uproot imports it at the first basket: let that not be measured
+import numpy as np
+import pyarrow as pa
+import uproot
+from uproot.interpretation.library import Awkward, NumPy
+from uproot.models.TBasket import Model_TBasket
+from uproot.source.coalesce import CoalesceConfig
+from uproot.source.cursor import Cursor
+
+from storelab import clock
+from storelab.datasets import baskets
+from storelab.engines.s3fs_counted import CountedSource, OnceFileSystem
+
+
+class Late(Exception):
+    """The grace after the deadline is over."""
+
+
+class WrongData(Exception):
+    """What arrived is not what was staged; `kind` is the error class of the record."""
+
+    def __init__(self, kind: str, message: str):
+        self.kind = kind
+        super().__init__(message)
+
+
+class Reader:
+    """A ROOT file in a store and the branches to read from it.
+
+    url: `s3://bucket/key`; tree: its name; side_car: `baskets.basket_table()` of the staged file; gap: largest gap, in
+    bytes, over which ranges are merged. After `latest_ns` every phase but `open` raises Late.
+    """
+
+    def __init__(self, fs: OnceFileSystem, url: str, tree: str, side_car: pa.Table, branches: list[str], gap: int):
+        self.fs, self.url, self.name, self.branches, self.gap = fs, url, tree, branches, gap
+        self.latest_ns = 2**63 - 1
+        self.file: Any = None
+        self.layout: baskets.Baskets | None = None
+        self.libraries = Awkward(), NumPy()
+        staged = baskets.Baskets.from_table(side_car)
+        place = {name: i for i, name in enumerate(branches)}
+        code = np.array([place.get(name, -1) for name in staged.names])[staged.branch]
+        rows = np.lexsort((staged.basket, code))
+        rows = rows[code[rows] >= 0]
+        columns = (getattr(staged, k)[rows] for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
+        self.staged = baskets.Baskets(branches, code[rows], *columns)
+        self.crc = side_car["crc32"].to_numpy()[rows]
+
+    def open(self) -> None:
+        """Open the file and read the tree's header with all its branches. Raises what uproot and s3fs raise."""
+        file = uproot.open(
+            {self.url: None},
+            handler=CountedSource,
+            fs=self.fs,
+            coalesce_config=CoalesceConfig(max_range_gap=self.gap),
+            object_cache=None,
+            array_cache=None,
+        )
+        tree = file[self.name]
+        self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        self.file, self.source = file, tree.file.source
+
+    def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
+        """`baskets.ranges()` of these entries, by uproot's metadata. Raises WrongData where the side-car tells another story."""
+        if self.layout is None:
+            found = baskets.Baskets.from_tree(self.objects, self.branches)
+            names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
+            if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
+                raise WrongData(
+                    "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
+                )
+            self.layout = found
+        return baskets.ranges(self.layout, self.branches, entries)
+
+    def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
+        notifications: queue.Queue = queue.Queue()
+        self.source.futures.clear()
+        chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
+        for _ in chunks:
+            try:
+                chunk = notifications.get(timeout=max(0.0, (self.latest_ns - clock.now_ns()) / 1e9))
+            except queue.Empty:
+                raise Late from None
+            chunk.wait(insist=True)  # raises what the request raised, or OSError for a wrong length
+        return chunks
+
+    def settle(self, timeout_s: float) -> None:
+        """After an error: let the requests in flight end, or cancel them, so that their bytes fall to the read that asked."""
+        if self.file is not None:
+            for future in wait(self.source.futures, timeout=max(0.0, timeout_s)).not_done:
+                future.cancel()
+
+    def verify(self, rows: np.ndarray, chunks: list[Any]) -> None:
+        """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
+        for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
+            if zlib.crc32(chunk.raw_data) != crc:
+                raise WrongData("ChecksumMismatch", f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged")
+
+    def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
+        """uproot's basket objects, in the order of `rows`."""
+        layout, file, out = self.layout, self.file.file, []
+        assert layout is not None
+        for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
+            self._hurry()
+            out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
+        return out
+
+    def deserialise(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> tuple[int, int]:
+        """Make arrays of the wanted entries, one branch after the other, and drop them: (branches, entries decoded).
+
+        Raises WrongData where a branch gives another number of entries than its baskets hold of the wanted ones.
+        """
+        layout, decoded, n = self.layout, 0, 0
+        assert layout is not None
+        known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
+        for code, positions in baskets.by_branch(layout, rows):
+            self._hurry()
+            start, stop = layout.entry_start[rows[positions]], layout.entry_stop[rows[positions]]
+            key = (start.tobytes(), stop.tobytes())  # branches share their clusters: look the entries up once
+            if key not in known:
+                known[key] = _local(start, stop, entries)
+            edges, wanted = known[key]
+            array = self._array(self.objects[layout.names[code]], [data[p] for p in positions], edges)
+            if len(array) == edges[-1] and len(wanted) < len(array):
+                array = array[wanted]
+            if len(array) != len(wanted):
+                raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
+            decoded += len(array)
+            n += 1
+        return n, decoded
+
+    def _array(self, branch: Any, found: list[Any], edges: np.ndarray) -> Any:
+        """All entries of these baskets: numpy for plain numbers, awkward for the rest."""
+        how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
+        library = self.libraries[isinstance(how, uproot.AsDtype)]
+        for i, b in enumerate(found):
+            arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, branch.context, b.member("fKeylen"), library, options)
+        return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
+
+    def _hurry(self) -> None:
+        if clock.now_ns() > self.latest_ns:
+            raise Late
+
+
+def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Baskets laid end to end: their edges, shape (b + 1,), and where the wanted entries then are, shape (k,)."""
+    edges = np.concatenate(([0], np.cumsum(stop - start)))
+    basket = np.minimum(np.searchsorted(stop, entries, side="right"), len(stop) - 1)
+    inside = (entries >= start[basket]) & (entries < stop[basket])
+    return edges, (edges[:-1] - start)[basket[inside]] + entries[inside]

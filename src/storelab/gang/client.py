@@ -1,0 +1,119 @@
+"""One client process of a gang: `python -m storelab.gang.client FOLDER RANK`.
+
+FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret); credentials stand in the environment. It leaves
+`ops.<rank>.parquet`, `reads.<rank>.parquet` where the workload reads ROOT files, and `result.<rank>` as the last file.
+"""
+
+import os
+import platform
+import resource
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab import clock, records
+from storelab.engines.guard import LimitExceeded
+from storelab.gang import rendezvous
+from storelab.model import MeasurementFailed, UserError
+from storelab.plan import point_from_json
+from storelab.stores.base import Bucket, Endpoint
+from storelab.workloads import MODULES
+from storelab.workloads.base import Job, Result
+
+
+def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
+    data = records.read_json(folder / "job.json")
+    endpoints = data["endpoints"]
+    job = Job(
+        point=point_from_json(data["point"]),
+        client=rank,
+        endpoint=Endpoint(**endpoints[rank % len(endpoints)]),
+        buckets=[Bucket(**b) for b in data["buckets"]],
+        scratch=Path(data["scratch"]) / f"{data['attempt']}-{rank}",
+        manifest=Path(data["manifest"]) if data["manifest"] else None,
+        attempt=data["attempt"],
+        limits=data["limits"],
+    )
+    return job, data
+
+
+def usage() -> dict[str, float]:
+    """CPU seconds and peak memory of this process and its ended children."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "cpu_user_s": own.ru_utime + children.ru_utime,
+        "cpu_system_s": own.ru_stime + children.ru_stime,
+        "max_rss_bytes": max(own.ru_maxrss, children.ru_maxrss) * 1024,
+    }
+
+
+def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
+    records.write_table(folder / f"ops.{rank}.parquet", records.OPS, result.ops, sync=False)
+    if result.reads is not None:
+        records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
+    failed = sum(e is not None for e in result.ops.get("error", []))
+    return {
+        "engine": result.engine,
+        "checks": [asdict(c) for c in result.checks],
+        "connections_max": result.connections.get("max"),
+        "connections": result.connections.get("samples", []),
+        "operations": len(result.ops["end_ns"]) - failed,
+        "errors": failed,
+        "bytes": int(sum(result.ops["bytes"])),
+    }
+
+
+def run(folder: Path, rank: int) -> None:
+    """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits in vain."""
+    job, data = load_job(folder, rank)
+    client = MODULES[job.point.workload].client(job)
+    out: dict[str, Any] = {"client": rank, "host": platform.node(), "pid": os.getpid(), "clock_offset_ns": 0, "endpoint": job.endpoint.url}
+    try:
+        client.prepare()
+        before = usage()
+        start = rendezvous.join(
+            folder, rank, data["size"], data["lead_ns"] / 1e9, data["timeout_ns"] / 1e9, {"host": out["host"], "pid": out["pid"]}
+        )
+        deadline = start.t0_ns + job.point.fixed["duration_ns"]
+        clock.sleep_until(start.t0_ns)
+        begun = clock.now_ns()
+        client.run(begun, deadline)
+        ended = clock.now_ns()
+        after = usage()
+        out |= {
+            "t0_ns": start.t0_ns,
+            "deadline_ns": deadline,
+            "saw_go_in_time": start.saw_in_time,
+            "lateness_ns": begun - start.t0_ns,
+            "start_ns": begun,
+            "end_ns": min(ended, deadline),
+            "cpu_user_s": after["cpu_user_s"] - before["cpu_user_s"],
+            "cpu_system_s": after["cpu_system_s"] - before["cpu_system_s"],
+            "max_rss_bytes": after["max_rss_bytes"],
+        }
+        out |= write_result(folder, rank, client.result())
+        out["exit_status"] = 0
+    except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
+        out |= {"exit_status": 1, "failure": str(error)}
+    except Exception as error:  # whatever a library throws is this client's result, not a lost trace
+        out |= {"exit_status": 1, "failure": f"{type(error).__name__}: {error}"}
+        raise
+    finally:
+        client.close()
+        if "exit_status" in out:
+            rendezvous.put(folder / f"result.{rank}", out)
+    if out["exit_status"]:
+        sys.exit(1)
+
+
+def main() -> None:
+    # A client that is told to end closes its engine on the way out (finally above).
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, lambda *_: sys.exit(143))
+    run(Path(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""One point: gang start -> clients until the deadline -> checks -> records, atomically (level 3, measuring side).
+
+A point is done when a valid record with the same identity is there; then `point()` returns at once, whatever called it.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab import clock, environment, plan_file, records, stage, units
+from storelab.config import Config
+from storelab.gang import coordinator
+from storelab.gang.local import LocalLauncher
+from storelab.model import MeasurementFailed, Point, UserError
+from storelab.stores import all_stores
+from storelab.stores.base import Store
+from storelab.workloads import MODULES
+
+
+@contextmanager
+def measuring_lock(state: Path) -> Iterator[None]:
+    """One measurement at a time on this machine; released by the kernel when its holder ends, kill -9 included."""
+    state.mkdir(parents=True, exist_ok=True)
+    with open(state / "measuring.lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stage.report("    waiting: another measurement runs on this machine")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def point(config: Config, points: list[Point], key: str, again: bool = False) -> dict[str, Any] | None:
+    """Measure the point `key` of the plan; returns its record, None where it was there already.
+
+    Raises UserError (not in the plan, sealed, settings changed …) and MeasurementFailed; the latter leaves `failed.json`.
+    """
+    chosen = next((p for p in points if p.key == key), None)
+    if chosen is None:
+        raise UserError("measure", f"no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`")
+    folder = config.raw / key
+    if not again and records.load_run(folder, chosen):
+        return None
+    if records.sealed(config.raw):
+        raise UserError(str(config.raw), "the campaign is sealed: it is not measured any more", "give the new campaign another name")
+    plan_file.refuse_differences(config, points)
+    with measuring_lock(Path(config.state)):
+        if not again and records.load_run(folder, chosen):  # measured by another run while this one waited
+            return None
+        announce(config, points, chosen)
+        begun = time.monotonic()
+        try:
+            run = _measure(config, chosen, folder)
+        except MeasurementFailed as error:
+            records.fail(folder, chosen, str(error))
+            raise MeasurementFailed(f"{key}: {error}") from None
+        _note_overhead(config, chosen, time.monotonic() - begun)
+    return run
+
+
+def announce(config: Config, points: list[Point], chosen: Point) -> None:
+    """Which point of how many, what it measures now, how long still."""
+    todo = records.missing(config.raw, [p.key for p in points])
+    seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
+    left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
+    what = chosen.key.removeprefix(f"{chosen.store}/{chosen.workload}/").replace("_", " ").replace("~", "=")
+    stage.report(
+        f"[{len(points) - len(todo) + 1}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
+        f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
+    )
+
+
+def _overheads(config: Config) -> Path:
+    return config.campaign_dir / "work" / "overhead.jsonl"
+
+
+def _typical_overhead(config: Config) -> float:
+    """Median seconds that the last points took beside their windows; 2 s before the first."""
+    try:
+        lines = _overheads(config).read_text().splitlines()[-50:]
+    except FileNotFoundError:
+        return 2.0
+    return statistics.median(json.loads(line)["overhead_s"] for line in lines)
+
+
+def _note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
+    _overheads(config).parent.mkdir(parents=True, exist_ok=True)
+    with open(_overheads(config), "a") as f:
+        f.write(json.dumps({"key": chosen.key, "overhead_s": round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3)}) + "\n")
+
+
+def _measure(config: Config, chosen: Point, folder: Path) -> dict[str, Any]:
+    stores = all_stores(config)
+    store = stores[chosen.store]
+    for name, other in stores.items():
+        if name != chosen.store and other.managed:
+            other.suspend()  # takes no CPU while another system is measured
+    store.resume()
+    store.up(chosen.axes.get("front_ends", 1))
+    manifest = stage.ensure(config, store, chosen.dataset, stage.report) if chosen.dataset else None
+    attempt = secrets.token_hex(4)
+    work = config.campaign_dir / "work" / chosen.key / attempt
+    work.mkdir(parents=True)
+    job = job_data(config, chosen, store, manifest, attempt)
+    module = MODULES[chosen.workload]
+    if hasattr(module, "before"):
+        module.before(config, store, chosen, job)
+    records.write_json(work / "job.json", job)
+    launcher = LocalLauncher(work, chosen.axes["clients"], store.credentials().environ())
+    watch = HostWatch(store, chosen.fixed["duration_ns"])
+    try:
+        results = coordinator.run(
+            launcher, work, chosen.axes["clients"], config.gang_timeout / 1e9, chosen.fixed["duration_ns"] / 1e9, watch.start
+        )
+        checks = [c for r in results for c in r["checks"]]
+        if hasattr(module, "after"):
+            checks += module.after(store, chosen, job, work)
+    finally:
+        watch.stop()
+        if hasattr(module, "clean"):
+            module.clean(store, chosen, job)
+    _accept(config, results, checks)
+    run = run_json(config, chosen, store, attempt, results, checks, watch)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").unlink(missing_ok=True)  # --again: never an old head over new bodies
+    for old in folder.glob("*.parquet"):
+        old.unlink()
+    for table in work.glob("*.parquet"):
+        records.move_in(table, folder / table.name)
+    records.finish(folder, run)
+    shutil.rmtree(work)
+    return run
+
+
+def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None, attempt: str) -> dict[str, Any]:
+    """`job.json`: what the clients need; nothing secret."""
+    count = chosen.axes.get("buckets", 1)
+    return {
+        "point": asdict(chosen),
+        "attempt": attempt,
+        "size": chosen.axes["clients"],
+        "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
+        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count)],
+        "scratch": str(stage.scratch_dir(config)),
+        "manifest": str(manifest.resolve()) if manifest else None,
+        "lead_ns": config.lead,
+        "timeout_ns": config.gang_timeout,
+        "limits": config.limits.model_dump(mode="json"),
+    }
+
+
+def _accept(config: Config, results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
+    """Raises MeasurementFailed: a failing run can never look fast."""
+    errors, operations = sum(r["errors"] for r in results), sum(r["operations"] for r in results)
+    if errors > config.limits.error_fraction * (errors + operations):
+        messages = [m["message"] for r in results for m in r["engine"].get("errors", {}).values()]
+        raise MeasurementFailed(
+            f"{errors} of {errors + operations} operations failed, more than limits.error_fraction: {(messages or ['?'])[0]}"
+        )
+    if bad := [c for c in checks if not c["ok"]]:
+        raise MeasurementFailed("; ".join(f"check {c['name']!r} failed: {c['detail']}" for c in bad[:3]))
+
+
+class HostWatch:
+    """CPU of the host, of the store's daemons, and network bytes, between the agreed start and the deadline."""
+
+    def __init__(self, store: Store, duration_ns: int):
+        self.actors, self.duration_ns = store.actors() if store.managed else {}, duration_ns
+        self.data: dict[str, Any] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, t0_ns: int) -> None:
+        self._thread = threading.Thread(target=self._watch, args=(t0_ns,), daemon=True)
+        self._thread.start()
+
+    def _watch(self, t0_ns: int) -> None:
+        clock.sleep_until(t0_ns)
+        first = self._sample()
+        self._stop.wait(max(0, t0_ns + self.duration_ns - clock.now_ns()) / 1e9)
+        last = self._sample()
+        self.data = {
+            "cores": os.cpu_count(),
+            "seconds": (last["ns"] - first["ns"]) / 1e9,
+            "cpu_busy_s": last["busy"] - first["busy"],
+            "server_cpu_s": last["server"] - first["server"] if self.actors else None,
+            "network": {
+                nic: {"rx_bytes": now[0] - first["nics"][nic][0], "tx_bytes": now[1] - first["nics"][nic][1]}
+                for nic, now in last["nics"].items()
+                if nic in first["nics"]
+            },
+        }
+
+    def _sample(self) -> dict[str, Any]:
+        import psutil
+
+        server = 0.0
+        for pid in self.actors.values():
+            try:
+                times = psutil.Process(pid).cpu_times()
+            except psutil.NoSuchProcess:
+                continue  # killed on purpose, or a failure that the checks tell
+            server += times.user + times.system
+        host = psutil.cpu_times()
+        busy = sum(host) - host.idle - getattr(host, "iowait", 0.0) - getattr(host, "guest", 0.0) - getattr(host, "guest_nice", 0.0)
+        nics = {nic: (c.bytes_recv, c.bytes_sent) for nic, c in psutil.net_io_counters(pernic=True).items()}
+        return {"ns": clock.now_ns(), "busy": busy, "server": server, "nics": nics}
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join(5)
+
+
+def run_json(
+    config: Config, chosen: Point, store: Store, attempt: str, results: list[dict[str, Any]], checks: list[dict[str, Any]], watch: HostWatch
+) -> dict[str, Any]:
+    """The record of the point without its files, see docs/records.md."""
+    engine = dict(results[0]["engine"])
+    clients = [{k: v for k, v in r.items() if k not in ("engine", "checks", "t0_ns", "deadline_ns")} for r in results]
+    for client, result in zip(clients, results, strict=True):
+        client |= {k: result["engine"][k] for k in ("errors", "cut_off") if k in result["engine"]}
+    for key in ("errors", "cut_off"):
+        engine.pop(key, None)
+    host = dict(watch.data, client_cpu_s=sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results))
+    return {
+        "campaign": config.name,
+        "point": asdict(chosen),
+        "attempt": attempt,
+        "launcher": LocalLauncher.name,
+        "start_ns": results[0]["t0_ns"],
+        "deadline_ns": results[0]["deadline_ns"],
+        "lead_ns": config.lead,
+        "clients": clients,
+        "host": host,
+        "store": {"name": store.name, "kind": store.settings.kind, "version": store.version(), "deployment": store.deployment()},
+        "environment": environment.capture(),
+        "engine": engine,
+        "checks": checks,
+        "events": [],
+    }

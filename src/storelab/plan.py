@@ -1,0 +1,126 @@
+"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json` (level 1).
+
+Order: blocks of one repetition of one store; the order of the blocks' stores and of the points in a block is shuffled by
+the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
+"""
+
+import difflib
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from storelab.config import Config, Sweep
+from storelab.model import Point, UserError, Workload, derive_seed, point_key
+
+SCHEMA = 1
+
+
+def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
+    """All combinations of the sweep's axes, typed, defaults filled in. Raises UserError."""
+    place = f"sweeps.{name}"
+    known = [a.name for a in workload.axes]
+    for key in sweep.axes:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise UserError(
+                f"{place}.axes.{key}",
+                f"{workload.name} has no axis {key!r}",
+                f"did you mean {near[0]!r}?" if near else f"its axes: {', '.join(known)}",
+            )
+    columns = []
+    for axis in workload.axes:
+        given = sweep.axes.get(axis.name, [axis.default])
+        if axis.name not in sweep.axes:
+            columns.append([axis.default])
+            continue
+        values = given if isinstance(given, list) else [given]
+        if not values or values == [None]:
+            raise UserError(
+                f"{place}.axes.{axis.name}", "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}"
+            )
+        typed = [axis.parse(v, f"{place}.axes.{axis.name}") for v in values]
+        columns.append(list(dict.fromkeys(typed)))
+    names = [a.name for a in workload.axes]
+    return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
+
+
+def dataset_of(workload: Workload, axes: Mapping[str, Any], sweep: Sweep, seed: int) -> dict[str, Any] | None:
+    """The data set that the point reads, as (name, parameters); None where nothing is staged."""
+    if workload.dataset == "payload":
+        from storelab.units import format_size
+
+        size, buckets, count = axes["object_size"], axes["buckets"], sweep.objects
+        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}"
+        return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed}
+    if workload.dataset == "root":
+        return {"name": f"root-{axes['scale']}", "kind": "root", "scale": axes["scale"], "buckets": 1, "seed": seed}
+    return None
+
+
+def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
+    """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
+    points: dict[str, Point] = {}
+    for name, sweep in config.sweeps.items():
+        if sweep.workload not in workloads:
+            near = difflib.get_close_matches(sweep.workload, workloads, 1)
+            raise UserError(
+                f"sweeps.{name}.workload",
+                f"no workload {sweep.workload!r}",
+                f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
+            )
+        workload = workloads[sweep.workload]
+        if sweep.warm_up >= sweep.duration:
+            raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
+        fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
+        if workload.dataset == "payload":
+            fixed["objects"] = sweep.objects
+        for axes in sweep_axes(config, name, sweep, workload):
+            dataset = dataset_of(workload, axes, sweep, config.seed)
+            for store, rep in itertools.product(config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
+                key = point_key(store, workload, axes, rep)
+                point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)
+                other = points.setdefault(key, point)
+                if other.fixed != fixed:
+                    raise UserError(
+                        f"sweeps.{name}",
+                        f"point {key} stands in sweep {other.sweep!r} too, with other settings",
+                        "let the two sweeps differ in an axis, or agree",
+                    )
+    return order(list(points.values()), config.seed)
+
+
+def order(points: list[Point], seed: int) -> list[Point]:
+    """Shuffle by seed, in blocks of one repetition of one store; number them from 1."""
+    rng = random.Random(derive_seed(seed, "order"))
+    out: list[Point] = []
+    for rep in sorted({p.rep for p in points}):
+        stores = sorted({p.store for p in points if p.rep == rep})
+        rng.shuffle(stores)
+        for store in stores:
+            block = sorted((p for p in points if p.rep == rep and p.store == store), key=lambda p: p.key)
+            rng.shuffle(block)
+            out += block
+    return [replace(p, order=i) for i, p in enumerate(out, 1)]
+
+
+def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    """`plan.json`: all that the analysis needs to know of the plan. Stores without anything secret."""
+    used = {p.workload for p in points}
+    return {
+        "schema": SCHEMA,
+        "campaign": {k: getattr(config, k) for k in ("name", "title", "authors", "repetitions", "seed")},
+        "stores": {name: config.stores[name].model_dump(mode="json") for name in config.use_stores},
+        "limits": config.limits.model_dump(mode="json"),
+        "workloads": {
+            name: {"help": w.help, "axes": [asdict(a) | {"column": a.column} for a in w.axes]}
+            for name, w in workloads.items()
+            if name in used
+        },
+        "points": [asdict(p) for p in points],
+    }
+
+
+def point_from_json(data: Mapping[str, Any]) -> Point:
+    return Point(**data)

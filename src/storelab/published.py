@@ -1,0 +1,60 @@
+"""Numbers that earlier evaluations printed, 2010-2015 (level 2, analysis): facts to stand beside ours, never mixed with them.
+
+The CSV files in `data/published/` hold them as printed; their README names sources and oddities.
+"""
+
+from importlib import resources
+from typing import Any
+
+import pandas as pd
+
+NAMES = ("hepix_2010_storage_lab", "systems_2015", "uds1_2012_single_client_threads", "uds_2015_sparse_reads", "uds_headlines")
+
+
+def load(name: str) -> pd.DataFrame:
+    """One of NAMES as printed; lost or empty cells are null. Raises KeyError for another name."""
+    if name not in NAMES:
+        raise KeyError(name)
+    with resources.files("storelab").joinpath("data", "published", f"{name}.csv").open() as f:
+        return pd.read_csv(f)
+
+
+def share_amplification() -> pd.DataFrame:
+    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of all."""
+    t = load("uds_2015_sparse_reads")
+    whole = t[t["percent_of_entries"] == 100].iloc[0]
+    return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))
+
+
+def headline(system: str, quantity: str) -> float:
+    """The one value of `uds_headlines` with this system and quantity."""
+    t = load("uds_headlines")
+    return t[(t["system"] == system) & (t["quantity"] == quantity)]["value"].item()
+
+
+def numbers() -> list[dict[str, Any]]:
+    """Rows name, value, unit, source of the published numbers that the paper's text quotes."""
+    sparse, threads, hepix = share_amplification(), load("uds1_2012_single_client_threads"), load("hepix_2010_storage_lab")
+    atlas = hepix[(hepix["use_case"] == "ATLAS") & (hepix["threads"] == 80)].set_index("solution")
+    large = threads[threads["object_size_printed"] == "10 MB"].groupby("operation")["mb_per_s"].max()
+    rows = [
+        ("published_entries", sparse["entries"].iloc[0], "", "uds_2015_sparse_reads"),
+        ("published_few_entries", sparse["entries"].iloc[1], "", "uds_2015_sparse_reads"),
+        ("published_few_share_amplification", sparse["share_amplification_ratio"].iloc[1], "", "uds_2015_sparse_reads"),
+        ("published_one_share_amplification", sparse["share_amplification_ratio"].iloc[2], "", "uds_2015_sparse_reads"),
+        ("published_front_end_download", headline("uds2_2015", "download 100 MB"), "MB/s", "uds_headlines"),
+        ("published_front_end_upload", headline("uds2_2015", "upload 100 MB"), "MB/s", "uds_headlines"),
+        ("published_front_end_files", headline("uds2_2015", "download 4 kB"), "files/s", "uds_headlines"),
+        ("published_network", headline("uds2_2015", "network limit, reached"), "Gb/s", "uds_headlines"),
+        ("published_single_small_upload", headline("uds1_2012", "upload 4 kB, 1 bucket, limit"), "files/s", "uds_headlines"),
+        ("published_single_buckets_upload", headline("uds1_2012", "upload 4 kB, 5 buckets"), "files/s", "uds_headlines"),
+        ("published_single_small_download", headline("uds1_2012", "download 4 kB, client limit"), "files/s", "uds_headlines"),
+        ("published_single_large_upload", large["upload"], "MB/s", "uds1_2012_single_client_threads"),
+        ("published_single_large_download", large["download"], "MB/s", "uds1_2012_single_client_threads"),
+        ("published_jobs", 80, "", "hepix_2010_storage_lab"),
+        ("published_plain_events", atlas.loc["Xrootd vanilla", "events"] / 1e6, "", "hepix_2010_storage_lab"),
+        ("published_plain_throughput", atlas.loc["Xrootd vanilla", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
+        ("published_tuned_events", atlas.loc["Xrootd", "events"] / 1e6, "", "hepix_2010_storage_lab"),
+        ("published_tuned_throughput", atlas.loc["Xrootd", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
+    ]
+    return [{"name": n, "value": v, "unit": u, "source": f"published/{s}.csv"} for n, v, u, s in rows]

@@ -1,0 +1,75 @@
+"""What the Snakefile needs, computed once at parse time: the plan, the gate between measuring and rebuilding (level 4).
+
+The gate: without `measure: true` the measuring rules are not even included, and the raw records must be there already.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storelab import config, records
+from storelab.model import Point, UserError
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on."""
+
+    measuring: bool
+    campaign_dir: str
+    command: str
+    raw_inputs: list[str]
+    points: dict[str, Point] = field(default_factory=dict)
+    datasets: dict[str, list[str]] = field(default_factory=dict)  # point key -> markers of what must be staged
+
+
+def set_options(overrides: Mapping[str, Any]) -> str:
+    """Snakemake's merged `--configfile` and `--config` as options of the CLI."""
+    return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
+
+
+def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> Workflow:
+    """Raises UserError: wrong configuration, sealed campaign to be measured, records missing for a rebuild."""
+    light = config.load_rebuild(main, (), overrides)
+    campaign_dir = Path(light.results) / light.name
+    raw = campaign_dir / "raw"
+    command = f"storelab{set_options(overrides)}"
+    if not light.measure:
+        return Workflow(False, str(campaign_dir), command, existing(raw, light.name))
+    if records.sealed(raw):
+        raise UserError(str(raw), "the campaign is sealed: it is not measured any more", "set measure=false to rebuild its paper")
+    from storelab import plan
+    from storelab.workloads import WORKLOADS
+
+    points = {p.key: p for p in plan.make(config.load(main, (), overrides), WORKLOADS)}
+    status = campaign_dir / "status"
+    for key in points:
+        if not (raw / key / "run.json").exists():
+            (status / f"{key}.done").unlink(missing_ok=True)  # a marker without its record marks nothing
+    staged = {key: [f"{status}/staged/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for key, p in points.items()}
+    return Workflow(True, str(campaign_dir), command, [f"{status}/collected"], points, staged)
+
+
+def existing(raw: Path, name: str) -> list[str]:
+    """The raw files of a measured campaign. Raises UserError where points are missing: no paper from half of the records."""
+    if not (raw / "plan.json").exists():
+        raise UserError(
+            f"campaign {name}",
+            f"has no records in {raw}",
+            "measure it first: `make measure CAMPAIGN=" + name + "` or `--config measure=true`",
+        )
+    keys = [p["key"] for p in records.read_json(raw / "plan.json")["points"]]
+    absent = records.missing(raw, keys, failed_counts=True)
+    if absent:
+        raise UserError(
+            f"campaign {name}",
+            f"{len(absent)} of {len(keys)} raw records are missing, the first is {raw / absent[0]}/run.json",
+            "measure what is missing with --config measure=true, or restore it",
+        )
+    if not (raw / "SHA256SUMS").exists():
+        raise UserError(f"campaign {name}", f"{raw}/SHA256SUMS is missing", "run `storelab collect`, or measure=true to the end")
+    heads = [raw / k / "run.json" for k in keys]
+    return [str(p) for p in [raw / "plan.json", raw / "SHA256SUMS", *heads] if p.exists()]

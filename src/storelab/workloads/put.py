@@ -1,0 +1,79 @@
+"""`put`: clients upload new objects until the deadline (experiments 1-5 of the evaluations 2012-2015)."""
+
+import hashlib
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab.config import Config
+from storelab.model import Point, Workload
+from storelab.stores.base import Bucket, Store
+from storelab.workloads import axes
+from storelab.workloads.base import Check, Client, Job
+
+SPEC = Workload(
+    "put",
+    (axes.ENGINE_S5CMD, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS),
+    "Upload of new objects, each key once.",
+    direction="write",
+)
+
+
+def client(job: Job) -> Client:
+    from storelab.engines.s5cmd_transfers import S5cmdPut
+
+    return S5cmdPut(job)
+
+
+def before(config: Config, store: Store, point: Point, job: dict[str, Any]) -> None:
+    """Make the buckets; the first upload would make them in some stores, and pay for it."""
+    from storelab.stores import buckets
+
+    buckets.ensure(store, store.endpoints(1)[0], config.name, [Bucket(**b) for b in job["buckets"]])
+
+
+def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256 compared."""
+    import pyarrow.parquet as pq
+
+    from storelab.datasets import payload
+    from storelab.engines.s5cmd_transfers import put_prefix
+    from storelab.stores import buckets
+
+    s3 = buckets.client(store.endpoints(1)[0], store.credentials())
+    size = point.axes["object_size"]
+    reported = set()
+    for table in folder.glob("ops.*.parquet"):
+        columns = pq.read_table(table, columns=["object", "error"]).to_pylist()
+        reported |= {row["object"] for row in columns if row["error"] is None}
+    stored: dict[str, str] = {}
+    wrong = 0
+    for bucket in [Bucket(**b) for b in job["buckets"]]:
+        for key, length in buckets.list_keys(s3, bucket.name, bucket.prefix + put_prefix(job["attempt"])):
+            stored[key] = bucket.name
+            wrong += key in reported and length != size
+    missing = len(reported - stored.keys())
+    checks = [Check("all listed", not missing and not wrong, f"{len(reported)} reported, {missing} not listed, {wrong} of a wrong size")]
+    files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], size)
+    sums = [body["sha256"] for body in payload.body_sums(files)]
+    sample = random.Random(point.seed).sample(sorted(reported & stored.keys()), min(4, len(reported & stored.keys())))
+    good = 0
+    for key in sample:
+        data = buckets.read_object(s3, stored[key], key) or b""
+        good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
+    checks.append(
+        Check("read back", bool(sample) and good == len(sample), f"{good} of {len(sample)} uploaded objects have the right SHA-256")
+    )
+    return [asdict(c) for c in checks]
+
+
+def clean(store: Store, point: Point, job: dict[str, Any]) -> None:
+    """Remove what this attempt uploaded, outside of the measurement, and give its space back."""
+    from storelab.engines.s5cmd_transfers import put_prefix
+    from storelab.stores import buckets
+
+    s3 = buckets.client(store.endpoints(1)[0], store.credentials())
+    for bucket in [Bucket(**b) for b in job["buckets"]]:
+        buckets.delete_prefix(s3, bucket.name, bucket.prefix + put_prefix(job["attempt"]))
+    store.reclaim()

@@ -1,0 +1,133 @@
+"""A small synthetic campaign with known numbers, for tests only: written by the same writers as measured records.
+
+`make(folder)` writes `raw/` as the measuring side would. No number in it was measured: every rate follows from RATES and
+`jitter`, so that tests can assert tables exactly. Run as a script to look at its figures and paper:
+`python tests/make_examples.py FOLDER [repetitions] [stores]`.
+"""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab import config, plan, records
+from storelab.model import Point
+from storelab.workloads import WORKLOADS
+
+T0 = 1_760_000_000_000_000_000  # UTC ns of the first point's agreed start
+S = 10**9
+ENTRIES = 10_000  # entries of the imagined ROOT file
+VOLUME = 80_000_000  # its compressed bytes
+DURATION, WARM_UP = 4 * S, 1 * S
+PER_CLIENT = {"put": {4_000: 100, 10_000_000: 10}, "get": {4_000: 200, 10_000_000: 20}}  # operations/s of one client, rep 1
+
+CONFIG = {
+    "campaign": "example",
+    "name": "example",
+    "title": "An example with imagined records",
+    "authors": ["A. Tester", "B. Tester & Sons"],
+    "use_stores": ["alpha"],
+    "repetitions": 3,
+    "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": "https://s3.example.org"}},
+    "sweeps": {
+        "upload": {"workload": "put", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]}},
+        "download": {"workload": "get", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]}},
+        "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}},
+    },
+}
+
+
+def jitter(rep: int) -> int:
+    """Operations/s more of one client in repetition `rep`: 0, 1, -1, 2, -2, ..."""
+    return (rep // 2) * (1 if rep % 2 == 0 else -1)
+
+
+def per_client(point: Point) -> int:
+    """Operations/s of one client: grows with the front-ends, never with the clients."""
+    return PER_CLIENT[point.workload][point.axes["object_size"]] * point.axes["front_ends"] + jitter(point.rep)
+
+
+def even(start: int, rate: int, until: int) -> list[int]:
+    """Completions at start + i/rate seconds, i = 1, 2, ... up to `until` (ns)."""
+    return [start + i * S // rate for i in range(1, (until - start) * rate // S + 1)]
+
+
+def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
+    """Evenly spaced completions as s5cmd knows them (end only). Client 0 goes on for half a second after the deadline (tail);
+    every client has one failed operation at 2 s."""
+    op = point.workload.upper()
+    ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
+    n = len(ends)
+    return {
+        "client": [client] * (n + 1), "op": [op] * (n + 1), "object": [f"o{i}" for i in range(n + 1)], "count": [1] * (n + 1),
+        "bytes": [point.axes["object_size"]] * n + [0], "end_ns": [*ends, start + 2 * S], "status": [0] * (n + 1),
+        "error": [None] * n + ["SlowDown"],
+    }  # fmt: skip
+
+
+def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 %; needed 80, 8, 2 MB; wire 80, 24, 12 MB."""
+    rate, needed, wire, requests = {100.0: (2, VOLUME, VOLUME, 8), 1.0: (10, VOLUME // 10, 3 * VOLUME // 10, 16), 0.1: (20, VOLUME // 40, 6 * VOLUME // 40, 6)}[
+        point.axes["entry_fraction"]
+    ]
+    ends = even(start, rate, start + DURATION)
+    n, length = len(ends), S // rate
+    begins = [e - length for e in ends]
+    ops = {"client": [client] * n, "op": ["READ"] * n, "count": [1] * n, "bytes": [needed] * n, "wire_bytes": [wire] * n, "requests": [requests] * n,
+           "start_ns": begins, "end_ns": ends, "status": [200] * n}  # fmt: skip
+    phases = {f"{p}_ns": [length // 5] * n for p in ("open", "plan", "transfer", "decompress", "deserialise")}
+    reads = {"client": [client] * n, "read": list(range(n)), "entries": [max(1, round(ENTRIES * point.axes["entry_fraction"] / 100))] * n, "branches": [500] * n,
+             "baskets": [4000] * n, "needed_bytes": [needed] * n, "asked_bytes": [wire] * n, "wire_bytes": [wire] * n, "requests": [requests] * n,
+             "start_ns": begins, "end_ns": ends, **phases}  # fmt: skip
+    return ops, reads
+
+
+def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
+    n = point.axes["clients"]
+    client = {"host": "node-a", "pid": 1, "clock_offset_ns": 0, "saw_go_in_time": True, "exit_status": 0, "endpoint": endpoint, "cpu_user_s": 0.5,
+              "cpu_system_s": 0.25, "max_rss_bytes": 50_000_000, "connections_max": 8, "operations": 0, "errors": 1, "network": {"rx_bytes": 0, "tx_bytes": 0}}  # fmt: skip
+    clients = [client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION} for i in range(n)]
+    engine = {"name": point.axes["engine"], "version": "2.3.0", "settings": {"retries": 0, "workers": point.axes.get("workers", 1)},
+              "requests_per_operation": {"get": {"GET": 2}, "put": {"PUT": 1}}.get(point.workload, {})}  # fmt: skip
+    return {
+        "campaign": "example", "point": asdict(point), "attempt": "1", "start_ns": start, "deadline_ns": start + DURATION, "clients": clients,
+        "host": {"cpu_busy_s": 6.0, "cores": 2, "client_cpu_s": 0.75 * n, "server_cpu_s": 2.0},
+        "store": {"name": point.store, "kind": "seaweedfs", "version": "4.48", "deployment": {"front_ends": point.axes["front_ends"], "redundancy": "000", "backing": "tmpfs"}},
+        "environment": {"storelab": "0.1.0", "git_commit": "0" * 40, "python": "3.11.7", "kernel": "6.1.0", "cpu_model": "Imagined CPU @ 2 GHz (100 % virtual)", "cores": 2,
+                        "memory_bytes": 8_000_000_000, "packages": {"uproot": "5.7.7", "s3fs": "2026.9.0", "duckdb": "2.0.0"}, "platform": "Linux-6.1.0_x86_64"},
+        "engine": engine, "checks": [{"name": "bytes_of_every_answer", "ok": True, "detail": ""}], "events": [],
+    }  # fmt: skip
+
+
+def write_point(raw: Path, point: Point) -> None:
+    """One measured point with its Parquet files; run.json last."""
+    folder, start = raw / point.key, T0 + point.order * 10 * S
+    for client in range(point.axes["clients"]):
+        if point.workload == "read_entries":
+            ops, reads = read_entries(point, client, start)
+            records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
+        else:
+            ops = put_or_get(point, client, start)
+        records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
+    records.finish(folder, run_json(point, start, "http://127.0.0.1:18300" if point.store == "alpha" else "https://s3.example.org"))
+
+
+def make(folder: Path, failed: tuple[str, ...] = ("alpha/put/object_size~10MB_clients~0004_rep~002",), **changes: Any) -> list[Point]:
+    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave failed.json."""
+    settings = config.Config.model_validate(CONFIG | changes)
+    points = plan.make(settings, WORKLOADS)
+    raw = folder / "raw"
+    for point in points:
+        if point.key in failed or point.workload in failed:
+            records.fail(raw / point.key, point, "client 3 did not arrive within 60 s (50 % of _all_ {clients})")
+        else:
+            write_point(raw, point)
+    records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
+    records.write_sums(raw)
+    return points
+
+
+if __name__ == "__main__":
+    stores = ["alpha", "beta"][: int(sys.argv[3]) if len(sys.argv) > 3 else 1]
+    made = make(Path(sys.argv[1]), repetitions=int(sys.argv[2]) if len(sys.argv) > 2 else 3, use_stores=stores)
+    print(f"{len(made)} points in {sys.argv[1]}/raw")

@@ -1,0 +1,80 @@
+"""The plan: identity, paths, order; pure."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from storelab import plan
+from storelab.config import Config
+from storelab.model import Axis, UserError
+from storelab.workloads import WORKLOADS
+
+
+def make(**campaign) -> list:
+    base = {
+        "campaign": "x",
+        "name": "x",
+        "stores": {"a": {"kind": "seaweedfs"}, "b": {"kind": "seaweedfs"}},
+        "use_stores": ["a"],
+        "sweeps": {"up": {"workload": "put", "axes": {"clients": [1, 2], "object_size": ["4 kB", "1 MB"]}}},
+    }
+    return plan.make(Config.model_validate(base | campaign), WORKLOADS)
+
+
+def test_defaults_are_left_out_of_the_path_and_numbers_are_padded():
+    keys = {p.key for p in make(repetitions=1)}
+    assert keys == {
+        "a/put/rep~001",
+        "a/put/clients~0002_rep~001",
+        "a/put/object_size~1MB_rep~001",
+        "a/put/object_size~1MB_clients~0002_rep~001",
+    }
+
+
+def test_a_new_axis_renames_no_old_point():
+    more = dict(WORKLOADS)
+    new = Axis("checksums", "text", "off", "Checksums", "", choices=("off", "on"))
+    more["put"] = dataclasses.replace(more["put"], axes=(*more["put"].axes[:2], new, *more["put"].axes[2:]))
+    config = Config.model_validate(
+        {
+            "campaign": "x",
+            "name": "x",
+            "stores": {"a": {"kind": "seaweedfs"}},
+            "use_stores": ["a"],
+            "sweeps": {"up": {"workload": "put", "axes": {"clients": [1, 2]}}},
+        }
+    )
+    old, now = plan.make(config, WORKLOADS), plan.make(config, more)
+    assert [(p.key, p.seed, p.order) for p in old] == [(p.key, p.seed, p.order) for p in now]
+
+
+def test_the_order_is_seeded_and_interleaves_stores_in_blocks_of_one_repetition():
+    points = make(use_stores=["a", "b"], repetitions=3)
+    assert [p.order for p in points] == list(range(1, 25))
+    blocks = [(p.rep, p.store) for p in points]
+    assert len(set(blocks)) == 6
+    assert sum(x != y for x, y in itertools.pairwise(blocks)) == 5
+    assert [p.rep for p in points] == sorted(p.rep for p in points)
+    assert [p.key for p in points] == [p.key for p in make(use_stores=["a", "b"], repetitions=3)]
+    assert [p.key for p in points] != [p.key for p in make(use_stores=["a", "b"], repetitions=3, seed=1)]
+
+
+def test_the_same_point_in_two_sweeps_is_one_point():
+    sweep = {"workload": "put", "axes": {"clients": [1, 2]}}
+    assert len(make(sweeps={"one": sweep, "two": sweep}, repetitions=1)) == 2
+
+
+def test_one_point_with_two_meanings_is_refused():
+    with pytest.raises(UserError, match="stands in sweep 'one' too"):
+        make(sweeps={"one": {"workload": "put", "duration": "5 s"}, "two": {"workload": "put", "duration": "6 s"}})
+
+
+def test_json_round_trip():
+    config = Config.model_validate(
+        {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": {"down": {"workload": "get"}}}
+    )
+    points = plan.make(config, WORKLOADS)
+    data = plan.to_json(config, points, WORKLOADS)
+    assert [plan.point_from_json(p) for p in data["points"]] == points
+    assert data["points"][0]["dataset"]["kind"] == "payload"

@@ -1,0 +1,101 @@
+"""Records: atomic or nothing, verified, sealed."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from storelab import plan, records
+from storelab.config import Config
+from storelab.model import UserError
+from storelab.workloads import WORKLOADS
+
+
+@pytest.fixture
+def point():
+    config = Config.model_validate(
+        {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": {"up": {"workload": "put"}}}
+    )
+    return plan.make(config, WORKLOADS)[0]
+
+
+@pytest.fixture
+def raw(tmp_path, point):
+    folder = tmp_path / point.key
+    folder.mkdir(parents=True)
+    columns = {
+        "client": [0, 0],
+        "op": ["PUT", "PUT"],
+        "object": ["k0", None],
+        "count": [1, 1],
+        "bytes": [4000, 0],
+        "end_ns": [10, 20],
+        "status": [0, 503],
+        "error": [None, "SlowDown"],
+    }
+    records.write_table(folder / "ops.0.parquet", records.OPS, columns)
+    records.finish(folder, {"point": records.as_json(point.identity())})
+    records.write_json(tmp_path / "plan.json", {"points": []})
+    records.write_sums(tmp_path)
+    return tmp_path
+
+
+def test_the_table_has_the_schema_and_the_missing_columns_are_null(raw, point):
+    table = pq.read_table(raw / point.key / "ops.0.parquet")
+    assert table.schema.names == records.OPS.names
+    assert table["start_ns"].null_count == 2
+    assert table["error"].to_pylist() == [None, "SlowDown"]
+
+
+def test_a_record_is_valid_for_its_own_point_only(raw, point):
+    folder = raw / point.key
+    assert records.load_run(folder, point)
+    object.__setattr__(point, "rep", 2)
+    assert records.load_run(folder, point) is None
+
+
+def test_a_record_without_its_tables_is_none(raw, point):
+    (raw / point.key / "ops.0.parquet").unlink()
+    assert records.load_run(raw / point.key, point) is None
+
+
+def test_a_truncated_head_is_none(raw, point):
+    head = raw / point.key / "run.json"
+    head.write_text(head.read_text()[:50])
+    assert records.load_run(raw / point.key, point) is None
+
+
+def test_a_failure_leaves_no_record_and_a_success_ends_it(raw, point):
+    folder = raw / "a" / "put" / "other"
+    records.fail(folder, point, "the store died")
+    assert records.read_json(folder / "failed.json")["reason"] == "the store died"
+    assert records.missing(raw, ["a/put/other"]) and not records.missing(raw, ["a/put/other"], failed_counts=True)
+    records.finish(folder, {"point": {}})
+    assert not (folder / "failed.json").exists()
+
+
+def test_verify_is_content_with_what_was_written(raw):
+    assert records.verify(raw) == 3
+
+
+@pytest.mark.parametrize(
+    ("harm", "line"),
+    [
+        (lambda raw, p: (raw / p.key / "ops.0.parquet").write_bytes(b"PAR1"), "wrong checksum"),
+        (lambda raw, p: (raw / p.key / "ops.0.parquet").unlink(), "raw record is missing"),
+        (lambda raw, p: (raw / "new.json").write_text("{}"), "is not in SHA256SUMS"),
+        (lambda raw, p: (raw / "SHA256SUMS").unlink(), "was not collected"),
+    ],
+)
+def test_verify_names_what_is_missing_altered_or_foreign(raw, point, harm, line):
+    harm(raw, point)
+    with pytest.raises(UserError, match=line):
+        records.verify(raw)
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    records.write_json(path, {"old": 1})
+    monkeypatch.setattr(records.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        records.write_json(path, {"new": 2})
+    assert records.read_json(path) == {"old": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
