@@ -19,7 +19,8 @@ if [ ! -x .venv/bin/python ]; then
 fi
 uv=$(awk '/^uv==/,!/\\$/' envs/requirements.lock)
 .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
-.venv/bin/uv pip sync --quiet --require-hashes envs/requirements.lock --python .venv/bin/python
+.venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
 .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
+.venv/bin/python -m compileall -q src || true
 echo "$wanted" > .venv/storelab-lock
 echo "setup: done"

@@ -22,6 +22,8 @@ class CountingProxy:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self.flowing = threading.Event()  # clear it, and answers stand still
+        self.flowing.set()
         self.reset()
 
     def reset(self) -> None:
@@ -33,6 +35,7 @@ class CountingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.flowing.set()
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
@@ -82,6 +85,7 @@ class CountingProxy:
                         tail = (tail + data)[-(len(_HEAD_END) - 1) :]
                     else:
                         self.received += len(data)
+                upward or self.flowing.wait()
                 sink.sendall(data)
         for sock, how in ((sink, socket.SHUT_WR), (source, socket.SHUT_RD)):
             with contextlib.suppress(OSError):

@@ -30,8 +30,16 @@ CONFIG = {
     "repetitions": 3,
     "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
-        "upload": {"workload": "put", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]}},
-        "download": {"workload": "get", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]}},
+        "upload": {
+            "workload": "put",
+            "duration": "4 s",
+            "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
+        },
+        "download": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
+        },
         "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}},
     },
 }
@@ -67,9 +75,11 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 %; needed 80, 8, 2 MB; wire 80, 24, 12 MB."""
-    rate, needed, wire, requests = {100.0: (2, VOLUME, VOLUME, 8), 1.0: (10, VOLUME // 10, 3 * VOLUME // 10, 16), 0.1: (20, VOLUME // 40, 6 * VOLUME // 40, 6)}[
-        point.axes["entry_fraction"]
-    ]
+    rate, needed, wire, requests = {
+        100.0: (2, VOLUME, VOLUME, 8),
+        1.0: (10, VOLUME // 10, 3 * VOLUME // 10, 16),
+        0.1: (20, VOLUME // 40, 6 * VOLUME // 40, 6),
+    }[point.axes["entry_fraction"]]
     ends = even(start, rate, start + DURATION)
     n, length = len(ends), S // rate
     begins = [e - length for e in ends]
@@ -86,7 +96,10 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
     n = point.axes["clients"]
     client = {"host": "node-a", "pid": 1, "clock_offset_ns": 0, "saw_go_in_time": True, "exit_status": 0, "endpoint": endpoint, "cpu_user_s": 0.5,
               "cpu_system_s": 0.25, "max_rss_bytes": 50_000_000, "connections_max": 8, "operations": 0, "errors": 1, "network": {"rx_bytes": 0, "tx_bytes": 0}}  # fmt: skip
-    clients = [client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION} for i in range(n)]
+    clients = [
+        client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
+        for i in range(n)
+    ]
     engine = {"name": point.axes["engine"], "version": "2.3.0", "settings": {"retries": 0, "workers": point.axes.get("workers", 1)},
               "requests_per_operation": {"get": {"GET": 2}, "put": {"PUT": 1}}.get(point.workload, {})}  # fmt: skip
     return {

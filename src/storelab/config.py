@@ -55,7 +55,7 @@ class SeaweedFS(Closed):
     """A SeaweedFS that storelab starts and stops on this machine (master, volume server, filer, 1..n S3 front-ends)."""
 
     kind: Literal["seaweedfs"]
-    address: str = Field("127.0.0.1", description="Address that all its daemons listen on.")
+    address: str = Field("127.0.0.1", description="Address that its S3 front-ends listen on; its other daemons ask for no keys and stay on 127.0.0.1.")
     port: int = Field(
         18300, ge=1024, le=22000, description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000."
     )
@@ -75,7 +75,7 @@ class S3(Closed):
     addressing: Literal["path", "virtual"] = Field("path", description="`path`: host/bucket/key; `virtual`: bucket.host/key.")
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
-    profile: str | None = Field(None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.")
+    profile: str | None = Field(None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE.")
     bucket: str | None = Field(
         None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
     )
@@ -214,7 +214,7 @@ Layers = list[tuple[str, dict[str, Any]]]
 
 def read_layers(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> tuple[Layers, dict[str, Any]]:
     """The files and overrides in the order of merging, with their names, and what they merge to. Raises UserError."""
-    layers: Layers = [(str(main), read_yaml(main)), *((str(p), read_yaml(p)) for p in extra), ("--set", dict(overrides or {}))]
+    layers: Layers = [(str(main), read_yaml(main)), *((str(p), read_yaml(p)) for p in extra), ("command line", dict(overrides or {}))]
     named = [doc["campaign"] for _, doc in layers if "campaign" in doc]
     path = campaign_path(named[-1] if named else None, main.parent)
     layers.insert(1, (str(path), read_yaml(path)))

@@ -41,18 +41,17 @@ def _best(throughput: pd.DataFrame, name: str) -> list[tuple[str, Any, str]]:
         return []
     best = rows.loc[rows[f"{metric}_median_{unit}"].astype(float).idxmax()]
     out = [(f"best_{name}", best[f"{metric}_median_{unit}"], shown)]
-    out += [(f"best_{name}_{part}", best[f"{metric}_{part}_{unit}"], shown) for part in ("low", "high")]
+    out += [(f"best_{name}_spread", words.spread([best[f"{metric}_{part}_{unit}"] for part in ("median", "low", "high")]), shown)]
     out += [(f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), "")]
-    out += [
-        (f"best_{name}_{c}", best[c], "")
-        for c in ("store", "engine", "clients", "workers", "front_ends", "n", "interval")
-        if c in best and not pd.isna(best[c])
-    ]
+    out += [(f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")]
+    said = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
+    out += [(f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in said]
     return out
 
 
 def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ok = points[points["state"] == "ok"]
+    shared = int(ok["shared_host"].fillna(False).sum())
     out = [
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),
@@ -60,11 +59,12 @@ def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("operations", ok["operations"].sum(), ""),
         ("errors", ok["errors"].sum(), ""),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
-        ("stores", words.plural(points["store"].nunique(), "storage system"), ""),
+        ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
         ("drifting", (ok["steadiness"] == "drifting").sum(), ""),
         ("too_short", (ok["steadiness"] == "too short").sum(), ""),
         ("steady", (ok["steadiness"] == "steady").sum(), ""),
-        ("shared_host", int(ok["shared_host"].fillna(False).sum()), ""),
+        ("shared_host", shared, ""),
+        ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("clients_most", words.plural(points["clients"].max(), "client"), ""),
         ("durations", words.span(points["duration_s"], "s"), ""),
         ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
@@ -84,17 +84,23 @@ def _of_reads(sparse: pd.DataFrame) -> list[tuple[str, Any, str]]:
         row = known.loc[ratio.idxmax() if which == "most" else ratio.idxmin()]
         out += [
             (f"amplification_{which}", row["amplification_median_ratio"], ""),
-            (f"amplification_{which}_entry_fraction", row["entry_fraction_percent"], "%"),
+            (f"amplification_{which}_entry_fraction", f"{row['entry_fraction_percent']:g} %", ""),
         ]
     known = sparse[sparse["wire_median_mb_per_s"].notna()]
     if len(known):
         best = known.loc[known["wire_median_mb_per_s"].astype(float).idxmax()]
-        out += [("best_read_wire", best["wire_median_mb_per_s"], "MB/s"), ("best_read_wire_clients", words.plural(best["clients"], "client"), "")]
+        out += [
+            ("best_read_wire", best["wire_median_mb_per_s"], "MB/s"),
+            ("best_read_wire_clients", words.plural(best["clients"], "client"), ""),
+        ]
         out += [("best_read_wire_entries", best["entries_median_per_s"], "entries/s")]
     known = sparse[sparse["entries_median_per_s"].notna()]
     if len(known):
         best = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
-        out += [("best_read_entries", best["entries_median_per_s"], "entries/s"), ("best_read_entries_clients", words.plural(best["clients"], "client"), "")]
+        out += [
+            ("best_read_entries", best["entries_median_per_s"], "entries/s"),
+            ("best_read_entries_clients", words.plural(best["clients"], "client"), ""),
+        ]
     return out
 
 
@@ -115,8 +121,8 @@ def _definitions() -> list[tuple[str, Any, str]]:
 def numbers(campaign: loading.Campaign, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no row."""
     plan = campaign.plan["campaign"]
-    rows = [(name, ", ".join(v) if isinstance(v := plan[key], list) else v, "", "plan.json") for name, key in
-            (("campaign", "name"), ("title", "title"), ("authors", "authors"), ("seed", "seed"), ("repetitions", "repetitions"))]  # fmt: skip
+    said = {"campaign": plan["name"], "title": plan["title"] or f"Storage measurements: {plan['name']}", "authors": ", ".join(plan["authors"])}
+    rows = [(name, value, "", "plan.json") for name, value in (said | {k: plan[k] for k in ("seed", "repetitions")}).items()]
     rows += [(*r, "points.csv") for r in _of_points(tables["points"])]
     for name in CLASSES:
         rows += [(*r, "throughput.csv") for r in _best(tables["throughput"], name)]

@@ -8,8 +8,8 @@ without data is None and is left out. FIGURES: name -> function, table, caption;
 import math
 import textwrap
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -28,28 +28,33 @@ STYLE = {
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 
 
+def style() -> AbstractContextManager[None]:
+    """The house's style, while drawing and saving."""
+    return mpl.rc_context(STYLE)
+
+
 def with_series(rows: pd.DataFrame, always: str, apart: Iterable[str]) -> pd.DataFrame:
     """Add `series`: in words the value of `always` and of each axis that varies and is not in `apart`; sorted by them."""
     varying = [c for c in words.axes_of(rows) if c not in (always, *apart) and rows[c].nunique() > 1]
     names = [always, *varying]
     rows = rows.sort_values([*names, "clients"])
     return rows.assign(
-        series=[", ".join(words.value_text(c, v) for c, v in zip(names, values, strict=True)) for values in rows[names].itertuples(index=False)]
+        series=[
+            ", ".join(words.value_text(c, v) for c, v in zip(names, values, strict=True)) for values in rows[names].itertuples(index=False)
+        ]
     )
 
 
 def subtitle(rows: pd.DataFrame) -> str:
     shared = rows["shared_host"].astype(bool)
-    note = (
-        "; client and server share one host" if shared.all() else "; clients of some points share the server's host" if shared.any() else ""
-    )
-    return f"Medians, {words.bars_text(rows)}{note}"
+    note = "; client and server share one host" if shared.all() else "; some clients share the server's host" if shared.any() else ""
+    return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
 
 def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, list[list[Axes]]]:
     """An empty figure with a small line of what the bars are; no pyplot, so that nothing outlives the call."""
-    fig = Figure(figsize=(WIDTH if columns > 1 else 4.4, height * rows + 0.75), layout="constrained")
-    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 85), fontsize=7, color="0.35")
+    fig = Figure(figsize=(WIDTH if columns > 1 else 4.7, height * rows + 0.75), layout="constrained")
+    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
     return fig, fig.subplots(rows, columns, squeeze=False).tolist()
 
 
@@ -113,7 +118,7 @@ def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str],
     sizes, engines = list(rows["object_size_bytes"].unique()), facts.joined(rows["engine"])
     title = f"{what} of {' and '.join(units.format_size(int(s)) for s in sorted(sizes))} objects ({engines})"
     columns = min(len(panels), 2)
-    with mpl.rc_context(STYLE):
+    with style():
         fig, grid = canvas(math.ceil(len(panels) / columns), columns, 2.3, subtitle(rows))
         cells = [ax for line in grid for ax in line]
         for ax, ((store, size), part) in zip(cells, panels, strict=False):
@@ -156,7 +161,7 @@ def entries(table: pd.DataFrame) -> Figure | None:
     rows = with_series(rows, "entry_fraction_percent", ("clients",))
     rows = rows.sort_values(["entry_fraction_percent"], ascending=False, kind="stable")
     order, stores = list(dict.fromkeys(rows["series"])), sorted(rows["store"].unique())
-    with mpl.rc_context(STYLE):
+    with style():
         fig, grid = canvas(len(stores), 3, 2.2, subtitle(rows))
         for line, store in zip(grid, stores, strict=True):
             part = rows[rows["store"] == store]

@@ -120,7 +120,3 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         },
         "points": [asdict(p) for p in points],
     }
-
-
-def point_from_json(data: Mapping[str, Any]) -> Point:
-    return Point(**data)

@@ -52,13 +52,13 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    from storelab.stores import buckets
+    from storelab.stores import buckets, objects
 
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"])
-    s3 = buckets.client(store.endpoints(1)[0], store.credentials())
+    s3, place = buckets.for_store(store), f"stores.{store.name}"
     marker = f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and buckets.read_object(s3, places[0].name, marker) == records.sha256(path).encode():
+    if path.exists() and not again and objects.read(s3, places[0].name, marker, place) == records.sha256(path).encode():
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
@@ -66,7 +66,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     manifest, files = build(config, store, dataset, places, path.parent)
     text = (json.dumps(manifest, indent=1) + "\n").encode()
     digest = hashlib.sha256(text).hexdigest().encode()
-    if again or buckets.read_object(s3, places[0].name, marker) != digest:
+    if again or objects.read(s3, places[0].name, marker, place) != digest:
         if getattr(store.settings, "read_only", False):
             raise UserError(
                 f"stores.{store.name}",
@@ -77,7 +77,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
         buckets.ensure(store, store.endpoints(1)[0], config.name, places)
         _upload(store, manifest, files, progress)
         _verify(s3, places, manifest)
-        buckets.write_object(s3, places[0].name, marker, digest)
+        objects.write(s3, places[0].name, marker, digest, place)
     records.write_atomic(path, text)
     return path
 
@@ -179,8 +179,7 @@ def _verify(s3: Any, places: list[Bucket], manifest: dict[str, Any]) -> None:
 
     listed = {}
     for index, place in enumerate(places):
-        prefix = f"{place.prefix}data/{manifest['dataset']['name']}/"
-        for key, size in buckets.list_keys(s3, place.name, prefix):
+        for key, size in buckets.list_keys(s3, place, f"data/{manifest['dataset']['name']}/"):
             listed[index, key.removeprefix(place.prefix)] = size
     columns = manifest["objects"]
     for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):

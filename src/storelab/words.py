@@ -14,6 +14,12 @@ HEADINGS = {
 }  # fmt: skip
 
 
+def counted(n: int, noun: str) -> str:
+    """As in prose: `one storage system`, `13 storage systems`."""
+    small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+    return f"{small[n] if n < len(small) else n} {noun}{'' if n == 1 else 's'}"
+
+
 def plural(n: float, noun: str) -> str:
     """`1 client`, `2 clients`."""
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
@@ -82,9 +88,12 @@ def interval_text(n: Iterable[int]) -> str:
     """What low and high of groups with these numbers of runs are, with their true coverage of the median."""
     counts, parts = sorted({int(i) for i in n if i}), []
     few = [i for i in counts if i < stats.LEAST]
-    for what, chosen in (("the range (minimum to maximum)", few), ("a 95 % interval by order statistics", [i for i in counts if i not in few])):
+    for what, chosen in (
+        ("the range (minimum to maximum)", few),
+        ("a 95 % interval by order statistics", [i for i in counts if i not in few]),
+    ):
         if chosen:
-            cover = span([100 * stats.order_statistics(i)[1] for i in chosen], "%")
+            cover = span([float(f"{100 * stats.order_statistics(i)[1]:.3g}") for i in chosen], "%")
             parts.append(f"{what} of {runs_text(chosen)}, which covers the true median with a probability of {cover}")
     return "; ".join(parts)
 
@@ -105,17 +114,20 @@ def decimals(value: float, significant: int = 3) -> int:
 
 
 def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
-    """Rounded to significant digits (or to `places` decimals), thousands grouped; `--` for no value."""
+    """Whole numbers exactly, others to significant digits (or all to `places` decimals), thousands grouped; `--` for no value."""
     if value is None or pd.isna(value):
         return "--"
-    places = decimals(value, significant) if places is None else places
+    if places is None:
+        places = 0 if float(value).is_integer() else decimals(value, significant)
     return grouped(f"{round(float(value), places):.{max(places, 0)}f}", gap)
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:
-    """(median, low, high) as `median [low, high]`, all with the median's decimals."""
+    """(median, low, high) as `median [low, high]`: 3 significant digits of the median, up to 5 where low-high is narrow."""
     median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
     if math.isnan(median):
         return "--"
     places = decimals(median)
+    if high > low:
+        places = max(places, min(decimals(high - low, 1), decimals(median, 5)))
     return f"{number(median, places=places, gap=gap)} [{number(low, places=places, gap=gap)}, {number(high, places=places, gap=gap)}]"

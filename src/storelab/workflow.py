@@ -41,10 +41,13 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
         return Workflow(False, str(campaign_dir), command, existing(raw, light.name))
     if records.sealed(raw):
         raise UserError(str(raw), "the campaign is sealed: it is not measured any more", "set measure=false to rebuild its paper")
-    from storelab import plan
+    from storelab import plan, plan_file
     from storelab.workloads import WORKLOADS
 
-    points = {p.key: p for p in plan.make(config.load(main, (), overrides), WORKLOADS)}
+    full = config.load(main, (), overrides)
+    planned = plan.make(full, WORKLOADS)
+    plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
+    points = {p.key: p for p in planned}
     status = campaign_dir / "status"
     for key in points:
         if not (raw / key / "run.json").exists():

@@ -63,20 +63,20 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        ({"repetition": 3}, "--set: repetition: unknown key 'repetition'; did you mean 'repetitions'?"),
-        ({"limits": {"object": 1}}, "--set: limits.object: unknown key 'object'; did you mean 'objects'?"),
-        ({"stores": {"far": {"endpiont": "x"}}}, "--set: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?"),
-        ({"stores": {"far": {"kind": "s4"}}}, "--set: stores.far.kind: no store of kind 's4'; one of: seaweedfs, s3"),
-        ({"limits": {"stored_bytes": "4 KB"}}, "--set: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?"),
+        ({"repetition": 3}, "command line: repetition: unknown key 'repetition'; did you mean 'repetitions'?"),
+        ({"limits": {"object": 1}}, "command line: limits.object: unknown key 'object'; did you mean 'objects'?"),
+        ({"stores": {"far": {"endpiont": "x"}}}, "command line: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?"),
+        ({"stores": {"far": {"kind": "s4"}}}, "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, s3"),
+        ({"limits": {"stored_bytes": "4 KB"}}, "command line: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?"),
         (
             {"sweeps": {"up": {"duration": 10}}},
-            "--set: sweeps.up.duration: 10 is not a duration with its unit; write it like 10 s, 500 ms or 2 min",
+            "command line: sweeps.up.duration: 10 is not a duration with its unit; write it like 10 s, 500 ms or 2 min",
         ),
-        ({"measure": "yes"}, "--set: measure: 'yes' is not a boolean; write true or false"),
+        ({"measure": "yes"}, "command line: measure: 'yes' is not a boolean; write true or false"),
         ({"use_stores": ["seawedfs"]}, "no one defined the store 'seawedfs'; did you mean 'seaweedfs'?"),
         ({"use_stores": []}, "use_stores: is empty; give at least one"),
         ({"campaign": "smal"}, "did you mean 'small'?"),
-        ({"name": "a/b"}, "--set: name: 'a/b' is not a name; use letters, digits, '.' and '-'"),
+        ({"name": "a/b"}, "command line: name: 'a/b' is not a name; use letters, digits, '.' and '-'"),
         ({"sweeps": {"up": {"workload": "putt"}}}, "sweeps.up.workload: no workload 'putt'; did you mean 'put'?"),
         ({"sweeps": {"up": {"axes": {"client": 1}}}}, "sweeps.up.axes.client: put has no axis 'client'; did you mean 'clients'?"),
         (

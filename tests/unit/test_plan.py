@@ -7,7 +7,7 @@ import pytest
 
 from storelab import plan
 from storelab.config import Config
-from storelab.model import Axis, UserError
+from storelab.model import Axis, Point, UserError
 from storelab.workloads import WORKLOADS
 
 
@@ -76,5 +76,5 @@ def test_json_round_trip():
     )
     points = plan.make(config, WORKLOADS)
     data = plan.to_json(config, points, WORKLOADS)
-    assert [plan.point_from_json(p) for p in data["points"]] == points
+    assert [Point(**p) for p in data["points"]] == points
     assert data["points"][0]["dataset"]["kind"] == "payload"

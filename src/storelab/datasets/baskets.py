@@ -1,6 +1,6 @@
 """Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
 
-May import: numpy, pyarrow; uproot lazily. The selections follow M. Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
+May import: numpy, pyarrow; uproot lazily. The selections follow Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
 and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table 2).
 Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header have no range of
 their own: they come with the header, are left out of the table and counted in its metadata.

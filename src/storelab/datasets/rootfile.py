@@ -1,6 +1,6 @@
 """ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections and a heavy tail of branch sizes.
 
-May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows experiment 11/12 (J. Phys. Conf.
+May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows the file of (J. Phys. Conf.
 Ser. 664 022001): one `extend()` is one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md`
 tells what the file is and what it is not. Same seed and same versions of uproot and the codec: same bytes.
 """
@@ -196,3 +196,15 @@ def generate(path: Path, scale: str, seed: int) -> dict[str, Any]:
         "compression": "ZSTD(1)",
         "uproot": uproot.__version__,
     }
+
+
+def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int) -> dict[str, Any]:
+    """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
+
+    That is the facts of `generate()` and `sidecar`, the name of the table's file, which must lie beside the manifest.
+    """
+    from storelab.datasets import baskets
+
+    facts = generate(path, scale, seed)
+    baskets.write(baskets.basket_table(path, facts["tree"]), side_car)
+    return {**facts, "sidecar": side_car.name}

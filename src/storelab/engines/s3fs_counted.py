@@ -20,6 +20,7 @@ import fsspec.asyn
 import s3fs
 import uproot.source.fsspec
 
+from storelab import clock
 from storelab.model import UserError
 from storelab.stores.base import Endpoint
 
@@ -145,9 +146,15 @@ class _OnceSession(aiobotocore.httpsession.AIOHTTPSession):
 
 
 class OnceFileSystem(s3fs.S3FileSystem):
-    """s3fs that tries once, and raises what went wrong instead of putting it among the results."""
+    """s3fs that tries once, raises what went wrong instead of putting it among the results, and waits no longer than `latest_ns`."""
 
     retries = 1  # attempts, not repetitions
+    latest_ns = 2**63 - 1
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """As s3fs's, but raises FSTimeoutError when the clock passes `latest_ns`."""
+        timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
+        return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
     async def _cat_ranges(self, *args: Any, on_error: str = "raise", **kwargs: Any) -> list[bytes]:
         return await super()._cat_ranges(*args, on_error=on_error, **kwargs)

@@ -8,6 +8,7 @@ the wanted entries). Nothing that was decoded is kept.
 
 import queue
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
@@ -15,6 +16,7 @@ import cramjam  # noqa: F401 - uproot imports it at the first basket: let that n
 import numpy as np
 import pyarrow as pa
 import uproot
+from fsspec.asyn import FSTimeoutError
 from uproot.interpretation.library import Awkward, NumPy
 from uproot.models.TBasket import Model_TBasket
 from uproot.source.coalesce import CoalesceConfig
@@ -41,12 +43,11 @@ class Reader:
     """A ROOT file in a store and the branches to read from it.
 
     url: `s3://bucket/key`; tree: its name; side_car: `baskets.basket_table()` of the staged file; gap: largest gap, in
-    bytes, over which ranges are merged. After `latest_ns` every phase but `open` raises Late.
+    bytes, over which ranges are merged. After `latest_ns` every phase raises Late.
     """
 
     def __init__(self, fs: OnceFileSystem, url: str, tree: str, side_car: pa.Table, branches: list[str], gap: int):
         self.fs, self.url, self.name, self.branches, self.gap = fs, url, tree, branches, gap
-        self.latest_ns = 2**63 - 1
         self.file: Any = None
         self.layout: baskets.Baskets | None = None
         self.libraries = Awkward(), NumPy()
@@ -60,16 +61,19 @@ class Reader:
         self.crc = side_car["crc32"].to_numpy()[rows]
 
     def open(self) -> None:
-        """Open the file and read the tree's header with all its branches. Raises what uproot and s3fs raise."""
-        file = uproot.open(
-            {self.url: None},
-            handler=CountedSource,
-            fs=self.fs,
-            coalesce_config=CoalesceConfig(max_range_gap=self.gap),
-            object_cache=None,
-            array_cache=None,
-        )
-        tree = file[self.name]
+        """Open the file and read the tree's header with all its branches. Raises Late, or what uproot and s3fs raise."""
+        try:
+            file = uproot.open(
+                {self.url: None},
+                handler=CountedSource,
+                fs=self.fs,
+                coalesce_config=CoalesceConfig(max_range_gap=self.gap),
+                object_cache=None,
+                array_cache=None,
+            )
+            tree = file[self.name]
+        except FSTimeoutError:
+            raise Late from None
         self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
         self.file, self.source = file, tree.file.source
 
@@ -92,7 +96,7 @@ class Reader:
         chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
         for _ in chunks:
             try:
-                chunk = notifications.get(timeout=max(0.0, (self.latest_ns - clock.now_ns()) / 1e9))
+                chunk = notifications.get(timeout=max(0.0, (self.fs.latest_ns - clock.now_ns()) / 1e9))
             except queue.Empty:
                 raise Late from None
             chunk.wait(insist=True)  # raises what the request raised, or OSError for a wrong length
@@ -120,11 +124,16 @@ class Reader:
         return out
 
     def deserialise(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> tuple[int, int]:
-        """Make arrays of the wanted entries, one branch after the other, and drop them: (branches, entries decoded).
+        """Make the arrays of `arrays()` and drop them: (branches, entries decoded over all branches)."""
+        lengths = [len(array) for _, array in self.arrays(rows, data, entries)]
+        return len(lengths), sum(lengths)
+
+    def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (the rest).
 
         Raises WrongData where a branch gives another number of entries than its baskets hold of the wanted ones.
         """
-        layout, decoded, n = self.layout, 0, 0
+        layout = self.layout
         assert layout is not None
         known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
         for code, positions in baskets.by_branch(layout, rows):
@@ -139,9 +148,7 @@ class Reader:
                 array = array[wanted]
             if len(array) != len(wanted):
                 raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
-            decoded += len(array)
-            n += 1
-        return n, decoded
+            yield layout.names[code], array
 
     def _array(self, branch: Any, found: list[Any], edges: np.ndarray) -> Any:
         """All entries of these baskets: numpy for plain numbers, awkward for the rest."""
@@ -152,7 +159,7 @@ class Reader:
         return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
 
     def _hurry(self) -> None:
-        if clock.now_ns() > self.latest_ns:
+        if clock.now_ns() > self.fs.latest_ns:
             raise Late
 
 

@@ -16,8 +16,7 @@ from typing import Any
 from storelab import clock, records
 from storelab.engines.guard import LimitExceeded
 from storelab.gang import rendezvous
-from storelab.model import MeasurementFailed, UserError
-from storelab.plan import point_from_json
+from storelab.model import MeasurementFailed, Point, UserError
 from storelab.stores.base import Bucket, Endpoint
 from storelab.workloads import MODULES
 from storelab.workloads.base import Job, Result
@@ -27,7 +26,7 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
     data = records.read_json(folder / "job.json")
     endpoints = data["endpoints"]
     job = Job(
-        point=point_from_json(data["point"]),
+        point=Point(**data["point"]),
         client=rank,
         endpoint=Endpoint(**endpoints[rank % len(endpoints)]),
         buckets=[Bucket(**b) for b in data["buckets"]],

@@ -15,7 +15,7 @@ class LocalLauncher:
 
     def __init__(self, folder: Path, size: int, environ: dict[str, str]):
         self.folder, self.size = folder, size
-        self.environ = {**os.environ, **environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environ = {**os.environ, **environ}
         self.clients: list[subprocess.Popen] = []
 
     def start(self) -> None:

@@ -4,13 +4,15 @@ import hashlib
 import random
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from storelab.config import Config
 from storelab.model import Point, Workload
 from storelab.stores.base import Bucket, Store
 from storelab.workloads import axes
 from storelab.workloads.base import Check, Client, Job
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.config import Config
 
 SPEC = Workload(
     "put",
@@ -19,6 +21,8 @@ SPEC = Workload(
     direction="write",
 )
 
+RECLAIM_FROM = 10**9  # bytes of deleted objects
+
 
 def client(job: Job) -> Client:
     from storelab.engines.s5cmd_transfers import S5cmdPut
@@ -26,7 +30,7 @@ def client(job: Job) -> Client:
     return S5cmdPut(job)
 
 
-def before(config: Config, store: Store, point: Point, job: dict[str, Any]) -> None:
+def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
     """Make the buckets; the first upload would make them in some stores, and pay for it."""
     from storelab.stores import buckets
 
@@ -39,9 +43,9 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
 
     from storelab.datasets import payload
     from storelab.engines.s5cmd_transfers import put_prefix
-    from storelab.stores import buckets
+    from storelab.stores import buckets, objects
 
-    s3 = buckets.client(store.endpoints(1)[0], store.credentials())
+    s3 = buckets.for_store(store)
     size = point.axes["object_size"]
     reported = set()
     for table in folder.glob("ops.*.parquet"):
@@ -50,7 +54,7 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     stored: dict[str, str] = {}
     wrong = 0
     for bucket in [Bucket(**b) for b in job["buckets"]]:
-        for key, length in buckets.list_keys(s3, bucket.name, bucket.prefix + put_prefix(job["attempt"])):
+        for key, length in buckets.list_keys(s3, bucket, put_prefix(job["attempt"])):
             stored[key] = bucket.name
             wrong += key in reported and length != size
     missing = len(reported - stored.keys())
@@ -60,7 +64,7 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     sample = random.Random(point.seed).sample(sorted(reported & stored.keys()), min(4, len(reported & stored.keys())))
     good = 0
     for key in sample:
-        data = buckets.read_object(s3, stored[key], key) or b""
+        data = objects.read(s3, stored[key], key, f"stores.{store.name}") or b""
         good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
     checks.append(
         Check("read back", bool(sample) and good == len(sample), f"{good} of {len(sample)} uploaded objects have the right SHA-256")
@@ -69,11 +73,11 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
 
 
 def clean(store: Store, point: Point, job: dict[str, Any]) -> None:
-    """Remove what this attempt uploaded, outside of the measurement, and give its space back."""
+    """Remove what this attempt uploaded, outside of the measurement; give its space back where it is worth the time."""
     from storelab.engines.s5cmd_transfers import put_prefix
     from storelab.stores import buckets
 
-    s3 = buckets.client(store.endpoints(1)[0], store.credentials())
-    for bucket in [Bucket(**b) for b in job["buckets"]]:
-        buckets.delete_prefix(s3, bucket.name, bucket.prefix + put_prefix(job["attempt"]))
-    store.reclaim()
+    s3 = buckets.for_store(store)
+    gone = sum(buckets.delete_prefix(s3, Bucket(**b), put_prefix(job["attempt"])) for b in job["buckets"])
+    if gone * point.axes["object_size"] >= RECLAIM_FROM:
+        store.reclaim()

@@ -1,0 +1,96 @@
+"""put_4kB put_100MB get_4kB get_100MB: our rate over that of the same s5cmd commands in a file, run by hand, same server.
+
+By hand: `timeout -s INT T s5cmd … run FILE`, operations that `--stat` counts as successful over T. Ours: one client of a
+gang, operations recorded over T. Both from the same body files and objects, interleaved, the order turned every repetition.
+"""
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from common import laboratory, options, report, say
+
+from storelab import config, measure, plan, stage
+from storelab.engines import s5cmd
+from storelab.engines.s5cmd_transfers import S5cmdGet, S5cmdPut, put_prefix
+from storelab.model import Point
+from storelab.stores import buckets, make
+from storelab.stores.base import Store
+from storelab.workloads import WORKLOADS
+from storelab.workloads.base import Job
+
+CASES = {  # name: (workload, size, workers, seconds, staged objects, commands in the file)
+    "put_4kB": ("put", "4 kB", 8, 4, 64, 100_000),
+    "put_100MB": ("put", "100 MB", 2, 12, 8, 1_000),
+    "get_4kB": ("get", "4 kB", 8, 4, 64, 100_000),
+    "get_100MB": ("get", "100 MB", 2, 6, 8, 2_000),
+}
+
+
+def job_of(conf: config.Config, store: Store, point: Point, attempt: str) -> Job:
+    manifest = stage.manifest_path(conf, store.name, point.dataset) if point.dataset else None
+    places = stage.buckets_of(conf, store, 1)
+    return Job(point, 0, store.endpoints(1)[0], places, stage.scratch_dir(conf) / attempt, manifest, attempt)
+
+
+def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines: int, attempt: str) -> float:
+    """Operations per second of the command file, s5cmd alone."""
+    client = (S5cmdPut if point.workload == "put" else S5cmdGet)(job_of(conf, store, point, attempt))
+    client.prepare()
+    file = client.job.scratch / "commands"
+    file.write_text("".join(itertools.islice(client.commands(), lines)))
+    command = s5cmd.command(client.job.endpoint, point.axes["workers"])
+    env = s5cmd.environ(client.job.endpoint) | store.credentials().environ()
+    done = subprocess.run(["timeout", "-s", "INT", str(seconds), *command, str(file)], capture_output=True, text=True, env=env)
+    client.close()
+    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    return summary["success"] / seconds
+
+
+def ours(conf: config.Config, points: list[Point], point: Point, seconds: int) -> float:
+    """Operations per second of the whole window as recorded."""
+    measure.point(conf, points, point.key)
+    table = pq.read_table(conf.raw / point.key / "ops.0.parquet", columns=["error"])
+    return (table.num_rows - sum(e is not None for e in table["error"].to_pylist())) / seconds
+
+
+def clean_up(store: Store, conf: config.Config, attempt: str) -> None:
+    place = stage.buckets_of(conf, store, 1)[0]
+    buckets.delete_prefix(buckets.for_store(store), place, put_prefix(attempt))
+    store.reclaim()
+
+
+def main() -> None:
+    args = options(__doc__)
+    n = 5 if args.quick else 10
+    sweeps = {
+        name: {"workload": w, "duration": f"{t} s", "warm_up": "500 ms", "objects": objects, "axes": {"object_size": size, "workers": workers}}
+        for name, (w, size, workers, t, objects, _) in CASES.items()
+    }
+    values: dict[str, list[float]] = {name: [] for name in CASES}
+    with laboratory(sweeps, repetitions=n) as folder:
+        conf = config.load(Path(folder) / "config.yaml", (), {"results": str(folder / "results"), "state": str(folder / ".storelab")})
+        points = plan.make(conf, WORKLOADS)
+        store = make("seaweedfs", conf.stores["seaweedfs"], Path(conf.state))
+        store.up(1)
+        buckets.ensure(store, store.endpoints(1)[0], conf.name, stage.buckets_of(conf, store, 1))
+        for i in range(n):
+            for point in (p for p in points if p.rep == i + 1):
+                _, _, _, seconds, _, lines = CASES[point.sweep]
+                if point.dataset:
+                    stage.ensure(conf, store, point.dataset, say)
+                rates = {}
+                for side in ("ours", "hand") if i % 2 else ("hand", "ours"):
+                    rates[side] = ours(conf, points, point, seconds) if side == "ours" else by_hand(conf, store, point, seconds, lines, f"hand{i}")
+                    clean_up(store, conf, f"hand{i}")
+                values[point.sweep].append(rates["ours"] / rates["hand"])
+                say(f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s")
+        shutil.rmtree(stage.scratch_dir(conf), ignore_errors=True)
+    report("engine_overhead", n, values, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""overhead_s: wall time of one point (`storelab measure`, 4 local clients, put of 4 kB) outside of its window."""
+
+from pathlib import Path
+
+from common import BIN, laboratory, options, report, say, storelab, timed
+
+from storelab import config, plan
+from storelab.workloads import WORKLOADS
+
+WINDOW_S = 2
+
+
+def main() -> None:
+    args = options(__doc__)
+    n = 5 if args.quick else 20
+    sweeps = {w: {"workload": w, "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": 4}} for w in ("put", "get")}
+    values: dict[str, list[float]] = {"overhead_s": [], "overhead_put_s": [], "overhead_get_s": []}
+    with laboratory(sweeps, repetitions=n + 1) as folder:
+        storelab(folder, "up", "seaweedfs")
+        storelab(folder, "plan", "--write")
+        storelab(folder, "stage")
+        points = plan.make(config.load(Path(folder) / "config.yaml"), WORKLOADS)
+        for i, point in enumerate(points):
+            wall = timed([str(BIN / "storelab"), "measure", point.key], folder)
+            say(f"point_overhead: {i + 1} of {len(points)}: {point.workload} {wall - WINDOW_S:.2f} s")
+            if point.rep > 1:  # the first of each warms the page cache
+                values["overhead_s"].append(wall - WINDOW_S)
+                values[f"overhead_{point.workload}_s"].append(wall - WINDOW_S)
+    report("point_overhead", n, values, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+# Figures: tables to PDF and PNG. Which ones there are depends on the data, so the index stands for them.
+
+
+rule draw_figures:
+    input:
+        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse")],
+        code=[
+            "src/storelab/figures.py",
+            "src/storelab/drawing.py",
+            "src/storelab/words.py",
+        ],
+    output:
+        f"{CAMPAIGN}/figures/index.json",
+    shell:
+        "{SL} figures --campaign-dir {CAMPAIGN}"

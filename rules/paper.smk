@@ -1,0 +1,42 @@
+# Paper: tables and figures to LaTeX, LaTeX to PDF.
+TEX = [
+    "numbers",
+    "figures",
+    "sections",
+    "table_best",
+    "table_throughput",
+    "table_sparse",
+    "table_failed",
+    "table_environment",
+]
+SECTIONS = sorted(glob_wildcards("paper/sections/{name}.tex").name)
+
+
+rule write_latex:
+    input:
+        [
+            f"{CAMPAIGN}/tables/{name}.csv"
+            for name in ("points", "throughput", "sparse", "numbers", "environment")
+        ],
+        f"{CAMPAIGN}/figures/index.json",
+        code=[
+            "src/storelab/latex.py",
+            "src/storelab/latex_tables.py",
+            "src/storelab/words.py",
+        ],
+    output:
+        [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
+    shell:
+        "{SL} latex --campaign-dir {CAMPAIGN}"
+
+
+rule typeset_paper:
+    input:
+        [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
+        f"{CAMPAIGN}/figures/index.json",
+        "paper/paper.tex",
+        expand("paper/sections/{name}.tex", name=SECTIONS),
+    output:
+        f"{CAMPAIGN}/paper.pdf",
+    shell:
+        "{SL} paper --campaign-dir {CAMPAIGN}"

@@ -1,0 +1,102 @@
+"""Commands of the analysis side (level 4): they read `results/<campaign>/raw/` and never measure."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from storelab import loading, records
+
+
+def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--campaign-dir DIR`; without it, the campaign of the configuration. The command gets `campaign_dir`, a Path."""
+
+    def folder(ctx: click.Context, _: click.Parameter, value: str | None) -> Path:
+        return Path(value) if value else ctx.obj.load().campaign_dir
+
+    return click.option(
+        "--campaign-dir", metavar="DIR", callback=folder, help="Folder of the campaign; default: that of the configuration."
+    )(command)
+
+
+def said(paths: list[Path]) -> None:
+    click.echo(f"{len(paths)} files in {paths[0].parent}: {', '.join(p.name for p in paths)}" if paths else "nothing to write")
+
+
+@click.command()
+@campaign_option
+def verify(campaign_dir: Path) -> None:
+    """Check that every planned point has its record and that no raw file was altered."""
+    campaign = loading.load(campaign_dir)
+    seal_found = loading.seal_of(campaign_dir)
+    state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
+    click.echo(
+        f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, {len(records.raw_files(campaign.raw))} files intact, {state}"
+    )
+
+
+@click.command()
+@campaign_option
+@click.option("--with-failures", is_flag=True, help="Seal although points failed.")
+def seal(campaign_dir: Path, with_failures: bool) -> None:
+    """Close a complete campaign: it is not measured again, and its records are not altered."""
+    was = loading.seal_of(campaign_dir)
+    now = loading.seal(campaign_dir, with_failures)
+    click.echo(f"{campaign_dir}: {'already ' if was else ''}sealed {now['time']}, {now['points']} points, {now['failed']} failed")
+
+
+@click.command()
+@campaign_option
+def tables(campaign_dir: Path) -> None:
+    """Raw records to tables/*.csv."""
+    from storelab import tables as module
+
+    said(module.build(campaign_dir))
+
+
+@click.command()
+@campaign_option
+def figures(campaign_dir: Path) -> None:
+    """Tables to figures/*.pdf and *.png, with an index of what has data."""
+    from storelab import drawing
+
+    said(drawing.build(campaign_dir))
+
+
+@click.command()
+@campaign_option
+def latex(campaign_dir: Path) -> None:
+    """Tables and figures to tex/*.tex: macros, tables, captions."""
+    from storelab import latex as module
+
+    said(module.build(campaign_dir))
+
+
+@click.command()
+@campaign_option
+@click.option(
+    "--paper-dir", default="paper", show_default=True, type=click.Path(path_type=Path), help="Folder of paper.tex and its sections."
+)
+def paper(campaign_dir: Path, paper_dir: Path) -> None:
+    """Typeset the paper of a campaign to paper.pdf (needs LaTeX)."""
+    from storelab import typeset
+
+    click.echo(typeset.build(campaign_dir, paper_dir))
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where the page is out of step.")
+@click.option("--output", default="docs/configuration.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+def docs(check: bool, output: Path) -> None:
+    """Generate docs/configuration.md from the configuration's models and the workloads' axes."""
+    from storelab.cli import reference
+
+    text = reference.configuration()
+    if not check:
+        records.write_atomic(output, text.encode())
+        click.echo(output)
+    elif not output.exists() or output.read_text() != text:
+        click.echo(f"storelab: {output} is out of step with the configuration's models; run `storelab docs`", err=True)
+        sys.exit(1)

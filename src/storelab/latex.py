@@ -1,0 +1,109 @@
+"""LaTeX from the tables: macros, figures with captions, flags and the list of sections (level 3, analysis).
+
+`tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and the
+`table_*.tex` of `latex_tables`. What a campaign has no data for is left out: its flag is false, its section not read.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab import facts, latex_tables, records, tables, words
+from storelab.latex_tables import THIN, escape
+from storelab.model import UserError
+
+
+def macro(name: str) -> str:
+    """`best_throughput_upload` -> `\\NumBestThroughputUpload`; letters only, as TeX demands."""
+    if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
+        raise ValueError(f"{name!r} makes no LaTeX macro")
+    return "\\Num" + "".join(part.capitalize() for part in name.split("_"))
+
+
+def shown(name: str, value: str, unit: str) -> str:
+    """A number of `numbers.csv` as it stands in the text: integers whole, measured values to 3 digits, with unit."""
+    if re.fullmatch(r"-?\d+(\.0)?", value):
+        text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
+    elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
+        text = words.number(float(value), gap=THIN)
+    else:
+        text = escape(value)
+    return f"{text}~{escape(unit)}" if unit else text
+
+
+def numbers(table: pd.DataFrame) -> str:
+    """One \\newcommand per row of `numbers.csv`, with its source as a comment."""
+    lines = [f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}" for r in table.itertuples(index=False)]
+    return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
+
+
+def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[str, bool]:
+    """What the campaign has: HasX for each figure, section and remark of the paper."""
+    value = dict(zip(found["numbers"]["name"], found["numbers"]["value"], strict=True))
+    has = {
+        name: name in index["figures"]
+        for name in ("throughput_download", "throughput_upload", "metadata_download", "metadata_upload", "entries")
+    }
+    has |= {name: float(value.get(key, 0) or 0) > 0 for name, key in (("failed", "points_failed"), ("measured", "points_measured"), ("too_short", "too_short"),
+                                                                      ("drifting", "drifting"), ("shared_host", "shared_host"), ("errors", "errors"))}  # fmt: skip
+    has["throughput"] = has["throughput_download"] or has["throughput_upload"]
+    has["metadata"] = has["metadata_download"] or has["metadata_upload"]
+    has["raw"] = has["throughput"] or has["metadata"]
+    has["sparse"] = bool(len(found["sparse"]))
+    has["read_wire"] = "best_read_wire" in value
+    has["amplification"] = "amplification_most" in value
+    has["one_front_end"] = not any(
+        (rows := facts.of_class(found["throughput"], c)).size and rows["front_ends"].nunique() > 1 for c in facts.CLASSES
+    )
+    return has
+
+
+def camel(name: str) -> str:
+    return "".join(p.capitalize() for p in name.split("_"))
+
+
+def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
+    """Flags, then one macro per figure: the whole float with caption and label `fig:<name>`."""
+    lines = ["% Generated from the tables and figures/index.json."]
+    lines += [f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}" for name, value in sorted(has.items())]
+    for name, entry in index["figures"].items():
+        lines.append(
+            f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
+            f"\\caption{{{escape(entry['caption'])}}}\\label{{fig:{name}}}\\end{{figure}}}}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def sections(has: Mapping[str, bool]) -> str:
+    """The sections that have something to say, in the paper's order."""
+    names = ["introduction", "method", "raw" if has["raw"] else None, "entries" if has["sparse"] else None, "earlier", "conclusions"]
+    lines = [f"\\input{{sections/{n}}}" for n in names if n]
+    return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"
+
+
+def build(campaign_dir: Path) -> list[Path]:
+    """Write `tex/*.tex` from `tables/` and `figures/index.json`, atomically. Raises UserError where these are missing."""
+    found = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
+    path = campaign_dir / "figures" / "index.json"
+    if not path.exists():
+        raise UserError(str(path), "is not there", "run `storelab figures` first")
+    index = records.read_json(path)
+    has = flags(found, index)
+    texts = {
+        "numbers": numbers(found["numbers"]),
+        "figures": figures(has, index),
+        "sections": sections(has),
+        "table_best": latex_tables.best(found["throughput"]),
+        "table_throughput": latex_tables.throughput(found["throughput"]),
+        "table_sparse": latex_tables.sparse(found["sparse"]),
+        "table_failed": latex_tables.failed(found["points"]),
+        "table_environment": latex_tables.environment(found["environment"]),
+    }
+    paths = []
+    for name, text in texts.items():
+        paths.append(campaign_dir / "tex" / f"{name}.tex")
+        records.write_atomic(paths[-1], text.encode())
+    return paths

@@ -1,0 +1,201 @@
+"""The paper's tables in LaTeX (booktabs, longtable), from the CSV tables and the published numbers (level 3, analysis)."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from storelab import facts, published, units, words
+
+THIN = r"\,"
+_SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+            "|": r"\textbar{}", '"': r"\textquotedbl{}", "–": "--", "—": "---", "…": r"\dots{}", "±": r"$\pm$", "×": r"$\times$", "µ": r"\textmu{}"} | {c: f"\\{c}" for c in "&%$#_"}  # fmt: skip
+NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
+RAW = ("put", "get")
+
+
+def escape(text: Any) -> str:
+    """Plain text as LaTeX; characters that the fonts lack become `?`, line ends spaces."""
+    out = "".join(_SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text))
+    out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
+    return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
+
+
+def _breakable(text: str) -> str:
+    """Escaped text that may break after the marks of versions, paths and names."""
+    for mark in ("\\_", "/", ".", "-", ","):
+        text = text.replace(mark, f"{mark}\\allowbreak{{}}")
+    return text
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize") -> str:
+    lines = [
+        f"{{\\{size}\\setlength{{\\tabcolsep}}{{4pt}}%",
+        f"\\begin{{tabular}}{{@{{}}{spec}@{{}}}}",
+        r"\toprule",
+        _row(head),
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize") -> str:
+    """A table that may run over pages, its heading repeated."""
+    n = len(head)
+    lines = [f"{{\\{size}\\setlength{{\\tabcolsep}}{{3.5pt}}%", f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}", f"\\caption{{{caption}}}\\label{{{label}}}\\\\", r"\toprule", _row(head),
+             r"\midrule\endfirsthead", r"\toprule", _row(head), r"\midrule\endhead", rf"\midrule\multicolumn{{{n}}}{{@{{}}r@{{}}}}{{continued}}\endfoot", r"\bottomrule\endlastfoot",
+             *rows, r"\end{longtable}}"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _spread(row: pd.Series, name: str, unit: str) -> str:
+    return words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+
+
+def _share(row: pd.Series) -> str:
+    """CPU of clients / server in percent of the host's cores."""
+    return " / ".join("--" if pd.isna(row[f"{who}_cpu_percent"]) else f"{row[f'{who}_cpu_percent']:.0f}" for who in ("client", "server"))
+
+
+def _metric(name: str) -> tuple[str, str]:
+    return ("throughput", "mb_per_s") if name.startswith("throughput") else ("rate", "per_s")
+
+
+def best(table: pd.DataFrame) -> str:
+    """The highest median per operation, object size and store, where it was seen, and the CPU of both sides."""
+    rows = []
+    for name in facts.CLASSES:
+        metric, unit = _metric(name)
+        of = facts.of_class(table, name)
+        for (store, size), part in of[of[f"{metric}_median_{unit}"].notna()].groupby(["store", "object_size_bytes"]) if len(of) else []:
+            top = part.loc[part[f"{metric}_median_{unit}"].idxmax()]
+            cells = [
+                NAMES[name],
+                units.format_size(int(size)),
+                store,
+                *(words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")),
+                f"{top['n']:g}",
+            ]
+            rows.append(
+                _row([escape(c) for c in cells] + [_spread(top, metric, unit), "MB/s" if unit == "mb_per_s" else "objects/s", _share(top)])
+            )
+    head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]"]
+    return _tabular("lllrrrrrlr", head, rows) if rows else ""
+
+
+def _all_of(table: pd.DataFrame, workload: str) -> str:
+    rows = table[table["workload"] == workload]
+    axes = [c for c in words.axes_of(table) if rows[c].notna().any()]
+    moving = ["store", *(c for c in axes if rows[c].nunique() > 1)]
+    still = [words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving]
+    lines = []
+    for _, r in rows.iterrows():
+        labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column])
+        cells = [words.cell(c, r[c]) for c in moving] + [f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["reps_failed"] else "")]
+        lines.append(_row([escape(c) for c in cells] + [_spread(r, "throughput", "mb_per_s"), _spread(r, "rate", "per_s"), words.number(r["errors"], places=0, gap=THIN),
+                          words.number(r["tail_max_s"], places=2), _share(r), labels]))  # fmt: skip
+    useful = "useful MB/s" if workload not in RAW else "MB/s"
+    head = [escape(words.heading(c)) for c in moving] + ["n", useful, "operations/s", "Errors", "Tail [s]", r"CPU [\%]", ""]
+    caption = (f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs in the window in which all clients "
+               "are active; errors of all runs together; longest tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
+               "short to judge its steadiness.")  # fmt: skip
+    return _longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
+
+
+def throughput(table: pd.DataFrame) -> str:
+    """All groups of points, one table per workload; axes that do not vary stand in the caption."""
+    return "\n".join(_all_of(table, w) for w in table["workload"].unique())
+
+
+def sparse(table: pd.DataFrame) -> str:
+    """Reads by entries, at the least number of clients, beside Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001."""
+    if not len(table):
+        return ""
+    axes = [c for c in words.axes_of(table) if c not in ("clients", "entry_fraction_percent", "engine") and table[c].nunique() > 1]
+    rows, n = [], 8 + len(axes)
+    blank = [""] * len(axes)
+    for (store, engine), part in table.groupby(["store", "engine"]):
+        part = part[part["clients"] == part["clients"].min()].sort_values(["entry_fraction_percent", *axes], ascending=False)
+        title = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
+        rows.append(rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
+        for _, r in part.iterrows():
+            numbers = [r["entries"], r["requests_median_per_read"], r["needed_median_mb_per_read"], r["wire_median_mb_per_read"],
+                       r["amplification_median_ratio"], r["share_amplification_median_ratio"], r["entries_median_per_s"]]  # fmt: skip
+            cells = [escape(words.cell(c, r[c])) for c in axes]
+            rows.append(
+                _row(
+                    [
+                        f"{r['entry_fraction_percent']:g}",
+                        *cells,
+                        words.grouped(f"{numbers[0]:.0f}", THIN),
+                        *(words.number(v, gap=THIN) for v in numbers[1:]),
+                    ]
+                )
+            )
+    rows += [
+        r"\midrule",
+        rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{Published: another file (ATLAS) on another system (Huawei UDS), ROOT with davix \cite{{arsuaga}}}}}} \\",
+    ]
+    for _, r in published.share_amplification().iterrows():
+        cells = [
+            f"{r['percent_of_entries']:g}",
+            *blank,
+            words.grouped(f"{r['entries']:.0f}", THIN),
+            f"{r['read_calls']:g}",
+            "--",
+            f"{r['volume_mb']:.2f}",
+            "--",
+        ]
+        rows.append(_row([*cells, words.number(r["share_amplification_ratio"], gap=THIN), "--"]))
+    head = [
+        r"Entries [\%]",
+        *(escape(words.heading(c)) for c in axes),
+        "Entries",
+        "Requests",
+        "Needed [MB]",
+        "Wire [MB]",
+        "Wire/needed",
+        "Wire/share",
+        "Entries/s",
+    ]
+    return _tabular("r" * n, head, rows)
+
+
+def failed(points: pd.DataFrame) -> str:
+    """Every failed point with its reason."""
+    rows = points[points["state"] == "failed"]
+    if rows.empty:
+        return ""
+    lines = [_row([_breakable(escape(r.key)), escape(r.reason)]) for r in rows.itertuples(index=False)]
+    left = r">{\raggedright\arraybackslash}p{"
+    return _longtable(
+        rf"{left}7.5cm}}{left}8.2cm}}",
+        "Points that failed, with the reason as recorded. They are in no median.",
+        "tab:failed",
+        ["Point", "Reason"],
+        lines,
+    )
+
+
+def environment(table: pd.DataFrame) -> str:
+    """What the machine captured; the last column counts the points where a value differs between points."""
+    lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
+    ranks = ("environment", "clients", "store", "engine", "checks")
+    for group in sorted(total, key=lambda g: (ranks.index(g.split()[0]) if g.split()[0] in ranks else len(ranks), g)):
+        rows = table[table["group"] == group]
+        lines.append(rf"\multicolumn{{3}}{{@{{}}l@{{}}}}{{\textbf{{{escape(group[0].upper() + group[1:])}}}}} \\*")
+        for r in rows.itertuples(index=False):
+            value = units.human_size(float(r.value)) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
+            item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
+            lines.append(_row([escape(item), _breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
+    spec = r"l>{\raggedright\arraybackslash}p{10.2cm}r"
+    return _longtable(spec, "Environment, systems and engines as captured with the records; a count of points stands where a value does not hold for all of its group.",
+                      "tab:environment", ["Item", "Value", "Points"], lines)  # fmt: skip

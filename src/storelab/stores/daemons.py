@@ -1,0 +1,275 @@
+"""Daemons of a managed store: start, recognise, stop (level 2, measuring side; knows nothing of S3).
+
+Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else happens, and
+is signalled only while all three still agree: a recycled pid is never hit. Callers hold `lock()` around what changes things.
+"""
+
+import contextlib
+import errno
+import fcntl
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storelab.model import MeasurementFailed, UserError
+from storelab.records import write_json
+
+LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
+SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start."""
+
+    name: str
+    argv: tuple[str, ...]
+    host: str
+    ports: tuple[int, ...]
+    health: str = "/healthz"
+    grace: float = 5.0
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def answers(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
+    """True if `GET http://host:port/path` answers 200. No proxy, no retry."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def holder(port: int) -> str:
+    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    try:
+        found = [
+            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        ]
+        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+    except (psutil.Error, OSError):
+        return ""
+
+
+def free(host: str, port: int) -> bool:
+    """True if `port` can be listened at. Raises OSError where the address itself is wrong."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+class Daemons:
+    """The daemons of one store below one folder of its own. `place`: its place in the configuration, for messages."""
+
+    def __init__(self, folder: Path, place: str):
+        self.folder, self.place = folder, place
+        self.file, self.logs = folder / "daemons.json", folder / "log"
+        self._children: dict[int, subprocess.Popen[bytes]] = {}  # reaped here, else a dead one stays as a zombie
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float = 120.0) -> Iterator[None]:
+        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than `timeout` s."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.folder / "lock").open("w") as f:
+            end = time.monotonic() + timeout
+            while True:
+                try:
+                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise UserError(
+                            self.place, "another storelab process is starting or stopping it", "wait for that one to end"
+                        ) from None
+                    time.sleep(0.05)
+            yield
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Name -> {pid, created, argv, grace, …} as recorded, whether it still runs or not."""
+        try:
+            return json.loads(self.file.read_bytes())["daemons"]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UserError(str(self.file), "is damaged", "stop its daemons by hand, then remove the file") from None
+
+    def _write(self, records: Mapping[str, Any]) -> None:
+        write_json(self.file, {"schema": 1, "daemons": dict(records)})
+
+    def note(self, name: str, **facts: Any) -> None:
+        """Add facts to the record of a daemon."""
+        records = self.records()
+        records[name].update(facts)
+        self._write(records)
+
+    def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
+        """The recorded process if that very one still runs."""
+        child = self._children.get(record["pid"])
+        if child is not None and child.poll() is not None:
+            return None
+        try:
+            process = psutil.Process(record["pid"])
+            if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
+                return None
+            return process if process.cmdline() == record["argv"] else None
+        except psutil.Error:
+            return None
+
+    def running(self) -> dict[str, int]:
+        """Name -> pid of the recorded daemons that run."""
+        return {name: r["pid"] for name, r in self.records().items() if self.process(r)}
+
+    def log_tail(self, name: str, lines: int = 4) -> str:
+        """The last lines of a daemon's log on one line."""
+        try:
+            text = (self.logs / f"{name}.log").read_text(errors="replace")
+        except OSError:
+            return "(no log)"
+        return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(empty log)"
+
+    def check_ports(self, daemons: Iterable[Daemon]) -> None:
+        """Raises UserError that names the first port that is taken, who holds it, and the key to change."""
+        for daemon in daemons:
+            for port in daemon.ports:
+                try:
+                    usable = free(daemon.host, port)
+                except OSError as error:
+                    why = (
+                        "is no address of this machine"
+                        if error.errno == errno.EADDRNOTAVAIL
+                        else f"cannot be listened at ({error.strerror or error})"
+                    )
+                    raise UserError(f"{self.place}.address", f"{daemon.host}:{port} {why}", "use 127.0.0.1") from None
+                if not usable:
+                    raise UserError(
+                        f"{self.place}.port",
+                        f"port {port} of {daemon.name} is taken{holder(port)}",
+                        f"stop that, or set {self.place}.port to another block",
+                    )
+
+    def adopt(self, daemon: Daemon) -> int | None:
+        """The pid of an unrecorded process with exactly this command line (its starter died too early to record it), now recorded."""
+        for process in psutil.process_iter(["cmdline"]):
+            if process.info["cmdline"] == list(daemon.argv) and process.uids().real == os.getuid():
+                self._record(daemon, process)
+                return process.pid
+        return None
+
+    def _record(self, daemon: Daemon, process: psutil.Process) -> None:
+        record = {
+            "pid": process.pid,
+            "created": process.create_time(),
+            "argv": list(daemon.argv),
+            "grace": daemon.grace,
+            "host": daemon.host,
+        }
+        self._write({**self.records(), daemon.name: record | {"ports": list(daemon.ports), "health": daemon.health}})
+
+    def start(self, daemon: Daemon) -> int:
+        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid, recorded."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        path = self.logs / f"{daemon.name}.log"
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.old"))
+        with path.open("ab") as log:
+            child = subprocess.Popen(
+                daemon.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=dict(daemon.environ),
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        try:
+            self._record(daemon, psutil.Process(child.pid))
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        return child.pid
+
+    def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
+        """Poll its health path. Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s."""
+        end = time.monotonic() + timeout
+        while not answers(daemon.host, daemon.ports[0], daemon.health):
+            record = self.records().get(daemon.name)
+            if record is None or self.process(record) is None:
+                raise MeasurementFailed(f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}")
+            if time.monotonic() > end:
+                raise MeasurementFailed(
+                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: {self.log_tail(daemon.name)}"
+                )
+            time.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> list[str]:
+        """Send SIGSTOP or SIGCONT to all that are not in that state yet; returns their names. The last started is first."""
+        sent = []
+        for name, record in reversed(self.records().items()):
+            process = self.process(record)
+            with contextlib.suppress(psutil.Error):
+                if process and (process.status() == psutil.STATUS_STOPPED) != (number == signal.SIGSTOP):
+                    process.send_signal(number)
+                    sent.append(name)
+        return sent
+
+    def stop(self, names: Iterable[str] | None = None) -> list[int]:
+        """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
+
+        Raises MeasurementFailed if one survives; it then stays recorded.
+        """
+        records = self.records()
+        chosen = [n for n in (records if names is None else names) if n in records]
+        alive = {n: p for n in chosen if (p := self.process(records[n]))}
+        for process in alive.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+                process.send_signal(signal.SIGCONT)  # a suspended one would never see the SIGTERM
+        since = time.monotonic()
+        for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
+            if not self._gone(process, since + records[name]["grace"]):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        survivors = [n for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)]
+        self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
+        if survivors:
+            raise MeasurementFailed(
+                f"{self.place}: {', '.join(survivors)} (pid {', '.join(str(alive[n].pid) for n in survivors)}) did not end on SIGKILL"
+            )
+        return [p.pid for p in alive.values()]
+
+    def _gone(self, process: psutil.Process, end: float) -> bool:
+        """Wait until `end` (monotonic seconds) for a process; a zombie whose parent is another counts as gone."""
+        child = self._children.get(process.pid)
+        while True:
+            if child is not None and child.poll() is not None:
+                del self._children[process.pid]
+                return True
+            try:
+                if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                    return True
+            except psutil.NoSuchProcess:
+                return True
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)

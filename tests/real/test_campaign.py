@@ -1,0 +1,221 @@
+"""A whole small campaign through Snakemake, and everything that must never measure, lose or mix records."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from common import BIN, environ, laboratory
+
+pytestmark = pytest.mark.real
+
+SWEEPS = {
+    "up": {"workload": "put", "duration": "800 ms", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}},
+    "down": {"workload": "get", "duration": "800 ms", "warm_up": "100 ms", "objects": 16, "axes": {"clients": 2, "workers": 2, "front_ends": 2}},
+    "entries": {"workload": "read_entries", "duration": "1500 ms", "warm_up": "100 ms", "axes": {"entry_fraction": 1}},
+}
+
+
+def snakemake(folder: Path, *arguments: str, **kwargs) -> subprocess.CompletedProcess:
+    command = [str(BIN / "snakemake"), "--profile", "profiles/local", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ(), capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def storelab(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=120)
+
+
+def heads(folder: Path) -> dict[str, str]:
+    """Point -> attempt: tells a record from one measured anew."""
+    raw = folder / "results/bench/raw"
+    return {str(p.parent.relative_to(raw)): json.loads(p.read_text())["attempt"] for p in raw.rglob("run.json")}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """A laboratory in which the campaign was measured and collected."""
+    with laboratory(SWEEPS) as folder:
+        done = snakemake(folder, "--config", "measure=true", "--", "tables")
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield folder
+
+
+@pytest.fixture
+def lab(measured, tmp_path):
+    """A copy of its results to be harmed; the store is down."""
+    for item in measured.iterdir():
+        if item.is_symlink():
+            (tmp_path / item.name).symlink_to(item.readlink())
+        elif item.is_dir() and item.name != ".storelab":
+            shutil.copytree(item, tmp_path / item.name)
+        elif item.is_file():
+            shutil.copy2(item, tmp_path / item.name)
+    return tmp_path
+
+
+def test_it_measured_everything_and_stopped_the_store(measured):
+    assert len(heads(measured)) == 3
+    assert "down" in storelab(measured, "status").stdout
+    for head in (measured / "results/bench/raw").rglob("run.json"):
+        run = json.loads(head.read_text())
+        assert all(c["ok"] for c in run["checks"]) and run["clients"]
+        assert all(c["saw_go_in_time"] for c in run["clients"])
+    assert not list((measured / "results/bench/work").rglob("job.json"))
+
+
+def test_no_credentials_anywhere_in_the_records(measured):
+    secrets = [i["credentials"][0][k] for i in json.loads((measured / ".storelab/seaweedfs/s3.json").read_text())["identities"] for k in ("accessKey", "secretKey")]
+    assert secrets
+    for path in (measured / "results").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not any(s.encode() in data for s in secrets), path
+
+
+def test_measuring_again_measures_nothing(measured):
+    before = heads(measured)
+    for arguments in (["--config", "measure=true"], ["--forceall", "--config", "measure=true"]):
+        done = snakemake(measured, *arguments, "--", "collect")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert heads(measured) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]])
+def test_a_rebuild_lists_no_measuring_rule(lab, arguments):
+    for name in ("rules", "Snakefile"):  # edited: one more space in the shell line, and no ancient() any more
+        source = (lab / name).resolve()
+        (lab / name).unlink()
+        shutil.copytree(source, lab / name) if source.is_dir() else shutil.copy2(source, lab / name)
+    for rules in ("measure", "stage"):
+        path = lab / "rules" / f"{rules}.smk"
+        path.write_text(path.read_text().replace("{SL} ", "{SL}  ").replace("ancient(", "("))
+    done = snakemake(lab, "-n", "--quiet", "host", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = set(re.findall(r"^(\w+) +\d+$", done.stdout, re.MULTILINE))
+    assert not listed & {"measure", "stage", "collect", "plan"}
+    assert not arguments or "make_tables" in listed
+
+
+def test_touched_raw_files_are_not_measured_again(lab):
+    before = heads(lab)
+    for path in (lab / "results/bench/raw").rglob("*.json"):
+        path.touch()
+    assert snakemake(lab, "--", "tables").returncode == 0
+    assert heads(lab) == before
+
+
+def test_a_missing_record_stops_the_rebuild_with_one_line(lab):
+    key = sorted(heads(lab))[0]
+    (lab / "results/bench/raw" / key / "run.json").unlink()
+    done = snakemake(lab, "--", "tables")
+    assert done.returncode == 2
+    assert "1 of 3 raw records are missing" in done.stderr and key in done.stderr
+
+
+def test_an_altered_record_stops_the_rebuild_with_one_line(lab):
+    path = next((lab / "results/bench/raw").rglob("ops.0.parquet"))
+    path.write_bytes(path.read_bytes() + b" ")
+    (lab / "results/bench/raw/SHA256SUMS").touch()
+    done = snakemake(lab, "--", "tables")
+    assert done.returncode
+    assert "has a wrong checksum" in done.stdout + done.stderr
+
+
+def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
+    assert storelab(lab, "seal").returncode == 0
+    for done in (
+        snakemake(lab, "--config", "measure=true"),
+        storelab(lab, "measure", "--again", sorted(heads(lab))[0]),
+        storelab(lab, "--set", "sweeps.up.axes.clients=3", "plan", "--write"),
+    ):
+        assert done.returncode == 2 and "sealed" in done.stderr, done.stderr
+    assert snakemake(lab, "--forceall", "--", "tables").returncode == 0
+
+
+def test_a_changed_setting_is_shown_and_refused(lab):
+    shown = storelab(lab, "--set", "sweeps.up.duration=900 ms", "check")
+    assert "duration_ns was 800000000, is 900000000" in " ".join(shown.stdout.split())
+    done = snakemake(lab, "--config", "measure=true", 'sweeps={up: {duration: "900 ms"}}', "--", "collect")
+    assert done.returncode == 2 and "measured with other settings" in done.stderr
+
+
+@pytest.fixture
+def long_lab():
+    sweep = {"workload": "put", "duration": "2 s", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}}
+    with laboratory({"up": sweep}, repetitions=3) as folder:
+        assert storelab(folder, "up", "seaweedfs").returncode == 0
+        yield folder
+
+
+def wait_for(condition, seconds: float = 60.0) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def clients_of(folder: Path) -> list[int]:
+    """Pids of client processes and engines of this laboratory."""
+    out = []
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdigit():
+            try:
+                line = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                cwd = (proc / "cwd").readlink()
+            except OSError:
+                continue
+            if ("storelab.gang.client" in line or "s5cmd" in line) and cwd == folder:
+                out.append(int(proc.name))
+    return out
+
+
+def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
+    command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
+    process = subprocess.Popen(command, cwd=long_lab, env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    wait_for(lambda: len(heads(long_lab)) >= 1 and clients_of(long_lab))
+    before = heads(long_lab)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not clients_of(long_lab), 10)
+    done = snakemake(long_lab, "--config", "measure=true", "--", "collect")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = heads(long_lab)
+    assert len(after) == 3
+    assert {k: after[k] for k in before} == before
+
+
+def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(long_lab):
+    key = storelab(long_lab, "plan").stdout.split()[2]
+    process = subprocess.Popen([str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: any(b"s5cmd" in Path(f"/proc/{p}/cmdline").read_bytes() for p in clients_of(long_lab) if Path(f"/proc/{p}").exists()))
+    victim = next(p for p in clients_of(long_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
+    os.kill(victim, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "ended with status -9" in errors, errors
+    failed = json.loads((long_lab / "results/bench/raw" / key / "failed.json").read_text())
+    assert "left no result" in failed["reason"]
+    assert not (long_lab / "results/bench/raw" / key / "run.json").exists()
+    assert not clients_of(long_lab)
+    assert storelab(long_lab, "measure", key).returncode == 0
+    assert not (long_lab / "results/bench/raw" / key / "failed.json").exists()
+
+
+def test_ctrl_c_leaves_no_client(long_lab):
+    key = storelab(long_lab, "plan").stdout.split()[2]
+    process = subprocess.Popen([str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: bool(clients_of(long_lab)))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+    assert not clients_of(long_lab)
+    assert not (long_lab / "results/bench/raw" / key / "run.json").exists()
+
+
+def test_measure_refuses_a_point_that_is_not_planned(lab):
+    done = storelab(lab, "measure", "seaweedfs/put/clients~0099_rep~001")
+    assert done.returncode == 2 and "no point" in done.stderr

@@ -1,0 +1,100 @@
+"""The paper is typeset from example records: complete, partial and empty campaigns; the same records give the same PDF."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from make_examples import make
+
+from storelab import drawing, latex, tables, typeset
+from storelab.model import UserError
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")]
+REPO = Path(__file__).parents[2]
+
+
+def paper(folder: Path, **changes) -> str:
+    """Text of the paper of example records."""
+    make(folder, **changes)
+    tables.build(folder)
+    drawing.build(folder)
+    latex.build(folder)
+    pdf = typeset.build(folder, REPO / "paper")
+    log = (folder / "tex/build/paper.log").read_text(errors="replace")
+    assert "undefined" not in log and "Overfull \\hbox" not in log, [
+        line for line in log.splitlines() if "undefined" in line or "Overfull" in line
+    ]
+    return subprocess.run(["pdftotext", "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_whole_paper(tmp_path):
+    text = paper(tmp_path)
+    for part in ("An example with imagined records", "A. Tester", "Abstract", "Raw data performance", "by entries", "Conclusions", "References", "Captured environment",
+                 "Points that failed", "758.42", "Figure 5", "range (minimum to maximum)", "client 3 did not arrive"):  # fmt: skip
+        assert part in text, part
+    assert "??" not in text and "[?]" not in text
+
+
+def test_two_stores_seven_runs(tmp_path):
+    text = paper(tmp_path, repetitions=7, use_stores=["alpha", "beta"], failed=())
+    assert "two storage systems" in text and "95 % interval" in text and "No point failed" in text and "Points that failed" not in text
+
+
+def test_sections_without_data_are_left_out(tmp_path):
+    text = paper(tmp_path, repetitions=1, failed=("put", "read_entries"))
+    assert "by entries" not in text and "uploads was" not in text and "Raw data performance" in text
+
+
+def test_a_campaign_in_which_all_failed(tmp_path):
+    text = paper(tmp_path, repetitions=1, failed=("put", "get", "read_entries"))
+    assert "No point was measured" in text and "Raw data performance" not in text
+
+
+def test_only_reads_and_no_title(tmp_path):
+    sweeps = {
+        "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1], "volume_fraction": [100, 50]}}
+    }
+    text = paper(tmp_path, repetitions=1, failed=(), sweeps=sweeps, title="", authors=[])
+    assert "Storage measurements" in text and "Volume [%]" in text
+
+
+def test_same_records_same_pdf(tmp_path):
+    """The folder may differ: no path and no time gets into the file."""
+    for name in ("a", "b/c"):
+        paper(tmp_path / name, repetitions=1)
+    assert (tmp_path / "a/paper.pdf").read_bytes() == (tmp_path / "b/c/paper.pdf").read_bytes()
+
+
+def test_latex_errors_are_one_line(tmp_path):
+    paper(tmp_path / "c", repetitions=1)
+    (tmp_path / "c/tex/sections.tex").write_text("\\undefinedmacro\n")
+    with pytest.raises(UserError, match=r"Undefined control sequence.*undefinedmacro"):
+        typeset.build(tmp_path / "c", REPO / "paper")
+
+
+def test_notebook_runs(tmp_path):
+    make(tmp_path, repetitions=1)
+    environ = os.environ | {
+        "STORELAB_CAMPAIGN_DIR": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    command = [
+        "jupyter",
+        "nbconvert",
+        "--log-level",
+        "ERROR",
+        "--execute",
+        "--to",
+        "html",
+        "--output-dir",
+        str(tmp_path),
+        "--output",
+        "explore",
+        "notebooks/explore.ipynb",
+    ]
+    done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "read_entries" in (tmp_path / "explore.html").read_text()

@@ -1,0 +1,48 @@
+"""Commands of the analysis side: one line for a mistake, generated documentation in step."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from make_examples import make
+
+from storelab import typeset
+from storelab.cli import analysis, reference
+from storelab.model import UserError
+
+REPO = Path(__file__).parents[2]
+
+
+def test_verify_tables_seal(tmp_path):
+    make(tmp_path, repetitions=1, failed=())
+    run = CliRunner().invoke
+    where = ["--campaign-dir", str(tmp_path)]
+    assert "30 points measured, 0 failed" in run(analysis.verify, where).output
+    assert "points.csv" in run(analysis.tables, where).output
+    assert "sealed" in run(analysis.seal, where).output
+    assert "already sealed" in run(analysis.seal, where).output
+    assert "sealed 2" in run(analysis.verify, where).output
+
+
+def test_no_campaign_is_one_line(tmp_path):
+    result = CliRunner().invoke(analysis.tables, ["--campaign-dir", str(tmp_path / "nowhere")])
+    assert isinstance(result.exception, UserError) and "no measured campaign" in str(result.exception)
+
+
+def test_without_latex_one_line_names_the_mend(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="make tex"):
+        typeset.build(tmp_path, REPO / "paper")
+
+
+def test_configuration_page_is_in_step():
+    assert (REPO / "docs/configuration.md").read_text() == reference.configuration(), "run `storelab docs`"
+
+
+def test_docs_check(tmp_path):
+    page = tmp_path / "configuration.md"
+    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 1
+    assert CliRunner().invoke(analysis.docs, ["--output", str(page)]).exit_code == 0
+    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 0
+    page.write_text(page.read_text() + "x")
+    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 1

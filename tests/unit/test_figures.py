@@ -1,0 +1,77 @@
+"""Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
+
+import pandas as pd
+import pytest
+from make_examples import make
+
+from storelab import drawing, figures, records, tables
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("example")
+    make(folder, repetitions=2)
+    tables.build(folder)
+    return folder
+
+
+def texts(fig) -> str:
+    handles = [t.get_text() for legend in fig.legends for t in (*legend.get_texts(), legend.get_title())]
+    return "\n".join([*handles, fig.get_supxlabel(), *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes)])
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_each_figure_says_what_it_shows(example, name):
+    fig = figures.FIGURES[name].function(tables.read(example, figures.FIGURES[name].table))
+    said = texts(fig)
+    assert "Clients" in said and "n = " in said and "range" in said and "share one host" in said
+    assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
+    assert ("4 kB" in said and "objects/s" in said) if name.startswith("metadata") else True
+    if name != "entries":
+        assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
+        assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
+
+
+def test_the_bars_are_the_range(example):
+    table = tables.read(example, "throughput")
+    fig = figures.metadata_upload(table)
+    bars = [c for c in fig.axes[0].collections if hasattr(c, "get_segments")]
+    ends = {round(y, 6) for bar in bars for segment in bar.get_segments() for y in segment[:, 1]}
+    rows = table[(table["workload"] == "put") & (table["object_size_bytes"] == 4000)]
+    assert {round(v, 6) for v in rows["rate_low_per_s"]} | {round(v, 6) for v in rows["rate_high_per_s"]} <= ends
+
+
+def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
+    sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}}}
+    make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
+    tables.build(tmp_path)
+    fig = figures.throughput_download(tables.read(tmp_path, "throughput"))
+    assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
+    assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
+
+
+def test_without_data_nothing_is_drawn(tmp_path):
+    make(tmp_path, failed=("put", "read_entries"))
+    tables.build(tmp_path)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/entries.pdf").write_text("of an older state")
+    drawing.build(tmp_path)
+    index = records.read_json(tmp_path / "figures/index.json")["figures"]
+    assert set(index) == {"throughput_download", "metadata_download"}
+    assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
+    assert all(
+        spec.function(pd.DataFrame({"workload": [], "n": []})) is None for name, spec in figures.FIGURES.items() if name != "entries"
+    )
+
+
+@pytest.mark.parametrize("kind", ["pdf", "png"])
+def test_same_table_same_bytes(example, kind):
+    table = tables.read(example, "throughput")
+    first, second = (drawing.render(figures.metadata_upload(table), kind) for _ in range(2))
+    assert first == second and b"CreationDate" not in first
+
+
+def test_captions_state_n_sizes_engine_and_bars(example):
+    text = figures.caption("throughput_upload", tables.read(example, "throughput"))
+    for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 1 to 2 runs", "range (minimum to maximum)", "share one host"):
+        assert part in text

@@ -1,0 +1,112 @@
+"""LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
+
+import re
+from pathlib import Path
+
+import pytest
+from make_examples import make
+
+from storelab import drawing, latex, latex_tables, published, tables, words
+from storelab.model import UserError
+
+PAPER = Path(__file__).parents[2] / "paper"
+
+
+def built(folder: Path, **changes) -> Path:
+    make(folder, **changes)
+    tables.build(folder)
+    drawing.build(folder)
+    latex.build(folder)
+    return folder / "tex"
+
+
+@pytest.fixture(scope="module")
+def tex(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("example"), repetitions=2)
+
+
+def test_escape():
+    assert latex.escape("50 % of _all_ {x} & ~#$^\\") == (
+        r"50~\% of \_all\_ \{x\} \& \textasciitilde{}\#\$\textasciicircum{}\textbackslash{}"
+    )
+    assert latex.escape("a\nb\x00é漢") == "a b?é?"
+    assert latex.escape("12 345 MB/s") == r"12\,345~MB/s"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [("88562", "", r"88\,562"), ("1601.6016", "MB/s", "1602~MB/s"), ("1235.0", "MB/s", "1235~MB/s"), ("0.0084321", "s", "0.00843~s"), ("10 MB", "", "10~MB"), ("-3.14159", "", "-3.14")],
+)  # fmt: skip
+def test_numbers_in_the_text(value, unit, text):
+    assert latex.shown("x", value, unit) == (text if value != "1601.6016" else "1600~MB/s")
+
+
+def test_macros_have_letters_only():
+    assert latex.macro("best_throughput_upload") == r"\NumBestThroughputUpload"
+    with pytest.raises(ValueError, match="no LaTeX macro"):
+        latex.macro("best_4kb")
+
+
+def test_spread_shows_what_low_and_high_differ_in():
+    assert words.spread([1600.27, 1596.26, 1604.27]) == "1600 [1596, 1604]"
+    assert words.spread([1600, 1480, 1720]) == "1600 [1480, 1720]"
+    assert words.spread([0.8, 0.8, 0.8]) == "0.800 [0.800, 0.800]"
+    assert words.spread([float("nan")] * 3) == "--"
+
+
+def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex):
+    defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", (tex / "numbers.tex").read_text() + (tex / "figures.tex").read_text()))
+    flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
+    prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
+    assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined
+    assert set(re.findall(r"\\Fig[A-Z][A-Za-z]+", prose)) <= defined
+    assert set(re.findall(r"\\ifHas[A-Za-z]+", prose)) <= flags
+
+
+def test_prose_types_no_numbers():
+    for path in sorted((PAPER / "sections").glob("*.tex")):
+        if path.name == "references.tex":
+            continue
+        text = re.sub(r"\\(label|ref|input|cite|texttt)\{[^}]*\}|\\emph\{Using S3[^}]*\}|%.*", "", path.read_text())
+        assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
+
+
+def test_failed_points_are_listed_escaped(tex):
+    text = (tex / "table_failed.tex").read_text()
+    assert r"50~\% of \_" in text and r"\{clients\}" in text
+
+
+def test_reads_stand_beside_the_published_ones(tex):
+    text = (tex / "table_sparse.tex").read_text()
+    for part in ("758.42", "320.92", "42.08", "& 23 &", "& 12 &", "& 5 &", "another file", r"10\,000", "420", "661"):
+        assert part in text
+
+
+def test_environment_prints_requests_per_operation(tex):
+    text = (tex / "table_environment.tex").read_text()
+    assert "requests per operation, GET & 2" in text and r"(100~\% virtual)" in text and "8 GB" in text.replace("~", " ")
+
+
+def test_sections_without_data_are_left_out(tmp_path):
+    only_reads = built(tmp_path / "reads", failed=("put", "get"))
+    assert (
+        "sections/raw" not in (only_reads / "sections.tex").read_text() and "sections/entries" in (only_reads / "sections.tex").read_text()
+    )
+    only_raw = built(tmp_path / "raw", failed=("read_entries",))
+    assert "sections/raw" in (only_raw / "sections.tex").read_text() and "sections/entries" not in (only_raw / "sections.tex").read_text()
+    assert r"\HasEntriesfalse" in (only_raw / "figures.tex").read_text() and r"\FigEntries" not in (only_raw / "figures.tex").read_text()
+
+
+def test_without_figures_it_says_so(tmp_path):
+    make(tmp_path, repetitions=1)
+    tables.build(tmp_path)
+    with pytest.raises(UserError, match="storelab figures"):
+        latex.build(tmp_path)
+
+
+def test_published_numbers_are_as_printed():
+    t = published.share_amplification()
+    assert list(t["read_calls"]) == [23, 12, 5] and list(t["volume_mb"]) == [758.42, 320.92, 42.08]
+    assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
+    assert all(len(published.load(name)) for name in published.NAMES)
+    assert latex_tables.sparse(tables.pd.DataFrame()) == ""

@@ -1,0 +1,198 @@
+"""Tables from example records whose rates are known exactly (tests/make_examples.py), and from measured examples."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from make_examples import make
+
+from storelab import loading, records, tables, windows
+from storelab.model import UserError
+
+MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glob("*/raw/plan.json"))
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("example")
+    make(folder)
+    tables.build(folder)
+    return folder
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A small campaign that a test may harm."""
+    sweeps = {"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1, 2]}}}
+    make(tmp_path, failed=(), sweeps=sweeps, repetitions=2)
+    return tmp_path
+
+
+def one(table: pd.DataFrame, **wanted) -> pd.Series:
+    rows = table
+    for column, value in wanted.items():
+        rows = rows[rows[column] == value]
+    assert len(rows) == 1, rows
+    return rows.iloc[0]
+
+
+def test_every_planned_point_has_a_row(example):
+    t = tables.read(example, "points")
+    assert len(t) == 90 and t["key"].is_unique
+    assert list(t["order"]) == list(range(1, 91))
+    failed = one(t, state="failed")
+    assert failed["reason"].startswith("client 3 did not arrive") and pd.isna(failed["overlap_rate_per_s"])
+
+
+def test_windows_of_one_point(example):
+    """One client, 100 uploads/s: overlap 1-4 s, first done 0-4 s, last done until 4.5 s, one failure at 2 s."""
+    r = one(tables.read(example, "points"), workload="put", object_size_bytes=4000, clients=1, front_ends=1, rep=1)
+    assert (r["overlap_begin_s"], r["overlap_end_s"], r["overlap_length_s"]) == (1, 4, 3)
+    assert (r["overlap_operations"], r["overlap_bytes"], r["overlap_errors"]) == (300, 1_200_000, 1)
+    assert r["overlap_rate_per_s"] == 100 and r["overlap_throughput_mb_per_s"] == pytest.approx(0.4)
+    assert (r["first_done_operations"], r["first_done_length_s"], r["first_done_rate_per_s"]) == (400, 4, 100)
+    assert (r["last_done_operations"], r["last_done_length_s"], r["last_done_rate_per_s"]) == (450, 4.5, 100)
+    assert r["tail_s"] == 0.5 and r["operations"] == 450 and r["errors"] == 1 and r["steadiness"] == "steady"
+
+
+def test_overlap_begins_with_the_latest_client(example):
+    """Four clients, the last 3 ms late: 3 ms of the window are gone, and with them no whole operation but the completions in it."""
+    r = one(tables.read(example, "points"), workload="get", object_size_bytes=4000, clients=4, front_ends=1, rep=1)
+    assert r["overlap_begin_s"] == pytest.approx(1.003) and r["lateness_max_ms"] == 3 and r["clients_joined"] == 4
+    assert r["overlap_operations"] == 4 * 600  # 200/s each, at multiples of 5 ms: 1.005 ... 4.000
+    assert r["overlap_rate_per_s"] == pytest.approx(2400 / 2.997)
+
+
+def test_cpu_hosts_and_engine(example):
+    r = one(tables.read(example, "points"), workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
+    assert r["client_cpu_s"] == 1.5 and r["client_cpu_percent"] == pytest.approx(100 * 1.5 / 8)
+    assert r["server_cpu_percent"] == 25 and r["host_cpu_percent"] == 75
+    assert r["shared_host"] and r["connections_max"] == 16 and r["requests_per_operation"] == "GET 2" and r["engine_version"] == "2.3.0"
+
+
+def test_medians_over_runs(example):
+    r = one(tables.read(example, "throughput"), workload="put", object_size_bytes=4000, clients=1, front_ends=1)
+    assert (r["n"], r["interval"], r["coverage_percent"]) == (3, "range", 75)
+    assert (r["rate_median_per_s"], r["rate_low_per_s"], r["rate_high_per_s"]) == (100, 99, 101)
+    assert r["errors"] == 3 and r["reps_failed"] == 0
+    short = one(tables.read(example, "throughput"), workload="put", object_size_bytes=10_000_000, clients=4, front_ends=1)
+    assert (short["n"], short["reps_planned"], short["reps_failed"]) == (2, 3, 1)
+
+
+def test_sparse_reads(example):
+    r = one(tables.read(example, "sparse"), entry_fraction_percent=0.1, clients=1)
+    assert (r["entries"], r["branches"], r["baskets"], r["reads"]) == (10, 500, 4000, 240)
+    assert (r["needed_median_mb_per_read"], r["wire_median_mb_per_read"], r["requests_median_per_read"]) == (2, 12, 6)
+    assert r["amplification_median_ratio"] == 6 and r["share_amplification_median_ratio"] == pytest.approx(12 / 0.08)
+    assert (r["reads_median_per_s"], r["entries_median_per_s"]) == (20, 200)
+    assert (r["needed_median_mb_per_s"], r["wire_median_mb_per_s"]) == (40, 240)
+    assert r["transfer_median_s_per_read"] == pytest.approx(0.01)
+
+
+def test_numbers_and_environment(example):
+    value = tables.read(example, "numbers").set_index("name")["value"]
+    assert value["points"] == "90" and value["points_measured"] == "89" and value["points_failed"] == "1"
+    assert (
+        float(value["best_metadata_download"]) == pytest.approx(1600, rel=1e-3) and value["best_metadata_download_clients"] == "4 clients"
+    )
+    assert value["amplification_most"] == "6.0" and value["amplification_most_entry_fraction"] == "0.1 %"
+    assert tables.read(example, "numbers")["name"].is_unique
+    env = tables.read(example, "environment")
+    assert one(env, group="engine s5cmd", item="requests_per_operation.GET")["value"] == "2"
+    assert one(env, item="cpu_model")["points"] == 89
+
+
+def test_completions_of_one_point(example):
+    t = windows.completions(loading.load(example), "alpha/put/clients~0002_rep~001", slices=10)
+    assert sorted(t["client"].unique()) == [0, 1] and len(t) == 20
+    assert (t["operations_per_s"] * 0.45).sum() == pytest.approx(450 + 400)
+
+
+def test_steadiness():
+    assert windows.steadiness(np.full(10, 100), 5) == "steady"
+    assert windows.steadiness(np.linspace(100, 60, 10), 5) == "drifting"
+    assert windows.steadiness(np.linspace(100, 95, 10), 5) == "steady"
+    assert windows.steadiness(np.full(10, 100), 1.5) == windows.steadiness(np.full(10, 4), 5) == "too short"
+
+
+def test_a_workload_without_data_and_a_campaign_without_any(tmp_path):
+    make(tmp_path / "some", failed=("read_entries", "put"))
+    tables.build(tmp_path / "some")
+    assert tables.read(tmp_path / "some", "sparse").empty and set(tables.read(tmp_path / "some", "throughput")["workload"]) == {"get"}
+    make(tmp_path / "none", failed=("read_entries", "put", "get"))
+    tables.build(tmp_path / "none")
+    assert tables.read(tmp_path / "none", "throughput").empty and set(tables.read(tmp_path / "none", "points")["state"]) == {"failed"}
+
+
+def test_an_altered_record_stops_the_build(fresh):
+    path = next((fresh / "raw").rglob("ops.0.parquet"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="wrong checksum"):
+        tables.build(fresh)
+    assert not (fresh / "tables").exists()
+
+
+def test_a_missing_point_is_named_with_the_count(fresh):
+    for key in ("clients~0002_rep~001", "rep~002"):
+        (fresh / "raw/alpha/put" / key / "run.json").unlink()
+    with pytest.raises(UserError, match=r"alpha/put/.*was not measured \(2 of 4 points\)"):
+        tables.build(fresh)
+
+
+def test_a_missing_parquet_file_stops_the_build(fresh):
+    next((fresh / "raw").rglob("ops.0.parquet")).unlink()
+    with pytest.raises(UserError, match=r"ops\.0\.parquet.*missing"):
+        tables.build(fresh)
+
+
+def test_a_record_of_another_point_is_refused(fresh):
+    a, b = (fresh / "raw/alpha/put" / k / "run.json" for k in ("rep~001", "rep~002"))
+    a.write_bytes(b.read_bytes())
+    records.write_sums(fresh / "raw")
+    with pytest.raises(UserError, match="another point"):
+        tables.build(fresh)
+
+
+def test_seal(fresh):
+    first = loading.seal(fresh)
+    assert first["points"] == 4 and loading.seal_of(fresh) == first and loading.seal(fresh) == first
+    (fresh / "raw/alpha/put/rep~001/run.json").touch()
+    tables.build(fresh)
+    records.write_json(fresh / "raw/note.json", {})
+    records.write_sums(fresh / "raw")
+    with pytest.raises(UserError, match="sealed"):
+        tables.build(fresh)
+
+
+def test_seal_refuses_failures_unless_told(tmp_path):
+    make(tmp_path)
+    with pytest.raises(UserError, match=r"1 of 90 points.*did not arrive"):
+        loading.seal(tmp_path)
+    assert loading.seal(tmp_path, with_failures=True)["failed"] == 1
+
+
+def test_same_records_give_the_same_tables(example, tmp_path):
+    make(tmp_path)
+    for path in tables.build(tmp_path):
+        assert path.read_bytes() == (example / "tables" / path.name).read_bytes()
+
+
+def test_twenty_points_a_second(tmp_path):
+    count = len(make(tmp_path, repetitions=4))
+    begin = time.monotonic()
+    tables.build(tmp_path)
+    assert count / (time.monotonic() - begin) > 20
+
+
+@pytest.mark.parametrize("folder", MEASURED, ids=lambda p: p.name)
+def test_measured_examples_are_readable(folder, tmp_path):
+    copy = tmp_path / folder.name
+    copy.mkdir()
+    (copy / "raw").symlink_to(folder / "raw")
+    tables.build(copy)
+    t = tables.read(copy, "points")
+    ok = t[t["state"] == "ok"]
+    assert len(t) == len(records.read_json(folder / "raw/plan.json")["points"])
+    assert (ok["operations"] > 0).all() and (ok["overlap_length_s"] > 0).all()
