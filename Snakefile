@@ -55,7 +55,7 @@ if WORKFLOW.measuring:
         shell("{SL} down --all")
 
     onerror:
-        shell("{SL} down --all")
+        shell("{SL} collect; {SL} down --all")
 
 
 include: "rules/tables.smk"

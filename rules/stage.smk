@@ -15,6 +15,8 @@ rule stage:
         ancient(f"{CAMPAIGN}/status/plan"),
     output:
         f"{CAMPAIGN}/status/staged/{{store}}/{{dataset}}.done",
+    # Before every measurement, so that the plan's order holds.
+    priority: len(WORKFLOW.points) + 2
     threads: workflow.cores
     shell:
         "{SL} stage --store {wildcards.store} --dataset {wildcards.dataset} && touch {output}"

@@ -67,10 +67,15 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
     n = len(ends)
     return {
-        "client": [client] * (n + 1), "op": [op] * (n + 1), "object": [f"o{i}" for i in range(n + 1)], "count": [1] * (n + 1),
-        "bytes": [point.axes["object_size"]] * n + [0], "end_ns": [*ends, start + 2 * S], "status": [0] * (n + 1),
+        "client": [client] * (n + 1),
+        "op": [op] * (n + 1),
+        "object": [f"o{i}" for i in range(n + 1)],
+        "count": [1] * (n + 1),
+        "bytes": [point.axes["object_size"]] * n + [0],
+        "end_ns": [*ends, start + 2 * S],
+        "status": [0] * (n + 1),
         "error": [None] * n + ["SlowDown"],
-    }  # fmt: skip
+    }
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -83,33 +88,91 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
     ends = even(start, rate, start + DURATION)
     n, length = len(ends), S // rate
     begins = [e - length for e in ends]
-    ops = {"client": [client] * n, "op": ["READ"] * n, "count": [1] * n, "bytes": [needed] * n, "wire_bytes": [wire] * n, "requests": [requests] * n,
-           "start_ns": begins, "end_ns": ends, "status": [200] * n}  # fmt: skip
+    ops = {
+        "client": [client] * n,
+        "op": ["READ"] * n,
+        "count": [1] * n,
+        "bytes": [needed] * n,
+        "wire_bytes": [wire] * n,
+        "requests": [requests] * n,
+        "start_ns": begins,
+        "end_ns": ends,
+        "status": [200] * n,
+    }
     phases = {f"{p}_ns": [length // 5] * n for p in ("open", "plan", "transfer", "decompress", "deserialise")}
-    reads = {"client": [client] * n, "read": list(range(n)), "entries": [max(1, round(ENTRIES * point.axes["entry_fraction"] / 100))] * n, "branches": [500] * n,
-             "baskets": [4000] * n, "needed_bytes": [needed] * n, "asked_bytes": [wire] * n, "wire_bytes": [wire] * n, "requests": [requests] * n,
-             "start_ns": begins, "end_ns": ends, **phases}  # fmt: skip
+    reads = {
+        "client": [client] * n,
+        "read": list(range(n)),
+        "entries": [max(1, round(ENTRIES * point.axes["entry_fraction"] / 100))] * n,
+        "branches": [500] * n,
+        "baskets": [4000] * n,
+        "needed_bytes": [needed] * n,
+        "asked_bytes": [wire] * n,
+        "wire_bytes": [wire] * n,
+        "requests": [requests] * n,
+        "start_ns": begins,
+        "end_ns": ends,
+        **phases,
+    }
     return ops, reads
 
 
 def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
     n = point.axes["clients"]
-    client = {"host": "node-a", "pid": 1, "clock_offset_ns": 0, "saw_go_in_time": True, "exit_status": 0, "endpoint": endpoint, "cpu_user_s": 0.5,
-              "cpu_system_s": 0.25, "max_rss_bytes": 50_000_000, "connections_max": 8, "operations": 0, "errors": 1, "network": {"rx_bytes": 0, "tx_bytes": 0}}  # fmt: skip
+    client = {
+        "host": "node-a",
+        "pid": 1,
+        "clock_offset_ns": 0,
+        "saw_go_in_time": True,
+        "exit_status": 0,
+        "endpoint": endpoint,
+        "cpu_user_s": 0.5,
+        "cpu_system_s": 0.25,
+        "max_rss_bytes": 50_000_000,
+        "connections_max": 8,
+        "operations": 0,
+        "errors": 1,
+        "network": {"rx_bytes": 0, "tx_bytes": 0},
+    }
     clients = [
         client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
         for i in range(n)
     ]
-    engine = {"name": point.axes["engine"], "version": "2.3.0", "settings": {"retries": 0, "workers": point.axes.get("workers", 1)},
-              "requests_per_operation": {"get": {"GET": 2}, "put": {"PUT": 1}}.get(point.workload, {})}  # fmt: skip
+    engine = {
+        "name": point.axes["engine"],
+        "version": "2.3.0",
+        "settings": {"retries": 0, "workers": point.axes.get("workers", 1)},
+        "requests_per_operation": {"get": {"GET": 2}, "put": {"PUT": 1}}.get(point.workload, {}),
+    }
     return {
-        "campaign": "example", "point": asdict(point), "attempt": "1", "start_ns": start, "deadline_ns": start + DURATION, "clients": clients,
-        "host": {"cpu_busy_s": 6.0, "cores": 2, "client_cpu_s": 0.75 * n, "server_cpu_s": 2.0},
-        "store": {"name": point.store, "kind": "seaweedfs", "version": "4.48", "deployment": {"front_ends": point.axes["front_ends"], "redundancy": "000", "backing": "tmpfs"}},
-        "environment": {"storelab": "0.1.0", "git_commit": "0" * 40, "python": "3.11.7", "kernel": "6.1.0", "cpu_model": "Imagined CPU @ 2 GHz (100 % virtual)", "cores": 2,
-                        "memory_bytes": 8_000_000_000, "packages": {"uproot": "5.7.7", "s3fs": "2026.9.0", "duckdb": "2.0.0"}, "platform": "Linux-6.1.0_x86_64"},
-        "engine": engine, "checks": [{"name": "bytes_of_every_answer", "ok": True, "detail": ""}], "events": [],
-    }  # fmt: skip
+        "campaign": "example",
+        "point": asdict(point),
+        "attempt": "1",
+        "start_ns": start,
+        "deadline_ns": start + DURATION,
+        "clients": clients,
+        "host": {"cpu_busy_s": 6.0, "cores": 2, "seconds": 4.0, "client_cpu_s": 0.75 * n, "server_cpu_s": 2.0},
+        "store": {
+            "name": point.store,
+            "kind": "seaweedfs",
+            "version": "4.48",
+            "deployment": {"front_ends": point.axes["front_ends"], "redundancy": "000", "backing": "tmpfs"},
+        },
+        "environment": {
+            "storelab": "0.1.0",
+            "git_commit": "0" * 40,
+            "python": "3.11.7",
+            "kernel": "6.1.0",
+            "cpu_model": "Imagined CPU @ 2 GHz (100 % virtual)",
+            "cores": 2,
+            "memory_bytes": 8_000_000_000,
+            "packages": {"uproot": "5.7.7", "s3fs": "2026.9.0", "duckdb": "2.0.0"},
+            "platform": "Linux-6.1.0_x86_64",
+        },
+        "engine": engine,
+        "checks": [{"name": "bytes_of_every_answer", "ok": True, "detail": ""}],
+        "events": [],
+    }
 
 
 def write_point(raw: Path, point: Point) -> None:

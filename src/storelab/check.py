@@ -89,6 +89,8 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             raise UserError(
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
+        if getattr(settings, "addressing", "path") == "virtual" and p.axes["engine"] == "s5cmd":
+            raise UserError(f"stores.{p.store}.addressing", "s5cmd addresses buckets by path at an endpoint that is given", "set `path`, or sweep other engines only")
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
                 f"sweeps.{p.sweep}.axes.buckets",
@@ -98,6 +100,13 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
     for name in config.use_stores:
         if not stores[name].managed:
             stores[name].endpoints(max((p.axes.get("front_ends", 1) for p in points if p.store == name), default=1))
+
+
+def programs() -> None:
+    """s5cmd stages every data set and is an engine. Raises UserError where it is missing."""
+    from storelab.engines import s5cmd
+
+    s5cmd.binary()
 
 
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
@@ -129,5 +138,6 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
 def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """All of the above, cheapest first. Raises UserError."""
     limits(config, points)
+    programs()
     rights(config, points, workloads, stores)
     room(config, points, stores)

@@ -76,31 +76,30 @@ def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
+def _extreme(sparse: pd.DataFrame, column: str, largest: bool = True) -> pd.Series | None:
+    """The row with the largest (or smallest) value of a column; None where no row has one."""
+    values = sparse[column].dropna().astype(float)
+    return sparse.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
+
+
 def _of_reads(sparse: pd.DataFrame) -> list[tuple[str, Any, str]]:
     out: list[tuple[str, Any, str]] = []
-    known = sparse[sparse["amplification_median_ratio"].notna()]
-    for which in ("most", "least") if len(known) and "entry_fraction_percent" in known else ():
-        ratio = known["amplification_median_ratio"].astype(float)
-        row = known.loc[ratio.idxmax() if which == "most" else ratio.idxmin()]
-        out += [
-            (f"amplification_{which}", row["amplification_median_ratio"], ""),
-            (f"amplification_{which}_entry_fraction", f"{row['entry_fraction_percent']:g} %", ""),
-        ]
-    known = sparse[sparse["wire_median_mb_per_s"].notna()]
-    if len(known):
-        best = known.loc[known["wire_median_mb_per_s"].astype(float).idxmax()]
-        out += [
-            ("best_read_wire", best["wire_median_mb_per_s"], "MB/s"),
-            ("best_read_wire_clients", words.plural(best["clients"], "client"), ""),
-        ]
-        out += [("best_read_wire_entries", best["entries_median_per_s"], "entries/s")]
-    known = sparse[sparse["entries_median_per_s"].notna()]
-    if len(known):
-        best = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
-        out += [
-            ("best_read_entries", best["entries_median_per_s"], "entries/s"),
-            ("best_read_entries_clients", words.plural(best["clients"], "client"), ""),
-        ]
+    for name, column, largest in (
+        ("amplification_most", "amplification_median_ratio", True),
+        ("amplification_least", "amplification_median_ratio", False),
+        ("share_amplification_most", "share_amplification_median_ratio", True),
+    ):
+        row = _extreme(sparse, column, largest)
+        if row is not None:
+            out += [(name, row[column], ""), (f"{name}_entry_fraction", f"{row['entry_fraction_percent']:g} %", "")]
+    for name, column, unit in (
+        ("best_read_wire", "wire_median_mb_per_s", "MB/s"),
+        ("best_read_entries", "entries_median_per_s", "entries/s"),
+    ):
+        row = _extreme(sparse, column)
+        if row is not None:
+            out += [(name, row[column], unit), (f"{name}_clients", words.plural(row["clients"], "client"), "")]
+            out += [("best_read_wire_entries", row["entries_median_per_s"], "entries/s")] if name == "best_read_wire" else []
     return out
 
 
@@ -121,7 +120,11 @@ def _definitions() -> list[tuple[str, Any, str]]:
 def numbers(campaign: loading.Campaign, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no row."""
     plan = campaign.plan["campaign"]
-    said = {"campaign": plan["name"], "title": plan["title"] or f"Storage measurements: {plan['name']}", "authors": ", ".join(plan["authors"])}
+    said = {
+        "campaign": plan["name"],
+        "title": plan["title"] or f"Storage measurements: {plan['name']}",
+        "authors": ", ".join(plan["authors"]),
+    }
     rows = [(name, value, "", "plan.json") for name, value in (said | {k: plan[k] for k in ("seed", "repetitions")}).items()]
     rows += [(*r, "points.csv") for r in _of_points(tables["points"])]
     for name in CLASSES:
@@ -151,7 +154,7 @@ def environment(campaign: loading.Campaign) -> pd.DataFrame:
         store, engine = run.get("store") or {}, run.get("engine") or {}
         parts = {
             f"store {store.get('name', '')}": {k: v for k, v in store.items() if k != "name"},
-            f"engine {engine.get('name', '')}": {k: v for k, v in engine.items() if k != "name"},
+            f"engine {engine.get('name', '')}": {k: engine.get(k) for k in ("version", "settings", "requests_per_operation")},
             "environment": run.get("environment") or {},
             "clients": {"hosts": len({c.get("host") for c in run["clients"]})},
             "checks": {c["name"]: "passed" if c["ok"] else "failed" for c in run.get("checks") or []},

@@ -5,6 +5,7 @@ After the charts of J. Phys.: Conf. Ser. 664 (2015) 022001: throughput and files
 without data is None and is left out. FIGURES: name -> function, table, caption; one name in code, rule, file and label.
 """
 
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable
@@ -22,9 +23,21 @@ from storelab import facts, units, words
 
 WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at their size
 STYLE = {
-    **sns.axes_style("ticks"), "axes.grid": True, "grid.color": "0.9", "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7.5,
-    "xtick.labelsize": 7.5, "ytick.labelsize": 7.5, "lines.linewidth": 1.2, "lines.markersize": 5, "pdf.fonttype": 42, "axes.linewidth": 0.6,
-}  # fmt: skip
+    **sns.axes_style("ticks"),
+    "axes.grid": True,
+    "grid.color": "0.9",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 5,
+    "pdf.fonttype": 42,
+    "axes.linewidth": 0.6,
+}
+WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 
 
@@ -63,11 +76,16 @@ def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list
     median, low, high = (f"{y[0]}_{part}_{y[1]}" for part in ("median", "low", "high"))
     palette = dict(zip(order, sns.color_palette("colorblind", max(len(order), 1)), strict=False))
     markers = {s: MARKERS[i % len(MARKERS)] for i, s in enumerate(order)}
-    sns.lineplot(rows, x=x, y=median, hue="series", style="series", hue_order=order, style_order=order, palette=palette, markers=markers, dashes=False,
-                 errorbar=None, legend=False, ax=ax, markeredgecolor="white", markeredgewidth=0.5, markersize=6)  # fmt: skip
-    for name, line in rows.groupby("series"):
-        spread = [line[median] - line[low], line[high] - line[median]]
-        ax.errorbar(line[x], line[median], spread, fmt="none", ecolor=palette[name], elinewidth=1, capsize=2.5)
+    least, most = rows[x].min(), rows[x].max()
+    for i, name in enumerate(order):  # a little apart sideways, so that no bar hides another
+        line = rows[rows["series"] == name]
+        step = 0.012 * (i - (len(order) - 1) / 2)
+        aside = line[x] * (most / least) ** step if most / least >= WIDE else line[x] + ((most - least) or 1) * step
+        bars = [line[median] - line[low], line[high] - line[median]]
+        ax.errorbar(aside, line[median], bars, fmt="none", ecolor=palette[name], elinewidth=1, capsize=2.5)
+        sns.lineplot(
+            x=aside, y=line[median], color=palette[name], marker=markers[name], errorbar=None, ax=ax, markeredgewidth=0.5, markersize=6
+        )
     sns.despine(ax=ax)
 
 
@@ -75,14 +93,20 @@ def legend(fig: Figure, order: list[str], title: str) -> None:
     """The series above the panels, below the figure's title."""
     colours = sns.color_palette("colorblind", max(len(order), 1))
     handles = [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)]
-    fig.legend(handles=handles, loc="outside upper center", frameon=False, title=title, title_fontsize=9.5,
-               ncols=min(len(order), 4 if max(map(len, order)) < 22 else 2))  # fmt: skip
+    fig.legend(
+        handles=handles,
+        loc="outside upper center",
+        frameon=False,
+        title=title,
+        title_fontsize=9.5,
+        ncols=min(len(order), 4 if max(map(len, order)) < 22 else 2),
+    )
 
 
 def client_axis(ax: Axes, values: Iterable[float]) -> None:
-    """Ticks at the measured numbers of clients; logarithmic from a factor 16 on."""
+    """Ticks at the measured numbers of clients; logarithmic where they span a factor WIDE or more."""
     ticks = sorted({int(v) for v in values})
-    if ticks[-1] / ticks[0] >= 16:
+    if ticks[-1] / ticks[0] >= WIDE:
         ax.set_xscale("log", base=2)
     if len(ticks) > 12:
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -101,7 +125,7 @@ def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50) -> N
     if len(known) and known.max() / known.min() > factor:
         ax.set_yscale("log")
     else:
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", "\u2009")))
     ax.set_ylabel(label)
 
@@ -178,26 +202,28 @@ def entries(table: pd.DataFrame) -> Figure | None:
 
 
 def _amplification(ax: Axes, rows: pd.DataFrame) -> None:
-    """Wire over needed bytes against the fraction of entries; the ideal is 1."""
-    rows = rows[rows["amplification_median_ratio"].notna()]
-    ax.axhline(1, color="0.5", linewidth=0.8, linestyle="--", zorder=0)
-    if rows.empty:
-        return
+    """Bytes on the wire over those of the baskets needed, and over the entries' share of the volume, against the fraction of
+    entries, at the least number of clients; the ideal is 1."""
     least = rows["clients"].min()
     rows = with_series(rows[rows["clients"] == least].drop(columns="series"), "front_ends", ("clients", "entry_fraction_percent"))
-    names = list(dict.fromkeys(rows["series"]))
-    tone = sns.color_palette("dark:0.6", len(names))
-    for i, (name, line) in enumerate((n, rows[rows["series"] == n].sort_values("entry_fraction_percent")) for n in names):
-        y = line["amplification_median_ratio"]
-        spread = [y - line["amplification_low_ratio"], line["amplification_high_ratio"] - y]
-        ax.errorbar(line["entry_fraction_percent"], y, spread, color=tone[i], marker=MARKERS[i % len(MARKERS)], capsize=2.5, label=name)
+    names, shown = list(dict.fromkeys(rows["series"])), []
+    ax.axhline(1, color="0.5", linewidth=0.8, linestyle="--", zorder=0)
+    for metric, label, dash in (("share_amplification", "wire / share of entries", ":"), ("amplification", "wire / needed baskets", "-")):
+        for name, tone, marker in zip(names, sns.color_palette("dark:0.6", len(names)), itertools.cycle(MARKERS), strict=False):
+            line = rows[(rows["series"] == name) & rows[f"{metric}_median_ratio"].notna()].sort_values("entry_fraction_percent")
+            y = line[f"{metric}_median_ratio"]
+            spread = [y - line[f"{metric}_low_ratio"], line[f"{metric}_high_ratio"] - y]
+            said = f"{label}, {name}" if len(names) > 1 else label
+            if len(line):
+                ax.errorbar(line["entry_fraction_percent"], y, spread, color=tone, marker=marker, linestyle=dash, capsize=2.5, label=said)
+            shown.append(y)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     ax.xaxis.set_major_locator(FixedLocator(sorted(rows["entry_fraction_percent"].unique())))
     ax.xaxis.set_minor_locator(NullLocator())
-    value_axis(ax, rows["amplification_median_ratio"], "Amplification (wire / needed)", factor=20)
+    value_axis(ax, pd.concat(shown), "Amplification", factor=20)
     ax.set_xlabel(f"Entries read [%], {words.plural(least, 'client')}")
-    if len(names) > 1:
+    if any(len(y) for y in shown):
         ax.legend(fontsize=6, frameon=False)
     sns.despine(ax=ax)
 
@@ -211,7 +237,10 @@ class Spec:
     caption: str
 
 
-_RAW = "{what} of {sizes} objects against the number of clients, by front-ends ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. {shared}"
+_RAW = (
+    "{what} of {sizes} objects against the number of clients, by front-ends ({engine}, runs of {seconds} s). "
+    "Medians in the window in which all clients are active; {bars}. {shared}"
+)
 FIGURES: dict[str, Spec] = {
     "throughput_download": Spec(throughput_download, "throughput", _RAW.replace("{what}", "Aggregated download throughput")),
     "throughput_upload": Spec(throughput_upload, "throughput", _RAW.replace("{what}", "Aggregated upload throughput")),
@@ -220,8 +249,9 @@ FIGURES: dict[str, Spec] = {
     "entries": Spec(
         entries,
         "sparse",
-        "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire and entries delivered per second "
-        "against concurrent clients, and read amplification (bytes on the wire over bytes of the baskets needed; dashed: the ideal). Medians; {bars}. {shared}",
+        "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire and entries "
+        "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets needed, "
+        "and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. {shared}",
     ),
 }
 

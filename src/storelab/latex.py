@@ -47,14 +47,24 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
         name: name in index["figures"]
         for name in ("throughput_download", "throughput_upload", "metadata_download", "metadata_upload", "entries")
     }
-    has |= {name: float(value.get(key, 0) or 0) > 0 for name, key in (("failed", "points_failed"), ("measured", "points_measured"), ("too_short", "too_short"),
-                                                                      ("drifting", "drifting"), ("shared_host", "shared_host"), ("errors", "errors"))}  # fmt: skip
+    has |= {
+        name: float(value.get(key, 0) or 0) > 0
+        for name, key in (
+            ("failed", "points_failed"),
+            ("measured", "points_measured"),
+            ("too_short", "too_short"),
+            ("drifting", "drifting"),
+            ("shared_host", "shared_host"),
+            ("errors", "errors"),
+        )
+    }
     has["throughput"] = has["throughput_download"] or has["throughput_upload"]
     has["metadata"] = has["metadata_download"] or has["metadata_upload"]
     has["raw"] = has["throughput"] or has["metadata"]
     has["sparse"] = bool(len(found["sparse"]))
     has["read_wire"] = "best_read_wire" in value
     has["amplification"] = "amplification_most" in value
+    has["share_amplification"] = "share_amplification_most" in value
     has["one_front_end"] = not any(
         (rows := facts.of_class(found["throughput"], c)).size and rows["front_ends"].nunique() > 1 for c in facts.CLASSES
     )
@@ -71,7 +81,8 @@ def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
     lines += [f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}" for name, value in sorted(has.items())]
     for name, entry in index["figures"].items():
         lines.append(
-            f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
+            f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering"
+            f"\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
             f"\\caption{{{escape(entry['caption'])}}}\\label{{fig:{name}}}\\end{{figure}}}}"
         )
     return "\n".join(lines) + "\n"

@@ -9,8 +9,23 @@ import pandas as pd
 from storelab import facts, published, units, words
 
 THIN = r"\,"
-_SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-            "|": r"\textbar{}", '"': r"\textquotedbl{}", "–": "--", "—": "---", "…": r"\dots{}", "±": r"$\pm$", "×": r"$\times$", "µ": r"\textmu{}"} | {c: f"\\{c}" for c in "&%$#_"}  # fmt: skip
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "–": "--",
+    "—": "---",
+    "…": r"\dots{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "µ": r"\textmu{}",
+} | {c: f"\\{c}" for c in "&%$#_"}
 NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
 RAW = ("put", "get")
 
@@ -50,9 +65,21 @@ def _tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "f
 def _longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize") -> str:
     """A table that may run over pages, its heading repeated."""
     n = len(head)
-    lines = [f"{{\\{size}\\setlength{{\\tabcolsep}}{{3.5pt}}%", f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}", f"\\caption{{{caption}}}\\label{{{label}}}\\\\", r"\toprule", _row(head),
-             r"\midrule\endfirsthead", r"\toprule", _row(head), r"\midrule\endhead", rf"\midrule\multicolumn{{{n}}}{{@{{}}r@{{}}}}{{continued}}\endfoot", r"\bottomrule\endlastfoot",
-             *rows, r"\end{longtable}}"]  # fmt: skip
+    lines = [
+        f"{{\\{size}\\setlength{{\\tabcolsep}}{{3.5pt}}%",
+        f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
+        f"\\caption{{{caption}}}\\label{{{label}}}\\\\",
+        r"\toprule",
+        _row(head),
+        r"\midrule\endfirsthead",
+        r"\toprule",
+        _row(head),
+        r"\midrule\endhead",
+        rf"\midrule\multicolumn{{{n}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
+        r"\bottomrule\endlastfoot",
+        *rows,
+        r"\end{longtable}}",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -100,13 +127,27 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     for _, r in rows.iterrows():
         labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column])
         cells = [words.cell(c, r[c]) for c in moving] + [f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["reps_failed"] else "")]
-        lines.append(_row([escape(c) for c in cells] + [_spread(r, "throughput", "mb_per_s"), _spread(r, "rate", "per_s"), words.number(r["errors"], places=0, gap=THIN),
-                          words.number(r["tail_max_s"], places=2), _share(r), labels]))  # fmt: skip
+        lines.append(
+            _row(
+                [escape(c) for c in cells]
+                + [
+                    _spread(r, "throughput", "mb_per_s"),
+                    _spread(r, "rate", "per_s"),
+                    words.number(r["errors"], places=0, gap=THIN),
+                    words.number(r["tail_max_s"], places=2),
+                    _share(r),
+                    labels,
+                ]
+            )
+        )
     useful = "useful MB/s" if workload not in RAW else "MB/s"
     head = [escape(words.heading(c)) for c in moving] + ["n", useful, "operations/s", "Errors", "Tail [s]", r"CPU [\%]", ""]
-    caption = (f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs in the window in which all clients "
-               "are active; errors of all runs together; longest tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
-               "short to judge its steadiness.")  # fmt: skip
+    caption = (
+        f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs "
+        "in the window in which all clients are active; errors of all runs together; longest tail; CPU of the clients / of the server in "
+        "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
+        "short to judge its steadiness."
+    )
     return _longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
 
 
@@ -127,8 +168,15 @@ def sparse(table: pd.DataFrame) -> str:
         title = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
         rows.append(rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
         for _, r in part.iterrows():
-            numbers = [r["entries"], r["requests_median_per_read"], r["needed_median_mb_per_read"], r["wire_median_mb_per_read"],
-                       r["amplification_median_ratio"], r["share_amplification_median_ratio"], r["entries_median_per_s"]]  # fmt: skip
+            numbers = [
+                r["entries"],
+                r["requests_median_per_read"],
+                r["needed_median_mb_per_read"],
+                r["wire_median_mb_per_read"],
+                r["amplification_median_ratio"],
+                r["share_amplification_median_ratio"],
+                r["entries_median_per_s"],
+            ]
             cells = [escape(words.cell(c, r[c])) for c in axes]
             rows.append(
                 _row(
@@ -142,7 +190,8 @@ def sparse(table: pd.DataFrame) -> str:
             )
     rows += [
         r"\midrule",
-        rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{Published: another file (ATLAS) on another system (Huawei UDS), ROOT with davix \cite{{arsuaga}}}}}} \\",
+        rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{Published: another file (ATLAS) on another system (Huawei UDS), "
+        r"ROOT with davix \cite{arsuaga}}} \\",
     ]
     for _, r in published.share_amplification().iterrows():
         cells = [
@@ -185,6 +234,12 @@ def failed(points: pd.DataFrame) -> str:
     )
 
 
+def _size(value: str) -> str:
+    """Exact where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+    exact = units.format_size(int(value))
+    return exact if len(exact) <= 9 else units.human_size(float(value))
+
+
 def environment(table: pd.DataFrame) -> str:
     """What the machine captured; the last column counts the points where a value differs between points."""
     lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
@@ -193,9 +248,15 @@ def environment(table: pd.DataFrame) -> str:
         rows = table[table["group"] == group]
         lines.append(rf"\multicolumn{{3}}{{@{{}}l@{{}}}}{{\textbf{{{escape(group[0].upper() + group[1:])}}}}} \\*")
         for r in rows.itertuples(index=False):
-            value = units.human_size(float(r.value)) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
+            value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
             item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
             lines.append(_row([escape(item), _breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
     spec = r"l>{\raggedright\arraybackslash}p{10.2cm}r"
-    return _longtable(spec, "Environment, systems and engines as captured with the records; a count of points stands where a value does not hold for all of its group.",
-                      "tab:environment", ["Item", "Value", "Points"], lines)  # fmt: skip
+    return _longtable(
+        spec,
+        "Environment, systems and engines as captured with the records; "
+        "a count of points stands where a value does not hold for all of its group.",
+        "tab:environment",
+        ["Item", "Value", "Points"],
+        lines,
+    )

@@ -26,6 +26,8 @@ from storelab.stores import all_stores
 from storelab.stores.base import Store
 from storelab.workloads import MODULES
 
+ENGINE = ("name", "version", "settings", "requests_per_operation")
+
 
 @contextmanager
 def measuring_lock(state: Path) -> Iterator[None]:
@@ -71,11 +73,12 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
 def announce(config: Config, points: list[Point], chosen: Point) -> None:
     """Which point of how many, what it measures now, how long still."""
     todo = records.missing(config.raw, [p.key for p in points])
+    tried = len(points) - len(records.missing(config.raw, [p.key for p in points if p != chosen], failed_counts=True))
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = chosen.key.removeprefix(f"{chosen.store}/{chosen.workload}/").replace("_", " ").replace("~", "=")
     stage.report(
-        f"[{len(points) - len(todo) + 1}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
+        f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
     )
 
@@ -163,10 +166,13 @@ def _accept(config: Config, results: list[dict[str, Any]], checks: list[dict[str
     """Raises MeasurementFailed: a failing run can never look fast."""
     errors, operations = sum(r["errors"] for r in results), sum(r["operations"] for r in results)
     if errors > config.limits.error_fraction * (errors + operations):
-        messages = [m["message"] for r in results for m in r["engine"].get("errors", {}).values()]
+        messages = [m["message"] for r in results for m in r["engine"].get("errors", {}).values() if "message" in m]
         raise MeasurementFailed(
             f"{errors} of {errors + operations} operations failed, more than limits.error_fraction: {(messages or ['?'])[0]}"
         )
+    seconds = (results[0]["deadline_ns"] - results[0]["t0_ns"]) / 1e9
+    if config.limits.throughput and sum(r["bytes"] for r in results) > config.limits.throughput * seconds:
+        raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
     if bad := [c for c in checks if not c["ok"]]:
         raise MeasurementFailed("; ".join(f"check {c['name']!r} failed: {c['detail']}" for c in bad[:3]))
 
@@ -226,12 +232,11 @@ def run_json(
     config: Config, chosen: Point, store: Store, attempt: str, results: list[dict[str, Any]], checks: list[dict[str, Any]], watch: HostWatch
 ) -> dict[str, Any]:
     """The record of the point without its files, see docs/records.md."""
-    engine = dict(results[0]["engine"])
+    # What holds for the whole point, and what one client met.
+    engine = {k: results[0]["engine"][k] for k in ENGINE}
     clients = [{k: v for k, v in r.items() if k not in ("engine", "checks", "t0_ns", "deadline_ns")} for r in results]
     for client, result in zip(clients, results, strict=True):
-        client |= {k: result["engine"][k] for k in ("errors", "cut_off") if k in result["engine"]}
-    for key in ("errors", "cut_off"):
-        engine.pop(key, None)
+        client["engine"] = {k: v for k, v in result["engine"].items() if k not in ENGINE}
     host = dict(watch.data, client_cpu_s=sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results))
     return {
         "campaign": config.name,

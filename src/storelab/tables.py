@@ -56,7 +56,7 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason.
 
     lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
-    the store's processes, of the whole host, in percent of the cores' time from the agreed start to the last client's end.
+    the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline.
     shared_host: clients reach the store over loopback. requests_per_operation: cost of an operation in the engine's mode.
     """
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
@@ -80,19 +80,33 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
 
 
 _RUN_DTYPES = {
-    "started": "string", "clients_joined": "Int64", "lateness_max_ms": "Float64", "shared_host": "boolean", "engine_version": "string",
-    "requests_per_operation": "string", "client_cpu_s": "Float64", "client_cpu_percent": "Float64", "server_cpu_percent": "Float64",
-    "host_cpu_percent": "Float64", "connections_max": "Int64",
-}  # fmt: skip
+    "started": "string",
+    "clients_joined": "Int64",
+    "lateness_max_ms": "Float64",
+    "shared_host": "boolean",
+    "engine_version": "string",
+    "requests_per_operation": "string",
+    "client_cpu_s": "Float64",
+    "client_cpu_percent": "Float64",
+    "server_cpu_percent": "Float64",
+    "host_cpu_percent": "Float64",
+    "connections_max": "Int64",
+}
 
 
 def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     clients, host, engine = run["clients"], run.get("host") or {}, run.get("engine") or {}
-    seconds = (max((c.get("end_ns") or run["deadline_ns"] for c in clients), default=run["deadline_ns"]) - run["start_ns"]) / 1e9
+    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
     cpu = sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients)
     capacity = (host.get("cores") or 0) * seconds
-    percent = {f"{who}_cpu_percent": 100 * value / capacity if value is not None and capacity > 0 else None for who, value in
-               (("client", host.get("client_cpu_s", cpu)), ("server", host.get("server_cpu_s")), ("host", host.get("cpu_busy_s")))}  # fmt: skip
+    percent = {
+        f"{who}_cpu_percent": 100 * value / capacity if value is not None and capacity > 0 else None
+        for who, value in (
+            ("client", host.get("client_cpu_s", cpu)),
+            ("server", host.get("server_cpu_s")),
+            ("host", host.get("cpu_busy_s")),
+        )
+    }
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -157,9 +171,30 @@ def throughput(table: pd.DataFrame, plan: Mapping[str, Any]) -> pd.DataFrame:
         row |= {"shared_host": bool(ok["shared_host"].any()), "duration_s": g["duration_s"].iloc[0], "warm_up_s": g["warm_up_s"].iloc[0]}
         row |= {"engine_version": facts.joined(ok["engine_version"]), "requests_per_operation": facts.joined(ok["requests_per_operation"])}
         rows.append(row)
-    columns = [*by, "n", "reps_planned", "reps_failed", "interval", "coverage_percent", *spread, "operations", "errors", "drifting", "too_short", "tail_max_s",
-               "lateness_max_ms", "connections_max", "client_cpu_percent", "server_cpu_percent", "host_cpu_percent", "shared_host", "duration_s", "warm_up_s",
-               "engine_version", "requests_per_operation"]  # fmt: skip
+    columns = [
+        *by,
+        "n",
+        "reps_planned",
+        "reps_failed",
+        "interval",
+        "coverage_percent",
+        *spread,
+        "operations",
+        "errors",
+        "drifting",
+        "too_short",
+        "tail_max_s",
+        "lateness_max_ms",
+        "connections_max",
+        "client_cpu_percent",
+        "server_cpu_percent",
+        "host_cpu_percent",
+        "shared_host",
+        "duration_s",
+        "warm_up_s",
+        "engine_version",
+        "requests_per_operation",
+    ]
     return _typed(rows, columns, axis_columns(plan))
 
 

@@ -66,7 +66,8 @@ GROUP BY key"""
 
 def _ops_query() -> str:
     sums = ",\n  ".join(
-        f"coalesce(sum(count) FILTER (good AND in_{w}), 0) AS {w}_operations, coalesce(sum(bytes) FILTER (good AND in_{w}), 0) AS {w}_bytes, "
+        f"coalesce(sum(count) FILTER (good AND in_{w}), 0) AS {w}_operations, "
+        f"coalesce(sum(bytes) FILTER (good AND in_{w}), 0) AS {w}_bytes, "
         f"coalesce(sum(count) FILTER (NOT good AND in_{w}), 0) AS {w}_errors"
         for w in WINDOWS
     )

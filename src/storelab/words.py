@@ -9,9 +9,19 @@ import pandas as pd
 from storelab import stats, units
 
 HEADINGS = {
-    "store": "Store", "workload": "Workload", "engine": "Engine", "object_size_bytes": "Objects", "clients": "Clients", "workers": "Workers", "buckets": "Buckets",
-    "front_ends": "Front-ends", "scale": "File", "entry_fraction_percent": "Entries [%]", "volume_fraction_percent": "Volume [%]", "max_range_gap_bytes": "Gap",
-}  # fmt: skip
+    "store": "Store",
+    "workload": "Workload",
+    "engine": "Engine",
+    "object_size_bytes": "Objects",
+    "clients": "Clients",
+    "workers": "Workers",
+    "buckets": "Buckets",
+    "front_ends": "Front-ends",
+    "scale": "File",
+    "entry_fraction_percent": "Entries [%]",
+    "volume_fraction_percent": "Volume [%]",
+    "max_range_gap_bytes": "Gap",
+}
 
 
 def counted(n: int, noun: str) -> str:

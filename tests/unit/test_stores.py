@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -120,8 +119,12 @@ def test_one_that_ignores_sigterm_is_killed(daemons, server):
 def test_a_suspended_one_is_stopped_too(daemons, server):
     pid = daemons.start(server)
     daemons.wait_healthy(server)
-    assert daemons.signal(signal.SIGSTOP) == ["web"]
-    assert daemons.signal(signal.SIGSTOP) == []
+    daemons.suspend()
+    assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    assert daemons.resume() == ["web"]
+    assert daemons.resume() == []
+    daemons.wait_healthy(server)
+    daemons.suspend()
     assert daemons.stop() == [pid]
 
 
@@ -313,8 +316,9 @@ def test_answers_of_a_server(keys, status, code, message):
     assert str(caught.value).startswith("stores.mine")
 
 
-def test_no_s3_server(keys):
-    with answering(200, "<html>welcome") as port, pytest.raises(UserError, match="no S3 server"):
+@pytest.mark.parametrize("status", [200, 404])
+def test_no_s3_server(keys, status):
+    with answering(status, "<html>welcome") as port, pytest.raises(UserError, match=r"check that it is an S3 server|this is no S3 server"):
         external(endpoint=f"http://127.0.0.1:{port}").up()
 
 

@@ -33,7 +33,8 @@ def verify(campaign_dir: Path) -> None:
     seal_found = loading.seal_of(campaign_dir)
     state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
     click.echo(
-        f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, {len(records.raw_files(campaign.raw))} files intact, {state}"
+        f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, "
+        f"{len(records.raw_files(campaign.raw))} files intact, {state}"
     )
 
 

@@ -194,6 +194,10 @@ def collect(settings: Settings) -> None:
             "run with measure=true",
         )
     click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
+    if failed := records.missing(config.raw, [p.key for p in points]):
+        reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
+        click.echo(f"{config.name}: {len(failed)} of {len(points)} points failed, the first is {failed[0]}: {reason}", err=True)
+        click.echo("run it again to try them anew; with measure=false the paper is built without them and lists them", err=True)
 
 
 @click.command()

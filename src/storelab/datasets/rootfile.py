@@ -1,7 +1,7 @@
 """ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections and a heavy tail of branch sizes.
 
-May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows the file of (J. Phys. Conf.
-Ser. 664 022001): one `extend()` is one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md`
+May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows the file of J. Phys. Conf.
+Ser. 664 022001: one `extend()` is one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md`
 tells what the file is and what it is not. Same seed and same versions of uproot and the codec: same bytes.
 """
 

@@ -39,9 +39,9 @@ def _bare_session() -> boto3.session.Session:
     """One session that reads no profile and no AWS configuration file: everything is passed explicitly. Call under the lock."""
     global _session
     if _session is None:
-        core = botocore.session.Session()
-        for variable, value in {"profile": None, "config_file": os.devnull, "credentials_file": os.devnull}.items():
-            core.set_config_variable(variable, value)
+        core = botocore.session.Session({"profile": (None, None, None, None)})  # so AWS_PROFILE is not looked at either
+        for variable in ("config_file", "credentials_file"):
+            core.set_config_variable(variable, os.devnull)
         _session = boto3.session.Session(botocore_session=core)
     return _session
 

@@ -10,7 +10,6 @@ import fcntl
 import http.client
 import json
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -167,11 +166,13 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """The pid of an unrecorded process with exactly this command line (its starter died too early to record it), now recorded."""
+        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
         for process in psutil.process_iter(["cmdline"]):
-            if process.info["cmdline"] == list(daemon.argv) and process.uids().real == os.getuid():
-                self._record(daemon, process)
-                return process.pid
+            with contextlib.suppress(psutil.Error):
+                same = process.info["cmdline"] == list(daemon.argv) and process.uids().real == os.getuid()
+                if same and Path(process.cwd()) == self.folder.resolve():
+                    self._record(daemon, process)
+                    return process.pid
         return None
 
     def _record(self, daemon: Daemon, process: psutil.Process) -> None:
@@ -222,16 +223,24 @@ class Daemons:
                 )
             time.sleep(0.02)
 
-    def signal(self, number: signal.Signals) -> list[str]:
-        """Send SIGSTOP or SIGCONT to all that are not in that state yet; returns their names. The last started is first."""
-        sent = []
-        for name, record in reversed(self.records().items()):
-            process = self.process(record)
+    def suspend(self) -> None:
+        """SIGSTOP to all, the last started first; returns when they have stopped."""
+        processes = [p for r in reversed(self.records().values()) if (p := self.process(r))]
+        for process in processes:
             with contextlib.suppress(psutil.Error):
-                if process and (process.status() == psutil.STATUS_STOPPED) != (number == signal.SIGSTOP):
-                    process.send_signal(number)
-                    sent.append(name)
-        return sent
+                process.suspend()
+                while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                    time.sleep(0.001)
+
+    def resume(self) -> list[str]:
+        """SIGCONT to all; returns the names of those that were suspended."""
+        woken = []
+        for name, record in self.records().items():
+            with contextlib.suppress(psutil.Error):
+                if process := self.process(record):
+                    woken += [name] if process.status() == psutil.STATUS_STOPPED else []
+                    process.resume()
+        return woken
 
     def stop(self, names: Iterable[str] | None = None) -> list[int]:
         """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
@@ -244,7 +253,7 @@ class Daemons:
         for process in alive.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
-                process.send_signal(signal.SIGCONT)  # a suspended one would never see the SIGTERM
+                process.resume()  # a suspended one would never see the SIGTERM
         since = time.monotonic()
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
@@ -259,17 +268,20 @@ class Daemons:
         return [p.pid for p in alive.values()]
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process; a zombie whose parent is another counts as gone."""
+        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not free."""
         child = self._children.get(process.pid)
         while True:
-            if child is not None and child.poll() is not None:
-                del self._children[process.pid]
-                return True
             try:
-                if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-                    return True
+                if child is not None:
+                    gone = child.poll() is not None
+                else:  # of another parent, who may never reap it; a zombie with threads is still closing its files
+                    zombie = process.status() == psutil.STATUS_ZOMBIE
+                    gone = (zombie and process.num_threads() <= 1) or not process.is_running()
             except psutil.NoSuchProcess:
+                gone = True
+            if gone:
+                self._children.pop(process.pid, None)
                 return True
             if time.monotonic() > end:
                 return False
-            time.sleep(0.02)
+            time.sleep(0.01)

