@@ -213,7 +213,7 @@ def _amplification(ax: Axes, rows: pd.DataFrame) -> None:
             line = rows[(rows["series"] == name) & rows[f"{metric}_median_ratio"].notna()].sort_values("entry_fraction_percent")
             y = line[f"{metric}_median_ratio"]
             spread = [y - line[f"{metric}_low_ratio"], line[f"{metric}_high_ratio"] - y]
-            said = f"{label}, {name}" if len(names) > 1 else label
+            said = f"{label.split()[2]}, {name}" if len(names) > 1 else label
             if len(line):
                 ax.errorbar(line["entry_fraction_percent"], y, spread, color=tone, marker=marker, linestyle=dash, capsize=2.5, label=said)
             shown.append(y)
@@ -223,8 +223,10 @@ def _amplification(ax: Axes, rows: pd.DataFrame) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     value_axis(ax, pd.concat(shown), "Amplification", factor=20)
     ax.set_xlabel(f"Entries read [%], {words.plural(least, 'client')}")
-    if any(len(y) for y in shown):
-        ax.legend(fontsize=6, frameon=False)
+    if lines := len(ax.containers):
+        low, high = ax.get_ylim()  # room for the legend above the curves
+        ax.set_ylim(top=high * (high / low) ** (0.11 * lines) if ax.get_yscale() == "log" else high * (1 + 0.11 * lines))
+        ax.legend(fontsize=6, frameon=False, loc="upper right", borderaxespad=0, handlelength=1.6)
     sns.despine(ax=ax)
 
 

@@ -158,26 +158,29 @@ class SeaweedFS(Store):
         return False
 
     def _warm_up(self, names: Iterable[str]) -> None:
-        """Healthy is not usable: one bucket, one PUT and one GET through every new front-end, retried for 20 s."""
+        """Healthy is not usable: one bucket, one PUT and one GET through every new front-end, tried for 30 s.
+
+        A first request can hang in a front-end for 20 s on a busy machine, while the next one passes: so it is not waited for long.
+        """
         from storelab.stores import buckets
 
-        def one(name: str) -> None:
-            client = buckets.client(self._endpoint(name), self.credentials())
-            end = time.monotonic() + 20
+        end = time.monotonic() + 30
+        for name in names:
+            wait = 1.0
             while True:
+                client = buckets.client(self._endpoint(name), self.credentials(), read_timeout=wait)
                 try:
                     with contextlib.suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
                         client.create_bucket(Bucket="storelab-warmup")
                     client.put_object(Bucket="storelab-warmup", Key=name, Body=b"warm")
                     if client.get_object(Bucket="storelab-warmup", Key=name)["Body"].read() == b"warm":
-                        return
+                        break
                 except buckets.ERRORS as error:
+                    if os.environ.get("DBG"): print(repr(error), wait)
                     if time.monotonic() > end:
                         raise buckets.explain(error, self.place) from None
+                    wait = min(2 * wait, 8.0)
                     time.sleep(0.05)
-
-        for name in names:
-            one(name)
             self.daemons.note(name, warm=True)
 
     def _stop(self, names: list[str]) -> list[int]:

@@ -1,0 +1,164 @@
+"""Gangs of s5cmd clients on a real store: what they record, and that failure can never look fast."""
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from storelab import plan, records, stage
+from storelab.config import Config
+from storelab.gang import coordinator
+from storelab.gang.local import LocalLauncher
+from storelab.model import MeasurementFailed
+from storelab.stores import buckets
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def gang(seaweedfs, tmp_path):
+    """A function that runs a gang of `put` or `get`; returns (job, results)."""
+
+    def run(workload: str, clients: int = 2, at_start=lambda t0: None, change=lambda job: None, duration="1500 ms", **axes):
+        config = Config.model_validate(
+            {
+                "campaign": "gang",
+                "name": "gang",
+                "results": str(tmp_path / "results"),
+                "stores": {"sw": {"kind": "seaweedfs"}},
+                "use_stores": ["sw"],
+                "sweeps": {"s": {"workload": workload, "duration": duration, "warm_up": "100 ms", "objects": 20, "axes": {"clients": clients, "workers": 4, **axes}}},
+            }
+        )
+        point = plan.make(config, WORKLOADS)[0]
+        places = stage.buckets_of(config, seaweedfs, axes.get("buckets", 1))
+        buckets.ensure(seaweedfs, seaweedfs.endpoints(1)[0], config.name, places)
+        manifest = stage.ensure(config, seaweedfs, point.dataset) if point.dataset else None
+        folder = tmp_path / f"gang{time.monotonic_ns()}"
+        folder.mkdir()
+        job = {
+            "point": asdict(point),
+            "attempt": folder.name,
+            "size": clients,
+            "endpoints": [asdict(e) for e in seaweedfs.endpoints(axes.get("front_ends", 1))],
+            "buckets": [asdict(b) for b in places],
+            "scratch": str(stage.scratch_dir(config)),
+            "manifest": str(manifest) if manifest else None,
+            "lead_ns": 300_000_000,
+            "timeout_ns": 20_000_000_000,
+            "limits": config.limits.model_dump(mode="json"),
+        }
+        change(job)
+        records.write_json(folder / "job.json", job)
+        launcher = LocalLauncher(folder, job.get("launched", clients), seaweedfs.credentials().environ())
+        results = coordinator.run(launcher, folder, clients, job["timeout_ns"] / 1e9, point.fixed["duration_ns"] / 1e9, at_start)
+        assert len(launcher.ended()) == clients
+        return folder, job, results
+
+    return run
+
+
+@pytest.mark.parametrize("workload", ["put", "get"])
+def test_what_a_gang_records(gang, workload):
+    folder, job, results = gang(workload, clients=3, front_ends=2)
+    assert {r["endpoint"] for r in results} == {e["url"] for e in job["endpoints"]}
+    assert len({r["t0_ns"] for r in results}) == 1
+    for rank, r in enumerate(results):
+        assert r["saw_go_in_time"] and 0 <= r["lateness_ns"] < 500_000_000
+        assert all(c["ok"] for c in r["checks"]), r["checks"]
+        ops = pq.read_table(folder / f"ops.{rank}.parquet").to_pydict()
+        assert len(ops["end_ns"]) == r["operations"] > 0
+        assert ops["end_ns"] == sorted(ops["end_ns"]) and ops["end_ns"][0] > r["t0_ns"]
+        assert set(ops["bytes"]) == {4000} and set(ops["op"]) == {workload.upper()} and set(ops["client"]) == {rank}
+        assert 1 <= r["connections_max"] <= 8
+        assert r["cpu_user_s"] > 0
+    assert not list(Path(job["scratch"]).glob(f"{job['attempt']}-*"))
+
+
+def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
+    folder, job, results = gang("put", clients=2, buckets=3)
+    keys = [k for r in range(2) for k in pq.read_table(folder / f"ops.{r}.parquet")["object"].to_pylist()]
+    assert len(keys) == len(set(keys)) == sum(r["operations"] for r in results)
+    assert len(job["buckets"]) == 3
+
+
+def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
+    with pytest.raises(MeasurementFailed, match=r"operations failed.*NoSuchBucket"):
+        gang("put", change=lambda job: job.update(buckets=[{"name": "storelab-nobody-made-this", "prefix": ""}]))
+
+
+def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
+    def corrupt(job):
+        s3 = buckets.for_store(seaweedfs)
+        for i in range(20):
+            s3.put_object(Bucket=job["buckets"][0]["name"], Key=f"data/payload-5kB-20x1/{i:07d}", Body=b"x" * 5000)
+
+    _, _, results = gang("get", clients=1, change=corrupt, object_size="5 kB")
+    assert [c["name"] for c in results[0]["checks"] if not c["ok"]] == ["content"]
+
+
+def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
+    def shorten(job):
+        s3 = buckets.for_store(seaweedfs)
+        s3.put_object(Bucket=job["buckets"][0]["name"], Key="data/payload-6kB-20x1/0000000", Body=b"x")
+
+    with pytest.raises(MeasurementFailed, match="wrong size"):
+        gang("get", clients=1, change=shorten, object_size="6 kB")
+
+
+def test_who_is_missing_is_named(gang):
+    with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 1 s \(missing: client 2\)"):
+        gang("put", clients=2, change=lambda job: job.update(size=3, timeout_ns=1_000_000_000))
+
+
+def test_a_limit_ends_the_point_at_once(gang):
+    def strict(job):
+        job["limits"]["requests_per_s"] = 2
+
+    begun = time.monotonic()
+    with pytest.raises(MeasurementFailed, match=r"limits\.requests_per_s"):
+        gang("put", duration="60 s", change=strict)
+    assert time.monotonic() - begun < 50  # far before its deadline
+
+
+def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
+    pid = seaweedfs.actors()["volume"]
+
+    def hang(t0_ns: int) -> None:
+        threading.Timer(0.8, lambda: os.kill(pid, signal.SIGSTOP)).start()
+
+    try:
+        folder, _, results = gang("put", at_start=hang, duration="3 s")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for r in results:
+        ends = pq.read_table(folder / f"ops.{r['client']}.parquet")["end_ns"].to_pylist()
+        assert r["operations"] > 0 and ends[-1] < r["t0_ns"] + 2_500_000_000
+        assert r["engine"]["cut_off"] > 0
+
+
+def test_nothing_secret_stands_in_the_gangs_folder_or_on_a_command_line(gang, seaweedfs):
+    lines = []
+
+    def look(t0_ns: int) -> None:
+        time.sleep(0.6)
+        for proc in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                lines.append(proc.read_bytes())
+            except OSError:
+                continue
+
+    folder, _, _ = gang("put", at_start=look)
+    secret = seaweedfs.credentials()
+    assert any(b"s5cmd" in line for line in lines)
+    for word in (secret.access_key.encode(), secret.secret_key.encode()):
+        assert not any(word in line for line in lines)
+        assert not any(word in p.read_bytes() for p in folder.iterdir())
+    assert json.loads((folder / "job.json").read_text())["point"]["workload"] == "put"
