@@ -77,7 +77,11 @@ def laboratory(sweeps: dict[str, Any], **campaign: Any) -> Iterator[Path]:
     (folder / "campaigns").mkdir()
     for name in ("Snakefile", "rules", "paper", "notebooks", "profiles", "src"):
         (folder / name).symlink_to(ROOT / name)
-    config = {"campaign": "bench", "stores": {"seaweedfs": {"kind": "seaweedfs", "port": free_ports()}}, "limits": {"stored_bytes": "50 GB"}}
+    config = {
+        "campaign": "bench",
+        "stores": {"seaweedfs": {"kind": "seaweedfs", "port": free_ports()}},
+        "limits": {"stored_bytes": "50 GB"},
+    }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     body = {"name": "bench", "use_stores": ["seaweedfs"], "repetitions": 1, "sweeps": sweeps} | campaign
     (folder / "campaigns" / "bench.yaml").write_text(yaml.safe_dump(body))

@@ -67,7 +67,13 @@ def main() -> None:
     args = options(__doc__)
     n = 5 if args.quick else 10
     sweeps = {
-        name: {"workload": w, "duration": f"{t} s", "warm_up": "500 ms", "objects": objects, "axes": {"object_size": size, "workers": workers}}
+        name: {
+            "workload": w,
+            "duration": f"{t} s",
+            "warm_up": "500 ms",
+            "objects": objects,
+            "axes": {"object_size": size, "workers": workers},
+        }
         for name, (w, size, workers, t, objects, _) in CASES.items()
     }
     values: dict[str, list[float]] = {name: [] for name in CASES}
@@ -84,7 +90,9 @@ def main() -> None:
                     stage.ensure(conf, store, point.dataset, say)
                 rates = {}
                 for side in ("ours", "hand") if i % 2 else ("hand", "ours"):
-                    rates[side] = ours(conf, points, point, seconds) if side == "ours" else by_hand(conf, store, point, seconds, lines, f"hand{i}")
+                    rates[side] = (
+                        ours(conf, points, point, seconds) if side == "ours" else by_hand(conf, store, point, seconds, lines, f"hand{i}")
+                    )
                     clean_up(store, conf, f"hand{i}")
                 values[point.sweep].append(rates["ours"] / rates["hand"])
                 say(f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s")

@@ -9,10 +9,19 @@ from storelab import config, plan
 from storelab.workloads import WORKLOADS
 
 SWEEPS = {
-    "up": {"workload": "put", "axes": {"clients": list(range(1, 26)), "workers": [1, 2, 4, 8], "front_ends": [1, 2], "object_size": ["4 kB", "1 MB"]}},
+    "up": {
+        "workload": "put",
+        "axes": {"clients": list(range(1, 26)), "workers": [1, 2, 4, 8], "front_ends": [1, 2], "object_size": ["4 kB", "1 MB"]},
+    },
     "down": {"workload": "get", "axes": {"clients": list(range(1, 26)), "workers": [1, 2, 4, 8], "front_ends": [1, 2]}},
-    "many": {"workload": "get", "axes": {"buckets": list(range(2, 52)), "object_size": ["10 kB", "1 MB"], "clients": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}},
-    "entries": {"workload": "read_entries", "axes": {"clients": list(range(1, 41)), "entry_fraction": [100, 50, 10, 1, 0.1], "volume_fraction": [100, 50]}},
+    "many": {
+        "workload": "get",
+        "axes": {"buckets": list(range(2, 52)), "object_size": ["10 kB", "1 MB"], "clients": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]},
+    },
+    "entries": {
+        "workload": "read_entries",
+        "axes": {"clients": list(range(1, 41)), "entry_fraction": [100, 50, 10, 1, 0.1], "volume_fraction": [100, 50]},
+    },
 }
 
 

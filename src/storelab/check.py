@@ -90,7 +90,11 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
         if getattr(settings, "addressing", "path") == "virtual" and p.axes["engine"] == "s5cmd":
-            raise UserError(f"stores.{p.store}.addressing", "s5cmd addresses buckets by path at an endpoint that is given", "set `path`, or sweep other engines only")
+            raise UserError(
+                f"stores.{p.store}.addressing",
+                "s5cmd addresses buckets by path at an endpoint that is given",
+                "set `path`, or sweep other engines only",
+            )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
                 f"sweeps.{p.sweep}.axes.buckets",

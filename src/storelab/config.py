@@ -55,7 +55,9 @@ class SeaweedFS(Closed):
     """A SeaweedFS that storelab starts and stops on this machine (master, volume server, filer, 1..n S3 front-ends)."""
 
     kind: Literal["seaweedfs"]
-    address: str = Field("127.0.0.1", description="Address that its S3 front-ends listen on; its other daemons ask for no keys and stay on 127.0.0.1.")
+    address: str = Field(
+        "127.0.0.1", description="Address that its S3 front-ends listen on; its other daemons ask for no keys and stay on 127.0.0.1."
+    )
     port: int = Field(
         18300, ge=1024, le=22000, description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000."
     )
@@ -75,7 +77,9 @@ class S3(Closed):
     addressing: Literal["path", "virtual"] = Field("path", description="`path`: host/bucket/key; `virtual`: bucket.host/key.")
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
-    profile: str | None = Field(None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE.")
+    profile: str | None = Field(
+        None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
+    )
     bucket: str | None = Field(
         None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
     )

@@ -16,7 +16,13 @@ pytestmark = pytest.mark.real
 
 SWEEPS = {
     "up": {"workload": "put", "duration": "800 ms", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}},
-    "down": {"workload": "get", "duration": "800 ms", "warm_up": "100 ms", "objects": 16, "axes": {"clients": 2, "workers": 2, "front_ends": 2}},
+    "down": {
+        "workload": "get",
+        "duration": "800 ms",
+        "warm_up": "100 ms",
+        "objects": 16,
+        "axes": {"clients": 2, "workers": 2, "front_ends": 2},
+    },
     "entries": {"workload": "read_entries", "duration": "1500 ms", "warm_up": "100 ms", "axes": {"entry_fraction": 1}},
 }
 
@@ -69,7 +75,11 @@ def test_it_measured_everything_and_stopped_the_store(measured):
 
 
 def test_no_credentials_anywhere_in_the_records(measured):
-    secrets = [i["credentials"][0][k] for i in json.loads((measured / ".storelab/seaweedfs/s3.json").read_text())["identities"] for k in ("accessKey", "secretKey")]
+    secrets = [
+        i["credentials"][0][k]
+        for i in json.loads((measured / ".storelab/seaweedfs/s3.json").read_text())["identities"]
+        for k in ("accessKey", "secretKey")
+    ]
     assert secrets
     for path in (measured / "results").rglob("*"):
         if path.is_file():
@@ -85,7 +95,9 @@ def test_measuring_again_measures_nothing(measured):
         assert heads(measured) == before
 
 
-@pytest.mark.parametrize("arguments", [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]]
+)
 def test_a_rebuild_lists_no_measuring_rule(lab, arguments):
     for name in ("rules", "Snakefile"):  # edited: one more space in the shell line, and no ancient() any more
         source = (lab / name).resolve()
@@ -176,7 +188,9 @@ def clients_of(folder: Path) -> list[int]:
 
 def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
-    process = subprocess.Popen(command, cwd=long_lab, env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=long_lab, env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     wait_for(lambda: len(heads(long_lab)) >= 1 and clients_of(long_lab))
     before = heads(long_lab)
     os.killpg(process.pid, signal.SIGKILL)

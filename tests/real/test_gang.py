@@ -34,7 +34,15 @@ def gang(seaweedfs, tmp_path):
                 "results": str(tmp_path / "results"),
                 "stores": {"sw": {"kind": "seaweedfs"}},
                 "use_stores": ["sw"],
-                "sweeps": {"s": {"workload": workload, "duration": duration, "warm_up": "100 ms", "objects": 20, "axes": {"clients": clients, "workers": 4, **axes}}},
+                "sweeps": {
+                    "s": {
+                        "workload": workload,
+                        "duration": duration,
+                        "warm_up": "100 ms",
+                        "objects": 20,
+                        "axes": {"clients": clients, "workers": 4, **axes},
+                    }
+                },
             }
         )
         point = plan.make(config, WORKLOADS)[0]

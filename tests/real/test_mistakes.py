@@ -10,7 +10,10 @@ from common import BIN, environ, laboratory
 
 pytestmark = pytest.mark.real
 
-SWEEPS = {"up": {"workload": "put", "duration": "500 ms", "warm_up": "100 ms"}, "down": {"workload": "get", "duration": "500 ms", "warm_up": "100 ms"}}
+SWEEPS = {
+    "up": {"workload": "put", "duration": "500 ms", "warm_up": "100 ms"},
+    "down": {"workload": "get", "duration": "500 ms", "warm_up": "100 ms"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +50,18 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> st
         (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
         (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
         (["chek"], "No such command 'chek'"),
-        (["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"], "limits.clients: sweep up asks for 3 clients, the limit is 2"),
-        (["--set", "limits.connections=10", "--set", "sweeps.up.axes.workers=11", "check"], "limits.connections: sweep up asks for 11 workers"),
-        (["--set", "limits.stored_bytes=1 kB", "check"], "limits.stored_bytes: campaign bench needs 256 kB in store seaweedfs, the limit is 1 kB"),
+        (
+            ["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"],
+            "limits.clients: sweep up asks for 3 clients, the limit is 2",
+        ),
+        (
+            ["--set", "limits.connections=10", "--set", "sweeps.up.axes.workers=11", "check"],
+            "limits.connections: sweep up asks for 11 workers",
+        ),
+        (
+            ["--set", "limits.stored_bytes=1 kB", "check"],
+            "limits.stored_bytes: campaign bench needs 256 kB in store seaweedfs, the limit is 1 kB",
+        ),
         (["--set", "limits.buckets=1", "--set", "sweeps.up.axes.buckets=2", "check"], "limits.buckets"),
         (["--set", "scratch=/nowhere", "check"], "scratch"),
         (["tables"], "raw"),

@@ -176,7 +176,8 @@ class SeaweedFS(Store):
                     if client.get_object(Bucket="storelab-warmup", Key=name)["Body"].read() == b"warm":
                         break
                 except buckets.ERRORS as error:
-                    if os.environ.get("DBG"): print(repr(error), wait)
+                    if os.environ.get("DBG"):
+                        print(repr(error), wait)
                     if time.monotonic() > end:
                         raise buckets.explain(error, self.place) from None
                     wait = min(2 * wait, 8.0)

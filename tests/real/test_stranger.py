@@ -1,0 +1,61 @@
+"""A stranger's path: a fresh clone, the two commands, the paper without a network. Run by .ci/run."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from common import ROOT
+from rebuild import bare_environ, copy_tree, without_network
+
+pytestmark = pytest.mark.real
+needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is missing: run `make tex`")
+
+
+@needs_latex
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to take the network away")
+def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(tmp_path):
+    copy_tree(tmp_path / "copy")
+    done = subprocess.run(
+        [*without_network(), "make", "paper"], cwd=tmp_path / "copy", env=bare_environ(), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "copy/results/reference/paper.pdf").read_bytes().startswith(b"%PDF")
+    sums = subprocess.run(["git", "status", "--porcelain", "results"], cwd=ROOT, capture_output=True, text=True)
+    assert sums.stdout == ""
+
+
+@needs_latex
+@pytest.mark.heavy
+def test_make_demo_in_a_fresh_clone(tmp_path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True, timeout=120)
+    env = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    done = subprocess.run(["make", "demo"], cwd=clone, env=env, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    made = clone / "results/demo"
+    assert (made / "paper.pdf").read_bytes().startswith(b"%PDF")
+    assert {p.stem for p in (made / "figures").glob("*.png")} >= {
+        "throughput_download",
+        "throughput_upload",
+        "metadata_download",
+        "metadata_upload",
+        "entries",
+    }
+    assert not left_behind(clone), "a process of the demo is still there"
+    assert "[1/" in done.stderr and "still" in done.stderr  # progress
+    assert not (clone / "results/demo/raw/SEAL").exists()
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Command lines of processes that work below `folder`."""
+    out = []
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder) in (proc / "cmdline").read_text():
+                out.append((proc / "cmdline").read_text())
+        except OSError:
+            continue
+    return out
