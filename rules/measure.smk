@@ -21,6 +21,7 @@ rule measure:
 
 rule collect:
     input:
+        f"{CAMPAIGN}/status/plan",
         [f"{CAMPAIGN}/status/{key}.done" for key in WORKFLOW.points],
     output:
         f"{CAMPAIGN}/status/collected",

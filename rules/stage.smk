@@ -2,8 +2,6 @@
 
 
 rule plan:
-    input:
-        config="config.yaml",
     output:
         f"{CAMPAIGN}/status/plan",
     shell:

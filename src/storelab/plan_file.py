@@ -55,12 +55,17 @@ def refuse_differences(config: Config, points: list[Point]) -> None:
         )
 
 
+def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> bool:
+    """Whether `raw/plan.json` says what would be written now."""
+    path = config.raw / "plan.json"
+    return path.exists() and records.read_json(path) == records.as_json(current(config, points, workloads))
+
+
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
     """Write `raw/plan.json` unless it says the same already. Raises UserError for a sealed campaign, or other settings."""
-    path, data = config.raw / "plan.json", current(config, points, workloads)
     refuse_differences(config, points)
-    if path.exists() and records.read_json(path) == records.as_json(data):
+    if up_to_date(config, points, workloads):
         return
     if records.sealed(config.raw):
         raise UserError(str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name")
-    records.write_json(path, data)
+    records.write_json(config.raw / "plan.json", current(config, points, workloads))

@@ -49,6 +49,8 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
     points = {p.key: p for p in planned}
     status = campaign_dir / "status"
+    if not plan_file.up_to_date(full, planned, WORKLOADS):
+        (status / "plan").unlink(missing_ok=True)
     for key in points:
         if not (raw / key / "run.json").exists():
             (status / f"{key}.done").unlink(missing_ok=True)  # a marker without its record marks nothing

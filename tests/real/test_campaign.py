@@ -156,6 +156,22 @@ def test_a_changed_setting_is_shown_and_refused(lab):
     assert done.returncode == 2 and "measured with other settings" in done.stderr
 
 
+def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(lab):
+    before = heads(lab)
+    (lab / "more.yaml").write_text("sweeps: {up: {axes: {clients: [1, 2]}}}\n")
+    done = snakemake(lab, "--configfile", "more.yaml", "--config", "measure=true", "--", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = heads(lab)
+    assert len(after) == len(before) + 1 and {k: after[k] for k in before} == before
+    assert "4 points" in storelab(lab, "--set", "sweeps.up.axes.clients=[1, 2]", "check").stdout
+    assert len((lab / "results/bench/tables/points.csv").read_text().splitlines()) == 5
+    done = snakemake(lab, "--config", "measure=true", "--", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert heads(lab) == after
+    assert len((lab / "results/bench/tables/points.csv").read_text().splitlines()) == 4
+    storelab(lab, "down", "--all")
+
+
 @pytest.fixture
 def long_lab():
     sweep = {"workload": "put", "duration": "2 s", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}}
