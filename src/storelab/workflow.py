@@ -49,11 +49,12 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
     points = {p.key: p for p in planned}
     status = campaign_dir / "status"
-    if not plan_file.up_to_date(full, planned, WORKLOADS):
-        (status / "plan").unlink(missing_ok=True)
-    for key in points:
-        if not (raw / key / "run.json").exists():
-            (status / f"{key}.done").unlink(missing_ok=True)  # a marker without its record marks nothing
+    stale = [key for key in points if not (raw / key / "run.json").exists()]
+    changed = not plan_file.up_to_date(full, planned, WORKLOADS)
+    # A marker without its record marks nothing.
+    gone = [status / f"{key}.done" for key in stale] + [status / "plan"] * changed + [status / "collected"] * bool(stale or changed)
+    for marker in gone:
+        marker.unlink(missing_ok=True)
     staged = {key: [f"{status}/staged/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for key, p in points.items()}
     return Workflow(True, str(campaign_dir), command, [f"{status}/collected"], points, staged)
 

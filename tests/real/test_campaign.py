@@ -246,6 +246,17 @@ def test_ctrl_c_leaves_no_client(long_lab):
     assert not (long_lab / "results/bench/raw" / key / "run.json").exists()
 
 
+def test_a_lost_record_is_measured_again_and_nothing_else(lab):
+    before = heads(lab)
+    key = sorted(before)[0]
+    shutil.rmtree(lab / "results/bench/raw" / key)
+    done = snakemake(lab, "--config", "measure=true", "--", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = heads(lab)
+    assert {k for k in before if before[k] != after[k]} == {key}
+    storelab(lab, "down", "--all")
+
+
 def test_measure_refuses_a_point_that_is_not_planned(lab):
     done = storelab(lab, "measure", "seaweedfs/put/clients~0099_rep~001")
     assert done.returncode == 2 and "no point" in done.stderr
