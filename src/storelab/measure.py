@@ -166,7 +166,7 @@ def _accept(config: Config, results: list[dict[str, Any]], checks: list[dict[str
     """Raises MeasurementFailed: a failing run can never look fast."""
     errors, operations = sum(r["errors"] for r in results), sum(r["operations"] for r in results)
     if errors > config.limits.error_fraction * (errors + operations):
-        messages = [m["message"] for r in results for m in r["engine"].get("errors", {}).values() if "message" in m]
+        messages = [m if isinstance(m, str) else m["message"] for r in results for m in r["engine"].get("errors", {}).values()]
         raise MeasurementFailed(
             f"{errors} of {errors + operations} operations failed, more than limits.error_fraction: {(messages or ['?'])[0]}"
         )
