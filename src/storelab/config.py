@@ -147,7 +147,7 @@ class Config(Campaign):
     state: str = Field(".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine.")
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
-    lead: Duration = Field("300 ms", description="Time between the last client's arrival and the agreed start.")
+    lead: Duration = Field("200 ms", description="Time between the last client's arrival and the agreed start.")
 
     @property
     def campaign_dir(self) -> Path:

@@ -110,7 +110,7 @@ def _machine(config: Config) -> Iterator[Finding]:
 
 
 def _folders(config: Config) -> Iterator[Finding]:
-    from storelab.stores.seaweedfs import existing, filesystem
+    from storelab.stores.folders import existing, filesystem
 
     wanted = config.limits.stored_bytes
     managed = any(config.stores[n].kind != "s3" for n in config.use_stores)

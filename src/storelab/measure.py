@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import clock, environment, plan_file, records, stage, units
+from storelab import clock, environment, plan_file, records, stage, units, uploads
 from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
@@ -116,6 +116,8 @@ def _measure(config: Config, chosen: Point, folder: Path) -> dict[str, Any]:
     work.mkdir(parents=True)
     job = job_data(config, chosen, store, manifest, attempt)
     module = MODULES[chosen.workload]
+    if module.SPEC.direction == "write":
+        uploads.add(config, store.name, chosen, 0, 0)  # noted first: a crash leaves nothing unknown behind
     if hasattr(module, "before"):
         module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)
@@ -130,8 +132,9 @@ def _measure(config: Config, chosen: Point, folder: Path) -> dict[str, Any]:
             checks += module.after(store, chosen, job, work)
     finally:
         watch.stop()
-        if hasattr(module, "clean"):
-            module.clean(store, chosen, job)
+    if module.SPEC.direction == "write":
+        uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
+        uploads.remove(config, store)
     _accept(config, results, checks)
     run = run_json(config, chosen, store, attempt, results, checks, watch)
     folder.mkdir(parents=True, exist_ok=True)

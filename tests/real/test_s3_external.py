@@ -155,6 +155,15 @@ def test_read_only(keys, urls, raw):
     assert content(raw, bucket.name)["k"] == 1
 
 
+def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
+    store = external(urls)
+    bucket, end = store.bucket("parts", 0), store.endpoints()[0]
+    buckets.ensure(store, end, "parts", [bucket])
+    raw.create_multipart_upload(Bucket=bucket.name, Key="big")
+    assert buckets.remove(store, "parts") == (0, 1)
+    assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
+
+
 def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     store = external(urls)
     bucket, end = store.bucket("thousands", 0), store.endpoints()[0]

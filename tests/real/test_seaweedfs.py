@@ -86,6 +86,9 @@ def test_written_through_one_front_end_read_through_the_other(seaweedfs):
     assert two.get_object(Bucket=bucket.name, Key="k")["Body"].read() == body
     part = two.get_object(Bucket=bucket.name, Key="k", Range="bytes=4194300-4194310")
     assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == body[4194300:4194311]
+    several = two.get_object(Bucket=bucket.name, Key="k", Range="bytes=0-9,100-109")  # documented: the whole object
+    assert several["ResponseMetadata"]["HTTPStatusCode"] == 200 and several["ContentLength"] == len(body)
+    several["Body"].close()
 
 
 def test_a_put_makes_no_bucket(seaweedfs):

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from storelab import plan as planning
-from storelab import plan_file, records, units
+from storelab import plan_file, records, units, uploads
 from storelab.cli import Settings
 from storelab.config import Config
 from storelab.model import MeasurementFailed, Point, UserError
@@ -193,6 +193,11 @@ def collect(settings: Settings) -> None:
             f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
             "run with measure=true",
         )
+    for name in config.use_stores:
+        if uploads.left(config, name)["buckets"]:
+            store = load_stores(config)[name]
+            store.up(1)
+            uploads.remove(config, store, always=True)
     click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
     if failed := records.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]

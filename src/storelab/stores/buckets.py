@@ -11,6 +11,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import md5
 from itertools import islice
@@ -21,6 +22,7 @@ import boto3
 import botocore.session
 import urllib3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.stores.base import Bucket, Credentials, Endpoint, Store
@@ -276,7 +278,8 @@ def remove(store: Store, campaign: str) -> Removed:
 
 
 def _abort_uploads(s3: Any, bucket: Bucket) -> None:
-    """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them."""
-    for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket.name, Prefix=bucket.prefix):
-        for upload in page.get("Uploads", []):
-            s3.abort_multipart_upload(Bucket=bucket.name, Key=upload["Key"], UploadId=upload["UploadId"])
+    """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do not list them."""
+    with suppress(ClientError):
+        for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket.name, Prefix=bucket.prefix):
+            for upload in page.get("Uploads", []):
+                s3.abort_multipart_upload(Bucket=bucket.name, Key=upload["Key"], UploadId=upload["UploadId"])

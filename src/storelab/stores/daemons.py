@@ -151,6 +151,10 @@ class Daemons:
             for port in daemon.ports:
                 try:
                     usable = free(daemon.host, port)
+                    until = time.monotonic() + 1.0
+                    while not usable and time.monotonic() < until:  # of one that was just killed: its last thread closes it
+                        time.sleep(0.02)
+                        usable = free(daemon.host, port)
                 except OSError as error:
                     why = (
                         "is no address of this machine"

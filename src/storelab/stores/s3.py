@@ -91,6 +91,8 @@ class S3(Store):
             raise UserError(self.place, "no credentials found", KEYS)
         try:
             session = botocore.session.Session(profile=profile)
+            for asks_the_network in ("container-role", "iam-role"):
+                session.get_component("credential_provider").remove(asks_the_network)
             found = session.get_credentials()
             keys = found.get_frozen_credentials() if found else None
         except buckets.ERRORS as error:

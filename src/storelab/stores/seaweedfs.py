@@ -15,14 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.stores.base import Credentials, Endpoint, Status, Store
 from storelab.stores.daemons import Daemon, Daemons, answers
+from storelab.stores.folders import existing, filesystem
 
 LOOPBACK = "127.0.0.1"
 CORE = ("master", "volume", "filer")
@@ -55,7 +55,26 @@ class SeaweedFS(Store):
             raise UserError(self.place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
         return path
 
+    @cached_property
+    def _version(self) -> str:
+        """Asked once for each installed program: `weed` takes a tenth of a second to tell."""
+        program, note = self.program(), self.folder / "version.json"
+        stamp = [program.stat().st_mtime_ns, program.stat().st_size]
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            known = json.loads(note.read_bytes())
+            if known["stamp"] == stamp:
+                return known["version"]
+        version = self._ask_version()
+        if self.folder.exists():
+            temporary = note.with_name(f".version.{os.getpid()}")
+            temporary.write_text(json.dumps({"stamp": stamp, "version": version}))
+            temporary.replace(note)
+        return version
+
     def version(self) -> str:
+        return self._version
+
+    def _ask_version(self) -> str:
         done = subprocess.run([self.program(), "version"], capture_output=True, text=True, timeout=30, check=False)
         found = re.search(r"\d+GB (\S+)", done.stdout)
         return found.group(1) if found else ""
@@ -283,15 +302,3 @@ class SeaweedFS(Store):
             raise MeasurementFailed(f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})") from None
         finally:
             connection.close()
-
-
-def existing(path: Path) -> Path:
-    """The path itself or the nearest folder above it that exists."""
-    return next(p for p in (path, *path.parents) if p.exists())
-
-
-def filesystem(path: Path) -> str:
-    """Type of the file system that holds `path`, e.g. `ext4`; `?` where the system does not tell."""
-    real = existing(path).resolve()
-    fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
-    return max(fits, key=lambda p: len(p.mountpoint)).fstype if fits else "?"

@@ -21,8 +21,6 @@ SPEC = Workload(
     direction="write",
 )
 
-RECLAIM_FROM = 10**9  # bytes of deleted objects
-
 
 def client(job: Job) -> Client:
     from storelab.engines.s5cmd_transfers import S5cmdPut
@@ -70,14 +68,3 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
         Check("read back", bool(sample) and good == len(sample), f"{good} of {len(sample)} uploaded objects have the right SHA-256")
     )
     return [asdict(c) for c in checks]
-
-
-def clean(store: Store, point: Point, job: dict[str, Any]) -> None:
-    """Remove what this attempt uploaded, outside of the measurement; give its space back where it is worth the time."""
-    from storelab.engines.s5cmd_transfers import put_prefix
-    from storelab.stores import buckets
-
-    s3 = buckets.for_store(store)
-    gone = sum(buckets.delete_prefix(s3, Bucket(**b), put_prefix(job["attempt"])) for b in job["buckets"])
-    if gone * point.axes["object_size"] >= RECLAIM_FROM:
-        store.reclaim()

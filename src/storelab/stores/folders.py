@@ -1,0 +1,17 @@
+"""Where data lie: the file system of a folder that may not be there yet (level 2, measuring side)."""
+
+from pathlib import Path
+
+import psutil
+
+
+def existing(path: Path) -> Path:
+    """The path itself or the nearest folder above it that exists."""
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def filesystem(path: Path) -> str:
+    """Type of the file system that holds `path`, e.g. `ext4`; `?` where the system does not tell."""
+    real = existing(path).resolve()
+    fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
+    return max(fits, key=lambda p: len(p.mountpoint)).fstype if fits else "?"

@@ -1,0 +1,47 @@
+"""What `put` points left in a store: counted, and removed outside of every measurement (level 3, measuring side).
+
+Not after each point: a store that deletes and compacts in the background would do so during the next one. The objects go when
+they come to a gigabyte or to twenty thousand, and at the end of the campaign.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from storelab import records, stage
+from storelab.config import Config
+from storelab.model import Point
+from storelab.stores.base import Store
+
+MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
+PREFIX = "put/"  # below the bucket's own prefix
+
+
+def _note(config: Config, store: str) -> Path:
+    return config.campaign_dir / "work" / f"uploads-{store}.json"
+
+
+def left(config: Config, store: str) -> dict[str, int]:
+    """{bytes, objects, buckets} uploaded by points and not yet removed."""
+    path = _note(config, store)
+    return records.read_json(path) if path.exists() else {"bytes": 0, "objects": 0, "buckets": 0}
+
+
+def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
+    """Note what a point is about to leave, or has left."""
+    was = left(config, store)
+    buckets = max(was["buckets"], point.axes.get("buckets", 1))
+    records.write_json(_note(config, store), {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets})
+
+
+def remove(config: Config, store: Store, always: bool = False) -> int:
+    """Remove them when they are many (or `always`), and give their space back; returns the number of objects removed."""
+    was = left(config, store.name)
+    if not was["buckets"] or not (always or was["bytes"] >= MOST_BYTES or was["objects"] >= MOST_OBJECTS):
+        return 0
+    from storelab.stores import buckets
+
+    s3: Any = buckets.for_store(store)
+    gone = sum(buckets.delete_prefix(s3, place, PREFIX) for place in stage.buckets_of(config, store, was["buckets"]))
+    store.reclaim()
+    _note(config, store.name).unlink(missing_ok=True)
+    return gone
