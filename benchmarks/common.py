@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import ports
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,21 +56,6 @@ def environ() -> dict[str, str]:
     return dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}")
 
 
-def free_ports(size: int = 32) -> int:
-    """First of `size` free ports below 20000."""
-    import socket
-
-    for base in range(15000, 20000, size):
-        try:
-            for port in range(base, base + size):
-                with socket.socket() as s:
-                    s.bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-    raise SystemExit("no free ports")
-
-
 @contextmanager
 def laboratory(sweeps: dict[str, Any], **campaign: Any) -> Iterator[Path]:
     """A folder with config, campaign and workflow of its own; its managed store is stopped at the end."""
@@ -79,7 +65,7 @@ def laboratory(sweeps: dict[str, Any], **campaign: Any) -> Iterator[Path]:
         (folder / name).symlink_to(ROOT / name)
     config = {
         "campaign": "bench",
-        "stores": {"seaweedfs": {"kind": "seaweedfs", "port": free_ports()}},
+        "stores": {"seaweedfs": {"kind": "seaweedfs", "port": ports.block()}},
         "limits": {"stored_bytes": "50 GB"},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))

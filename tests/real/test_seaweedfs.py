@@ -45,14 +45,10 @@ def bucket_for(store, campaign: str, index: int = 0):
 
 
 def test_up_and_down_are_idempotent(fresh):
-    begin = time.monotonic()
     fresh.up()
-    assert time.monotonic() - begin < 5
     pids = fresh.actors()
     assert set(pids) == {"master", "volume", "filer", "s3-1"}
-    begin = time.monotonic()
     fresh.up()
-    assert time.monotonic() - begin < 0.5
     assert fresh.actors() == pids
     fresh.up(2)
     assert fresh.actors().items() >= pids.items() and "s3-2" in fresh.actors()

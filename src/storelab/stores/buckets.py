@@ -145,7 +145,7 @@ def _examine(s3: Any, store: Store, campaign: str, bucket: Bucket) -> bool:
             raise UserError(place, "is of someone else (403)" if not bucket.prefix else "denies access (403)", mend) from None
         raise explain(error, f"stores.{store.name}") from None
     if owner is None:
-        raise UserError(place, "is of someone else: it bears no mark of storelab", mend)
+        raise UserError(place, "is of someone else: it bears no mark of storelab", f"{mend}, or remove it if it is yours")
     if owner != campaign:
         raise UserError(place, f"is of someone else: it is marked for the campaign {owner!r}", mend)
     return True
@@ -164,20 +164,38 @@ def ensure(store: Store, endpoint: Endpoint, campaign: str, buckets: Sequence[Bu
             raise UserError(
                 _place(store, missing[0]), "is not staged, and the store is read-only", "stage it with `read_only: false` first"
             )
-        list(pool.map(lambda b: _make(s3, store, campaign, b), missing))
+        # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object.
+        made: list[Bucket] = []
+        marked_: list[Bucket] = []
+        try:
+            list(pool.map(lambda b: (_make(s3, store, campaign, b), made.append(b)), missing))
+            list(pool.map(lambda b: (_mark(s3, store, campaign, b), marked_.append(b)), missing))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for bucket in made:
+                if bucket not in marked_ and not bucket.prefix:
+                    with suppress(*ERRORS):  # it is empty: a server refuses it otherwise
+                        s3.delete_bucket(Bucket=bucket.name)
+            raise
 
 
 def _make(s3: Any, store: Store, campaign: str, bucket: Bucket) -> None:
+    if bucket.prefix:
+        return
     try:
-        if not bucket.prefix:
-            s3.create_bucket(Bucket=bucket.name, **_location(s3))
-        mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
-        s3.put_object(Bucket=bucket.name, Key=bucket.prefix + MARKER, Body=json.dumps(mark).encode(), ContentType="application/json")
+        s3.create_bucket(Bucket=bucket.name, **_location(s3))
     except ERRORS as error:
         if code(error) in ("BucketAlreadyExists", "BucketAlreadyOwnedByYou"):
-            raise UserError(
-                _place(store, bucket), "is of someone else: it appeared just now", "use another campaign name or `prefix`"
-            ) from None
+            problem = "is of someone else: it appeared just now"
+            raise UserError(_place(store, bucket), problem, "use another campaign name or `prefix`") from None
+        raise explain(error, f"stores.{store.name}") from None
+
+
+def _mark(s3: Any, store: Store, campaign: str, bucket: Bucket) -> None:
+    mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+    try:
+        s3.put_object(Bucket=bucket.name, Key=bucket.prefix + MARKER, Body=json.dumps(mark).encode(), ContentType="application/json")
+    except ERRORS as error:
         raise explain(error, f"stores.{store.name}") from None
 
 

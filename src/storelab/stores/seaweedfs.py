@@ -173,7 +173,10 @@ class SeaweedFS(Store):
         if not pid:
             return False
         record = self.daemons.records()[daemon.name]
-        if not stale and record["argv"] == list(daemon.argv) and answers(daemon.host, daemon.ports[0], daemon.health, 3.0):
+        # /dir/status needs the lock of the topology: a master that has locked itself up still answers its health check.
+        paths = [daemon.health, "/dir/status"] if daemon.name == "master" else [daemon.health]
+        healthy = all(answers(daemon.host, daemon.ports[0], path, 3.0) for path in paths)
+        if not stale and record["argv"] == list(daemon.argv) and healthy:
             return True
         self.daemons.stop([daemon.name])
         return False

@@ -1,0 +1,62 @@
+"""How many HTTP requests s5cmd really sends for an operation, by mode: counted by a proxy. docs/records.md states these numbers."""
+
+import os
+import subprocess
+from urllib.parse import urlsplit
+
+import pytest
+from counting_proxy import CountingProxy
+
+from storelab.engines import s5cmd
+from storelab.stores import buckets
+from storelab.stores.base import Endpoint
+
+pytestmark = pytest.mark.real
+BIG = 60_000_000  # two parts of 50 MiB
+
+
+@pytest.fixture(scope="module")
+def place(seaweedfs, tmp_path_factory):
+    """(proxy, bucket, run): `run` executes command lines through the proxy and returns the number of requests."""
+    folder = tmp_path_factory.mktemp("requests")
+    (folder / "small").write_bytes(os.urandom(4000))
+    (folder / "big").write_bytes(os.urandom(BIG))
+    bucket = seaweedfs.bucket("requests", 0)
+    buckets.ensure(seaweedfs, seaweedfs.endpoints(1)[0], "requests", [bucket])
+    at = urlsplit(seaweedfs.endpoints(1)[0].url)
+    with CountingProxy(at.hostname, at.port) as proxy:
+        endpoint = Endpoint(proxy.url)
+        environ = s5cmd.environ(endpoint) | seaweedfs.credentials().environ()
+
+        def run(lines: list[str]) -> int:
+            proxy.reset()
+            command = [*s5cmd.command(endpoint, 4)]
+            done = subprocess.run(
+                command, input="\n".join(lines) + "\n", text=True, errors="replace", capture_output=True, env=environ, timeout=120
+            )
+            assert done.returncode == 0, done.stderr
+            return proxy.requests
+
+        yield folder, bucket.name, run
+
+
+def per_operation(run, line, few: int, many: int) -> float:
+    """Requests per operation beyond what a run costs once; `line(i)` is the i-th command."""
+    return (run([line(i) for i in range(many)]) - run([line(i) for i in range(few)])) / (many - few)
+
+
+@pytest.mark.parametrize(("file", "size", "many"), [("small", 4000, 30), ("big", BIG, 3)])
+def test_put_and_get_cost_what_the_engine_declares(place, file, size, many):
+    folder, bucket, run = place
+    put = per_operation(run, lambda i: f"cp {folder}/{file} s3://{bucket}/{file}/{i}", 1, many)
+    assert put == s5cmd.requests_per_operation("PUT", size)
+    get = per_operation(run, lambda i: f"cp s3://{bucket}/{file}/{i} {folder}/down{i}", 1, many)
+    assert get == s5cmd.requests_per_operation("GET", size)
+
+
+def test_other_modes_cost_other_numbers(place):
+    folder, bucket, run = place
+    run([f"cp {folder}/small s3://{bucket}/many/{i}" for i in range(10)])
+    once = run([f"cp s3://{bucket}/many/* {folder}/all/"])
+    assert once == 1 + 10, "one listing, one GET an object"
+    assert per_operation(run, lambda i: f"cat s3://{bucket}/many/{i}", 1, 10) == 2
