@@ -15,7 +15,7 @@ import pytest
 
 from storelab.config import SeaweedFS as Settings
 from storelab.model import MeasurementFailed, UserError
-from storelab.stores import buckets
+from storelab.stores import buckets, net
 from storelab.stores.seaweedfs import SeaweedFS
 
 pytestmark = pytest.mark.real
@@ -254,3 +254,14 @@ def test_a_second_instance_is_refused(seaweedfs, tmp_path, port_block):
         with pytest.raises(UserError, match=message):
             second.up()
         assert second.actors() == {} and seaweedfs.actors() == pids and seaweedfs.status().state == "up"
+
+
+def test_a_master_that_hangs_is_replaced(seaweedfs):
+    """It answers nobody, as one that has locked itself up; storelab did not suspend it, and cannot know."""
+    bucket, before = bucket_for(seaweedfs, "hang"), seaweedfs.actors()
+    answers = net.answers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(net, "answers", lambda *a: a[2] != "/dir/status" and answers(*a))
+        seaweedfs.up(2)
+    assert seaweedfs.actors()["master"] != before["master"]
+    buckets.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")

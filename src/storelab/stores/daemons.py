@@ -7,10 +7,8 @@ is signalled only while all three still agree: a recycled pid is never hit. Call
 import contextlib
 import errno
 import fcntl
-import http.client
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +20,7 @@ import psutil
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.records import write_json
+from storelab.stores.net import answers, free, holder
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
 SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
@@ -38,42 +37,6 @@ class Daemon:
     health: str = "/healthz"
     grace: float = 5.0
     environ: Mapping[str, str] = field(default_factory=dict)
-
-
-def answers(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
-    """True if `GET http://host:port/path` answers 200. No proxy, no retry."""
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def holder(port: int) -> str:
-    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
-    try:
-        found = [
-            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
-        ]
-        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
-    except (psutil.Error, OSError):
-        return ""
-
-
-def free(host: str, port: int) -> bool:
-    """True if `port` can be listened at. Raises OSError where the address itself is wrong."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return False
-            raise
-    return True
 
 
 class Daemons:

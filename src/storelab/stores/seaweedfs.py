@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from storelab.model import MeasurementFailed, UserError
+from storelab.records import write_json
+from storelab.stores import net
 from storelab.stores.base import Credentials, Endpoint, Status, Store
-from storelab.stores.daemons import Daemon, Daemons, answers
+from storelab.stores.daemons import Daemon, Daemons
 from storelab.stores.folders import existing, filesystem
 
 LOOPBACK = "127.0.0.1"
@@ -64,20 +66,15 @@ class SeaweedFS(Store):
             known = json.loads(note.read_bytes())
             if known["stamp"] == stamp:
                 return known["version"]
-        version = self._ask_version()
+        done = subprocess.run([program, "version"], capture_output=True, text=True, timeout=30, check=False)
+        found = re.search(r"\d+GB (\S+)", done.stdout)
+        version = found.group(1) if found else ""
         if self.folder.exists():
-            temporary = note.with_name(f".version.{os.getpid()}")
-            temporary.write_text(json.dumps({"stamp": stamp, "version": version}))
-            temporary.replace(note)
+            write_json(note, {"stamp": stamp, "version": version})
         return version
 
     def version(self) -> str:
         return self._version
-
-    def _ask_version(self) -> str:
-        done = subprocess.run([self.program(), "version"], capture_output=True, text=True, timeout=30, check=False)
-        found = re.search(r"\d+GB (\S+)", done.stdout)
-        return found.group(1) if found else ""
 
     def _port(self, name: str) -> int:
         return self.settings.port + (CORE.index(name) if name in CORE else FIRST_S3 + int(name.removeprefix("s3-")) - 1)
@@ -92,7 +89,7 @@ class SeaweedFS(Store):
             "master": f"-peers=none -volumeSizeLimitMB={max(1, s.volume_size // 2**20)} -telemetry=false -vacuumIntervalSeconds={NO_VACUUM}",
             "volume": f"-master={master} -max={s.max_volumes} -preStopSeconds=0",
             "filer": f"-master={master} -localSocket=run/filer.sock",
-            "s3": f"-filer={filer} -localSocket=run/{name}.sock -iam=false -autoCreateBucket=false -port.iceberg=0 -port.lance=0",
+            "s3": f"-filer={filer} -localSocket=run/{name}.sock -iam=false -autoCreateBucket=false -allowDeleteBucketNotEmpty=false -port.iceberg=0 -port.lance=0",
         }[kind].split()
         paths = {"master": [f"-mdir={self.data}/master"], "volume": [f"-dir={self.data}/volume"], "s3": [f"-config={self.folder}/s3.json"]}
         options += paths.get(kind, [])
@@ -175,7 +172,7 @@ class SeaweedFS(Store):
         record = self.daemons.records()[daemon.name]
         # /dir/status needs the lock of the topology: a master that has locked itself up still answers its health check.
         paths = [daemon.health, "/dir/status"] if daemon.name == "master" else [daemon.health]
-        healthy = all(answers(daemon.host, daemon.ports[0], path, 3.0) for path in paths)
+        healthy = all(net.answers(daemon.host, daemon.ports[0], path, 3.0) for path in paths)
         if not stale and record["argv"] == list(daemon.argv) and healthy:
             return True
         self.daemons.stop([daemon.name])
@@ -297,11 +294,7 @@ class SeaweedFS(Store):
                 time.sleep(0.5)
 
     def _ask(self, name: str, path: str, timeout: float) -> bytes:
-        connection = http.client.HTTPConnection(LOOPBACK, self._port(name), timeout=timeout)
         try:
-            connection.request("GET", path)
-            return connection.getresponse().read()
+            return net.get(LOOPBACK, self._port(name), path, timeout)[1]
         except (OSError, http.client.HTTPException) as error:
             raise MeasurementFailed(f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})") from None
-        finally:
-            connection.close()

@@ -1,0 +1,50 @@
+"""Ports and small HTTP answers of daemons, without proxies and retries (level 2, measuring side)."""
+
+import errno
+import http.client
+import socket
+
+import psutil
+
+
+def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
+    """Status and body of `GET http://host:port/path`. Raises OSError, http.client.HTTPException."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def answers(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
+    """True if `GET http://host:port/path` answers 200."""
+    try:
+        return get(host, port, path, timeout)[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def holder(port: int) -> str:
+    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    try:
+        found = [
+            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        ]
+        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+    except (psutil.Error, OSError):
+        return ""
+
+
+def free(host: str, port: int) -> bool:
+    """True if `port` can be listened at. Raises OSError where the address itself is wrong."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
