@@ -11,6 +11,7 @@ import pandas as pd
 from storelab import loading, published, stats, units, windows, words
 
 LARGE = 10**6  # bytes: objects from 1 MB on show throughput, smaller ones the rate of operations ("metadata")
+DISTURBED_PERCENT = 10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
 CLASSES = {
     "throughput_download": ("get", True),
     "throughput_upload": ("put", True),
@@ -69,6 +70,10 @@ def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("durations", words.span(points["duration_s"], "s"), ""),
         ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
     ]
+    other = ok["other_cpu_percent"].dropna()
+    if len(other):
+        out += [("other_cpu_median", other.median(), "%"), ("other_cpu_most", other.max(), "%")]
+        out += [("disturbed", int((other > DISTURBED_PERCENT).sum()), ""), ("disturbed_from", DISTURBED_PERCENT, "%")]
     if len(ok):
         days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
         out += [("measured_on", " to ".join(days), "")]

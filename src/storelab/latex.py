@@ -56,12 +56,14 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
             ("drifting", "drifting"),
             ("shared_host", "shared_host"),
             ("errors", "errors"),
+            ("disturbed", "disturbed"),
         )
     }
     has["throughput"] = has["throughput_download"] or has["throughput_upload"]
     has["metadata"] = has["metadata_download"] or has["metadata_upload"]
     has["raw"] = has["throughput"] or has["metadata"]
     has["sparse"] = bool(len(found["sparse"]))
+    has["other_cpu"] = "other_cpu_most" in value
     has["read_wire"] = "best_read_wire" in value
     has["amplification"] = "amplification_most" in value
     has["share_amplification"] = "share_amplification_most" in value

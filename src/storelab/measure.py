@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import clock, environment, plan_file, records, stage, units, uploads
+from storelab import check, clock, environment, plan_file, records, stage, units, uploads
 from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
@@ -62,7 +62,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
         announce(config, points, chosen)
         begun = time.monotonic()
         try:
-            run = _measure(config, chosen, folder)
+            run = _measure(config, points, chosen, folder)
         except MeasurementFailed as error:
             records.fail(folder, chosen, str(error))
             raise MeasurementFailed(f"{key}: {error}") from None
@@ -102,7 +102,7 @@ def _note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
         f.write(json.dumps({"key": chosen.key, "overhead_s": round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3)}) + "\n")
 
 
-def _measure(config: Config, chosen: Point, folder: Path) -> dict[str, Any]:
+def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -> dict[str, Any]:
     stores = all_stores(config)
     store = stores[chosen.store]
     for name, other in stores.items():
@@ -118,6 +118,7 @@ def _measure(config: Config, chosen: Point, folder: Path) -> dict[str, Any]:
     module = MODULES[chosen.workload]
     if module.SPEC.direction == "write":
         uploads.add(config, store.name, chosen, 0, 0)  # noted first: a crash leaves nothing unknown behind
+        job["limits"]["room_bytes"] = uploads.room(config, store, check.summarise(points, store.name).staged_bytes)
     if hasattr(module, "before"):
         module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)

@@ -56,7 +56,8 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason.
 
     lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
-    the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline.
+    the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline;
+    other: the host's less both, the kernel's own work included (null where the server's is not known).
     shared_host: clients reach the store over loopback. requests_per_operation: cost of an operation in the engine's mode.
     """
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
@@ -90,6 +91,7 @@ _RUN_DTYPES = {
     "client_cpu_percent": "Float64",
     "server_cpu_percent": "Float64",
     "host_cpu_percent": "Float64",
+    "other_cpu_percent": "Float64",
     "connections_max": "Int64",
 }
 
@@ -107,6 +109,10 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
             ("host", host.get("cpu_busy_s")),
         )
     }
+    known = None not in percent.values()
+    percent["other_cpu_percent"] = (
+        max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"]) if known else None
+    )
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -33,10 +33,18 @@ def add(config: Config, store: str, point: Point, size_bytes: int, objects: int)
     records.write_json(_note(config, store), {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets})
 
 
+def room(config: Config, store: Store, staged_bytes: int) -> int:
+    """Bytes that a point may still upload: `limits.stored_bytes` less what is staged and left, and nine tenths of the free disk."""
+    bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"]
+    free = store.free_bytes()
+    return max(0, bound if free is None else min(bound, free * 9 // 10))
+
+
 def remove(config: Config, store: Store, always: bool = False) -> int:
     """Remove them when they are many (or `always`), and give their space back; returns the number of objects removed."""
     was = left(config, store.name)
-    if not was["buckets"] or not (always or was["bytes"] >= MOST_BYTES or was["objects"] >= MOST_OBJECTS):
+    most = min(MOST_BYTES, config.limits.stored_bytes // 4)
+    if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
         return 0
     from storelab.stores import buckets
 

@@ -136,6 +136,11 @@ def test_a_limit_ends_the_point_at_once(gang):
     assert time.monotonic() - begun < 50  # far before its deadline
 
 
+def test_uploads_end_where_the_room_ends(gang):
+    with pytest.raises(MeasurementFailed, match=r"limits\.stored_bytes"):
+        gang("put", duration="30 s", change=lambda job: job["limits"].update(room_bytes=400_000))
+
+
 def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
     pid = seaweedfs.actors()["volume"]
 

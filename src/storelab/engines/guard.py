@@ -11,7 +11,8 @@ class Guard:
     """Watches one client's share of `limits` over spans of at least one second.
 
     limits: `throughput` (bytes/s or None), `requests_per_s` (or None) of the whole point, shared evenly by `clients`;
-    `error_fraction` of the operations (looked at from 50 operations on, so that one early error does not end a point).
+    `error_fraction` of the operations (looked at from 50 operations on, so that one early error does not end a point);
+    `room_bytes`: what may still be uploaded in all, where the workload writes.
     """
 
     SPAN_NS = 1_000_000_000
@@ -19,6 +20,7 @@ class Guard:
     def __init__(self, limits: dict[str, Any], clients: int):
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
+        self.room = limits["room_bytes"] / clients if limits.get("room_bytes") is not None else None
         self.error_fraction = limits.get("error_fraction", 0.01)
         self.last: tuple[int, int, int] | None = None
 
@@ -27,6 +29,10 @@ class Guard:
         if operations + errors >= 50 and errors > self.error_fraction * (operations + errors) and errors >= 5:
             raise LimitExceeded(
                 f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = {self.error_fraction:g}"
+            )
+        if self.room is not None and size_bytes > self.room:
+            raise LimitExceeded(
+                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB of the room in the store (limits.stored_bytes, free disk)"
             )
         if self.last is None:
             self.last = (now_ns, size_bytes, requests)
