@@ -15,6 +15,7 @@ import subprocess
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -168,17 +169,21 @@ class S5cmdClient(Client):
                         raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
 
     def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Count the connections that s5cmd really has open: five times a second."""
-        import psutil
+        """Count the connections that s5cmd really has open, five times a second: its sockets, as the kernel lists its files.
 
-        try:
-            watched = psutil.Process(process.pid)
-            while clock.now_ns() < deadline_ns and process.poll() is None:
-                open_now = sum(c.status == psutil.CONN_ESTABLISHED for c in watched.net_connections("tcp"))
-                self.samples.append((clock.now_ns(), open_now))
-                clock.sleep_until(min(clock.now_ns() + 200_000_000, deadline_ns))
-        except psutil.Error:
-            return  # it has ended: what was sampled stands
+        Not by way of /proc/net/tcp: with thousands of closed sockets in TIME_WAIT that costs a tenth of a core.
+        """
+        files = Path(f"/proc/{process.pid}/fd")
+        while clock.now_ns() < deadline_ns and process.poll() is None:
+            open_now = 0
+            try:
+                for fd in files.iterdir():
+                    with suppress(FileNotFoundError):  # closed meanwhile
+                        open_now += str(fd.readlink()).startswith("socket:")
+            except OSError:
+                return  # it has ended: what was sampled stands
+            self.samples.append((clock.now_ns(), open_now))
+            clock.sleep_until(min(clock.now_ns() + 200_000_000, deadline_ns))
 
     def result(self) -> Result:
         out = s5cmd_output.parse(self.job.client, self.op, self.size, self.chunks, self.error_chunks)

@@ -31,12 +31,13 @@ def run(
     try:
         launcher.start()
         limit = time.monotonic() + timeout_s + duration_s + GRACE_S
-        started = False
+        started, quiet_until = False, 0.0
         while True:
             if not started and (folder / "go").exists():
                 decision = records.read_json(folder / "go")
                 if "t0_ns" in decision:
                     at_start(decision["t0_ns"])
+                    quiet_until = time.monotonic() + duration_s
                 started = True
             done = rendezvous.present(folder, "result")
             if len(done) >= size:
@@ -49,7 +50,7 @@ def run(
                 raise MeasurementFailed(_reason(folder, lost, failed, ended))
             if time.monotonic() > limit:
                 raise MeasurementFailed(f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline")
-            time.sleep(0.02)
+            time.sleep(0.2 if time.monotonic() < quiet_until else 0.02)  # while clients measure, look seldom
         results = [records.read_json(folder / f"result.{r}") for r in range(size)]
     finally:
         launcher.stop()
