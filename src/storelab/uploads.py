@@ -13,7 +13,6 @@ from storelab.model import Point
 from storelab.stores.base import Store
 
 MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
-PREFIX = "put/"  # below the bucket's own prefix
 
 
 def _note(config: Config, store: str) -> Path:
@@ -46,10 +45,11 @@ def remove(config: Config, store: Store, always: bool = False) -> int:
     most = min(MOST_BYTES, config.limits.stored_bytes // 4)
     if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
         return 0
+    from storelab.engines.s5cmd_transfers import PUT_PREFIX
     from storelab.stores import buckets
 
     s3: Any = buckets.for_store(store)
-    gone = sum(buckets.delete_prefix(s3, place, PREFIX) for place in stage.buckets_of(config, store, was["buckets"]))
+    gone = sum(buckets.delete_prefix(s3, place, PUT_PREFIX) for place in stage.buckets_of(config, store, was["buckets"]))
     store.reclaim()
     _note(config, store.name).unlink(missing_ok=True)
     return gone

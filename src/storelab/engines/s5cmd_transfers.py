@@ -11,10 +11,12 @@ from storelab.engines.s5cmd import S5cmdClient
 from storelab.model import derive_seed
 from storelab.workloads.base import Check
 
+PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload, and all that `uploads.remove` removes
+
 
 def put_prefix(attempt: str) -> str:
     """Prefix, below the bucket's own, of all keys that an attempt uploads."""
-    return f"put/{attempt}/"
+    return f"{PUT_PREFIX}{attempt}/"
 
 
 class S5cmdPut(S5cmdClient):

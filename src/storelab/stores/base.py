@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One front-end as a client addresses it. `address`: connect to this IP instead of resolving the URL's host."""
+    """One front-end as a client addresses it. `addressing`: `path` or `virtual`; `ca_file`: PEM to verify the server with."""
 
     url: str
     region: str = "us-east-1"
