@@ -15,7 +15,8 @@ from common import laboratory, options, report, say
 
 from storelab import config, measure, plan, stage
 from storelab.engines import s5cmd
-from storelab.engines.s5cmd_transfers import S5cmdGet, S5cmdPut, put_prefix
+from storelab.engines.keys import put_prefix
+from storelab.engines.s5cmd_transfers import S5cmdGet, S5cmdPut
 from storelab.model import Point
 from storelab.stores import buckets, make
 from storelab.stores.base import Store
@@ -59,7 +60,7 @@ def ours(conf: config.Config, points: list[Point], point: Point, seconds: int) -
 
 def clean_up(store: Store, conf: config.Config, attempt: str) -> None:
     place = stage.buckets_of(conf, store, 1)[0]
-    buckets.delete_prefix(buckets.for_store(store), place, put_prefix(attempt))
+    buckets.delete_prefix(store.access(), place, put_prefix(attempt))
     store.reclaim()
 
 
@@ -82,7 +83,7 @@ def main() -> None:
         points = plan.make(conf, WORKLOADS)
         store = make("seaweedfs", conf.stores["seaweedfs"], Path(conf.state))
         store.up(1)
-        buckets.ensure(store, store.endpoints(1)[0], conf.name, stage.buckets_of(conf, store, 1))
+        buckets.ensure(store, conf.name, stage.buckets_of(conf, store, 1))
         for i in range(n):
             for point in (p for p in points if p.rep == i + 1):
                 _, _, _, seconds, _, lines = CASES[point.sweep]

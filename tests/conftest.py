@@ -6,7 +6,7 @@ from pathlib import Path
 import ports
 import pytest
 
-from storelab.config import SeaweedFS as Settings
+from storelab.store_settings import SeaweedFS as Settings
 from storelab.stores.base import Store
 from storelab.stores.seaweedfs import SeaweedFS
 

@@ -10,6 +10,7 @@ from storelab import stage, units
 from storelab.config import Config
 from storelab.datasets.payload import BODIES
 from storelab.model import Point, UserError, Workload
+from storelab.stores import changed
 from storelab.stores.base import Store
 
 
@@ -27,9 +28,11 @@ class Summary:
 
 def scratch_bytes(point: Point) -> int:
     """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
-    if point.workload not in ("put", "get"):
+    if point.workload not in ("put", "get", "get_range"):
         return 0
     size = point.axes["object_size"]
+    if point.axes["engine"] == "fsspec":  # answers stay in memory
+        return BODIES * size
     ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
     return BODIES * size + (ring if point.workload == "get" else 0)
 
@@ -89,7 +92,8 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             raise UserError(
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
-        if getattr(settings, "addressing", "path") == "virtual" and p.axes["engine"] == "s5cmd":
+        _able(p, stores[p.store])
+        if getattr(settings, "addressing", "path") == "virtual" and p.axes.get("engine") == "s5cmd":
             raise UserError(
                 f"stores.{p.store}.addressing",
                 "s5cmd addresses buckets by path at an endpoint that is given",
@@ -101,9 +105,36 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"store {p.store} has the one bucket {settings.bucket!r}",
                 "sweep one bucket, or let storelab make buckets",
             )
-    for name in config.use_stores:
-        if not stores[name].managed:
-            stores[name].endpoints(max((p.axes.get("front_ends", 1) for p in points if p.store == name), default=1))
+
+
+ENGINE_SPEAKS = {"s5cmd": {"s3"}, "uproot-s3fs": {"s3"}}  # engines that are not listed speak every protocol
+
+
+def _able(point: Point, store: Store) -> None:
+    """Can this store, deployed so, do what the point asks? Raises UserError."""
+    place, axes = f"sweeps.{point.sweep}.axes", point.axes
+    speaks = ENGINE_SPEAKS.get(axes.get("engine", ""))
+    if speaks and store.protocol not in speaks:
+        raise UserError(
+            f"{place}.engine",
+            f"{axes['engine']} speaks {' and '.join(sorted(speaks))}, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
+            "sweep engine `fsspec`, or leave the store out" if point.workload in ("put", "get", "get_range") else "leave the store out",
+        )
+    changed(store, axes)
+    if axes.get("range_size", 0) > axes.get("object_size", 0):
+        raise UserError(
+            f"{place}.range_size", f"{units.format_size(axes['range_size'])} is more than the object", "make it smaller than `object_size`"
+        )
+    for axis in ("front_ends", "accounts"):
+        if axes.get(axis, 1) > (most := store.most(axis)):
+            mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
+            raise UserError(f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend)
+    if axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
+        raise UserError(
+            f"{place}.accounts",
+            f"{axes['accounts']} accounts need as many buckets and clients",
+            "raise `buckets` and `clients`, or lower `accounts`",
+        )
 
 
 def programs() -> None:

@@ -7,91 +7,15 @@ Merged key by key, the last one wins, lists are replaced: config.yaml < the camp
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from storelab import units
-from storelab.model import NAME, UserError
-
-
-def _unit(kind: str, value: Any) -> int:
-    try:
-        return units.parse(value, kind, "")
-    except UserError as error:
-        raise ValueError(f"{error.problem}; {error.mend}") from None
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not NAME.match(value):
-        raise ValueError(f"{value!r} is not a name; use letters, digits, '.' and '-'")
-    return value
-
-
-def _boolean(value: Any) -> bool:
-    """`--config measure=true` arrives as text, and the text "false" is true to Python: only exact booleans pass."""
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return value == "true"
-    raise ValueError(f"{value!r} is not a boolean; write true or false")
-
-
-Size = Annotated[int, BeforeValidator(partial(_unit, "size"))]
-Duration = Annotated[int, BeforeValidator(partial(_unit, "duration"))]
-Rate = Annotated[int, BeforeValidator(partial(_unit, "rate"))]
-Name = Annotated[str, BeforeValidator(_name)]
-Boolean = Annotated[bool, BeforeValidator(_boolean)]
-
-
-class Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
-
-
-class SeaweedFS(Closed):
-    """A SeaweedFS that storelab starts and stops on this machine (master, volume server, filer, 1..n S3 front-ends)."""
-
-    kind: Literal["seaweedfs"]
-    address: str = Field(
-        "127.0.0.1", description="Address that its S3 front-ends listen on; its other daemons ask for no keys and stay on 127.0.0.1."
-    )
-    port: int = Field(
-        18300, ge=1024, le=22000, description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000."
-    )
-    directory: str | None = Field(None, description="Where its data lie; default: below `state`.")
-    volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
-    max_volumes: int = Field(2400, ge=8, description="How many volumes the volume server may have (they take space as they fill).")
-    read_only: Literal[False] = Field(False, description="A managed store is never read-only.")
-
-
-class S3(Closed):
-    """Any S3 endpoint that is there already. Credentials come from the environment or an AWS profile, never from here."""
-
-    kind: Literal["s3"]
-    endpoint: str | list[str] = Field(description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`.")
-    resolve_all: Boolean = Field(False, description="Resolve the one DNS name to all its addresses and spread the clients over them.")
-    region: str = Field("us-east-1", description="Region for the signature.")
-    addressing: Literal["path", "virtual"] = Field("path", description="`path`: host/bucket/key; `virtual`: bucket.host/key.")
-    verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
-    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
-    profile: str | None = Field(
-        None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
-    )
-    bucket: str | None = Field(
-        None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
-    )
-    prefix: str = Field(
-        "storelab",
-        description="Begin of the names of its own buckets; with `bucket`, its prefix in there.",
-        pattern=r"^[a-z0-9][a-z0-9-]*$",
-    )
-    read_only: Boolean = Field(False, description="Never write: only data staged before can be read.")
-
-
-Store = Annotated[SeaweedFS | S3, Field(discriminator="kind")]
+from storelab.config_types import Boolean, Closed, Duration, Name, Rate, Size
+from storelab.model import UserError
+from storelab.store_settings import KINDS, Store
 
 
 class Limits(Closed):
@@ -145,6 +69,7 @@ class Config(Campaign):
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
     results: str = Field("results", description="Folder of all campaigns.")
     state: str = Field(".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine.")
+    tools: str = Field("~/.cache/storelab", description="Where `storelab install` puts the programs that are no Debian packages.")
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
     lead: Duration = Field("200 ms", description="Time between the last client's arrival and the agreed start.")
@@ -274,7 +199,7 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return UserError(
-            f"{place}.kind", f"no store of kind {value.get('kind') if isinstance(value, dict) else value!r}", "one of: seaweedfs, s3"
+            f"{place}.kind", f"no store of kind {value.get('kind') if isinstance(value, dict) else value!r}", f"one of: {', '.join(KINDS)}"
         )
     if first["type"] == "value_error":
         problem, _, mend = str(first["ctx"]["error"]).partition("; ")
@@ -308,5 +233,5 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep}
     if loc[:1] == ("stores",):
-        models["stores"] = {"seaweedfs": SeaweedFS, "s3": S3}[str(loc[2])]
+        models["stores"] = KINDS[str(loc[2])]
     return list(models.get(str(loc[0]) if loc else "", Config).model_fields)

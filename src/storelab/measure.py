@@ -22,7 +22,7 @@ from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
 from storelab.model import MeasurementFailed, Point, UserError
-from storelab.stores import all_stores
+from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.workloads import MODULES
 
@@ -103,13 +103,13 @@ def _note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
 
 
 def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -> dict[str, Any]:
-    stores = all_stores(config)
-    store = stores[chosen.store]
-    for name, other in stores.items():
-        if name != chosen.store and other.managed:
+    store = deployed(all_stores(config)[chosen.store], chosen.axes)
+    for name, other in everywhere(config).items():
+        if name != store.name and other.managed:
             other.suspend()  # takes no CPU while another system is measured
     store.resume()
-    store.up(chosen.axes.get("front_ends", 1))
+    accounts = chosen.axes.get("accounts", 1)
+    store.up(chosen.axes.get("front_ends", 1), accounts)
     manifest = stage.ensure(config, store, chosen.dataset, stage.report) if chosen.dataset else None
     attempt = secrets.token_hex(4)
     work = config.campaign_dir / "work" / chosen.key / attempt
@@ -118,11 +118,13 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     module = MODULES[chosen.workload]
     if module.SPEC.direction == "write":
         uploads.add(config, store.name, chosen, 0, 0)  # noted first: a crash leaves nothing unknown behind
-        job["limits"]["room_bytes"] = uploads.room(config, store, check.summarise(points, store.name).staged_bytes)
+        job["limits"]["room_bytes"] = uploads.room(config, store, check.summarise(points, chosen.store).staged_bytes)
     if hasattr(module, "before"):
         module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)
-    launcher = LocalLauncher(work, chosen.axes["clients"], store.credentials().environ())
+    launcher = LocalLauncher(
+        work, chosen.axes["clients"], [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
+    )
     watch = HostWatch(store, chosen.fixed["duration_ns"])
     try:
         results = coordinator.run(
@@ -151,13 +153,14 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
 
 def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None, attempt: str) -> dict[str, Any]:
     """`job.json`: what the clients need; nothing secret."""
-    count = chosen.axes.get("buckets", 1)
+    count, accounts = chosen.axes.get("buckets", 1), chosen.axes.get("accounts", 1)
     return {
         "point": asdict(chosen),
         "attempt": attempt,
         "size": chosen.axes["clients"],
         "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
-        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count)],
+        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
+        "accounts": accounts,
         "scratch": str(stage.scratch_dir(config)),
         "manifest": str(manifest.resolve()) if manifest else None,
         "lead_ns": config.lead,
@@ -252,7 +255,7 @@ def run_json(
         "lead_ns": config.lead,
         "clients": clients,
         "host": host,
-        "store": {"name": store.name, "kind": store.settings.kind, "version": store.version(), "deployment": store.deployment()},
+        "store": {"name": chosen.store, "kind": store.settings.kind, "version": store.version(), "deployment": store.deployment()},
         "environment": environment.capture(),
         "engine": engine,
         "checks": checks,

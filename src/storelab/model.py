@@ -125,3 +125,13 @@ def derive_seed(*parts: Any) -> int:
     """A 63-bit seed that depends on all parts and on nothing else (SHA-256 of their text)."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+# Axes that make a deployment of a managed store: axis -> (its setting, axis value -> setting value).
+DEPLOYMENT_AXES = {
+    "redundancy": ("redundancy", str),
+    "servers": ("servers", int),
+    "backing": ("backing", str),
+    "scheme": ("tls", lambda scheme: scheme == "https"),
+}
+DEFAULT = {"redundancy": "default", "servers": 0, "backing": "default", "scheme": "default"}  # as the store is configured

@@ -1,7 +1,7 @@
 """Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json` (level 1).
 
-Order: blocks of one repetition of one store; the order of the blocks' stores and of the points in a block is shuffled by
-the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
+Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the order of the
+blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
 """
 
 import difflib
@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from storelab.config import Config, Sweep
-from storelab.model import Point, UserError, Workload, derive_seed, point_key
+from storelab.model import DEFAULT, DEPLOYMENT_AXES, Point, UserError, Workload, derive_seed, point_key
 
 SCHEMA = 1
 
@@ -51,9 +51,10 @@ def dataset_of(workload: Workload, axes: Mapping[str, Any], sweep: Sweep, seed: 
     if workload.dataset == "payload":
         from storelab.units import format_size
 
-        size, buckets, count = axes["object_size"], axes["buckets"], sweep.objects
-        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}"
-        return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed}
+        size, buckets, count, accounts = axes["object_size"], axes["buckets"], sweep.objects, axes["accounts"]
+        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (f"a{accounts}" if accounts > 1 else "")
+        owners = {"accounts": accounts} if accounts > 1 else {}
+        return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
     if workload.dataset == "root":
         return {"name": f"root-{axes['scale']}", "kind": "root", "scale": axes["scale"], "buckets": 1, "seed": seed}
     return None
@@ -91,15 +92,20 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     return order(list(points.values()), config.seed)
 
 
+def deployment(point: Point) -> tuple[str, ...]:
+    """Store and values of the axes that make its deployment."""
+    return point.store, *(str(point.axes.get(axis, DEFAULT[axis])) for axis in DEPLOYMENT_AXES)
+
+
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one store; number them from 1."""
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1."""
     rng = random.Random(derive_seed(seed, "order"))
     out: list[Point] = []
     for rep in sorted({p.rep for p in points}):
-        stores = sorted({p.store for p in points if p.rep == rep})
-        rng.shuffle(stores)
-        for store in stores:
-            block = sorted((p for p in points if p.rep == rep and p.store == store), key=lambda p: p.key)
+        deployments = sorted({deployment(p) for p in points if p.rep == rep})
+        rng.shuffle(deployments)
+        for one in deployments:
+            block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
             rng.shuffle(block)
             out += block
     return [replace(p, order=i) for i, p in enumerate(out, 1)]

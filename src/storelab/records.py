@@ -57,6 +57,29 @@ READS = pa.schema(
         ("deserialise_ns", pa.int64()),
     ]
 )
+ANOMALIES = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("scenario", pa.string()),
+        ("key", pa.string()),
+        ("same_front_end", pa.bool_()),
+        ("start_ns", pa.int64()),
+        ("lasted_ns", pa.int64()),
+        ("watched_ns", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
+SCENARIOS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("scenario", pa.string()),
+        ("same_front_end", pa.bool_()),
+        ("tried", pa.int64()),
+        ("anomalies", pa.int64()),
+        ("errors", pa.int64()),
+    ]
+)
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS}  # files beside `ops` that some workloads leave: `<name>.<client>.parquet`
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:

@@ -7,15 +7,12 @@ of the manifest; it is written last.
 import hashlib
 import json
 import os
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storelab import records, units
+from storelab import records, units, upload
 from storelab.config import Config
 from storelab.datasets import payload
 from storelab.model import MeasurementFailed, UserError
@@ -43,8 +40,9 @@ def scratch_dir(config: Config) -> Path:
     return folder
 
 
-def buckets_of(config: Config, store: Store, count: int) -> list[Bucket]:
-    return [store.bucket(config.name, i) for i in range(count)]
+def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
+    """The first `count` buckets of the campaign; the accounts own them in turn."""
+    return [store.bucket(config.name, i, i % accounts) for i in range(count)]
 
 
 def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
@@ -52,13 +50,13 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    from storelab.stores import buckets, objects
+    from storelab.stores import buckets
 
     path = manifest_path(config, store.name, dataset)
-    places = buckets_of(config, store, dataset["buckets"])
-    s3, place = buckets.for_store(store), f"stores.{store.name}"
-    marker = f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and objects.read(s3, places[0].name, marker, place) == records.sha256(path).encode():
+    places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
+    ways = buckets.accesses(store, places)
+    first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
+    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode():
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
@@ -66,7 +64,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     manifest, files = build(config, store, dataset, places, path.parent)
     text = (json.dumps(manifest, indent=1) + "\n").encode()
     digest = hashlib.sha256(text).hexdigest().encode()
-    if again or objects.read(s3, places[0].name, marker, place) != digest:
+    if again or _read(first, places[0], marker) != digest:
         if getattr(store.settings, "read_only", False):
             raise UserError(
                 f"stores.{store.name}",
@@ -74,10 +72,10 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
                 "stage it with a writable account first",
             )
         _check_room(store, dataset)
-        buckets.ensure(store, store.endpoints(1)[0], config.name, places)
-        _upload(store, manifest, files, progress)
-        _verify(s3, places, manifest)
-        objects.write(s3, places[0].name, marker, digest, place)
+        buckets.ensure(store, config.name, places)
+        upload.upload(store, places, manifest, files, progress)
+        _verify(ways, places, manifest)
+        first.write(places[0].name, marker, digest)
     records.write_atomic(path, text)
     return path
 
@@ -127,59 +125,23 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
         )
 
 
-def _upload(store: Store, manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
-    """Upload by one `s5cmd run`, several at a time. Shows objects done and the time left at most every two seconds."""
-    from storelab.engines import s5cmd
+def _read(access: Any, bucket: Bucket, key: str) -> bytes | None:
+    """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
+    from storelab.stores.access import AccessRefused, NoSuchBucket
 
-    columns, places = manifest["objects"], manifest["buckets"]
-    lines = [
-        f"cp {files[body]} s3://{places[b][0]}/{places[b][1]}{key}\n"
-        for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
-    ]
-    endpoint = store.endpoints(1)[0]
-    environ = s5cmd.environ(endpoint) | store.credentials().environ()
-    begun = shown = time.monotonic()
-    process = subprocess.Popen(
-        s5cmd.command(endpoint, 16), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, text=True
-    )
-    assert process.stdin and process.stdout and process.stderr
-    errors: list[str] = []
-    readers = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
-    feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)
-    readers.start()
-    feeder.start()
-    done, total, size = 0, len(lines), sum(manifest["bodies"][b]["size"] for b in columns["body"])
-    for line in process.stdout:
-        done += '"success":true' in line
-        if time.monotonic() - shown > 2:
-            shown = time.monotonic()
-            left = (shown - begun) / max(done, 1) * (total - done)
-            progress(f"    staging {manifest['dataset']['name']}: {done} of {total} objects, about {units.human_duration(left * 1e9)} left")
-    status = process.wait()
-    readers.join(5)
-    if status or done != total:
-        raise MeasurementFailed(
-            f"staging {manifest['dataset']['name']} into {store.name}: {total - done} of {total} objects failed: {' '.join(errors[:1]).strip()[:300]}"
-        )
-    progress(f"    staged {manifest['dataset']['name']} in {store.name}: {total} objects, {units.human_size(size)}")
-
-
-def _feed(process: subprocess.Popen, lines: list[str]) -> None:
-    assert process.stdin
     try:
-        process.stdin.writelines(lines)
-        process.stdin.close()
-    except BrokenPipeError:
-        return  # s5cmd ended early: its status and count say so
+        return access.read(bucket.name, key)
+    except (NoSuchBucket, AccessRefused):
+        return None
 
 
-def _verify(s3: Any, places: list[Bucket], manifest: dict[str, Any]) -> None:
+def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
     """Every object is listed with its size. Raises MeasurementFailed."""
     from storelab.stores import buckets
 
     listed = {}
     for index, place in enumerate(places):
-        for key, size in buckets.list_keys(s3, place, f"data/{manifest['dataset']['name']}/"):
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
             listed[index, key.removeprefix(place.prefix)] = size
     columns = manifest["objects"]
     for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):

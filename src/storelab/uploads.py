@@ -19,17 +19,22 @@ def _note(config: Config, store: str) -> Path:
     return config.campaign_dir / "work" / f"uploads-{store}.json"
 
 
-def left(config: Config, store: str) -> dict[str, int]:
-    """{bytes, objects, buckets} uploaded by points and not yet removed."""
+def left(config: Config, store: str) -> dict[str, Any]:
+    """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts that points had."""
     path = _note(config, store)
-    return records.read_json(path) if path.exists() else {"bytes": 0, "objects": 0, "buckets": 0}
+    nothing = {"bytes": 0, "objects": 0, "buckets": 0, "accounts": [1]}
+    return nothing | records.read_json(path) if path.exists() else nothing
 
 
 def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
     """Note what a point is about to leave, or has left."""
     was = left(config, store)
     buckets = max(was["buckets"], point.axes.get("buckets", 1))
-    records.write_json(_note(config, store), {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets})
+    accounts = sorted({*was["accounts"], point.axes.get("accounts", 1)})
+    records.write_json(
+        _note(config, store),
+        {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets, "accounts": accounts},
+    )
 
 
 def room(config: Config, store: Store, staged_bytes: int) -> int:
@@ -45,11 +50,12 @@ def remove(config: Config, store: Store, always: bool = False) -> int:
     most = min(MOST_BYTES, config.limits.stored_bytes // 4)
     if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
         return 0
-    from storelab.engines.s5cmd_transfers import PUT_PREFIX
+    from storelab.engines.keys import PUT_PREFIX
     from storelab.stores import buckets
 
-    s3: Any = buckets.for_store(store)
-    gone = sum(buckets.delete_prefix(s3, place, PUT_PREFIX) for place in stage.buckets_of(config, store, was["buckets"]))
+    places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}
+    ways = buckets.accesses(store, list(places))
+    gone = sum(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX) for place in places if buckets.present(ways, place))
     store.reclaim()
     _note(config, store.name).unlink(missing_ok=True)
     return gone

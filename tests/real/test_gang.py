@@ -16,7 +16,7 @@ from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
 from storelab.model import MeasurementFailed
-from storelab.stores import buckets
+from storelab.stores import buckets, clients
 from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
@@ -47,7 +47,7 @@ def gang(seaweedfs, tmp_path):
         )
         point = plan.make(config, WORKLOADS)[0]
         places = stage.buckets_of(config, seaweedfs, axes.get("buckets", 1))
-        buckets.ensure(seaweedfs, seaweedfs.endpoints(1)[0], config.name, places)
+        buckets.ensure(seaweedfs, config.name, places)
         manifest = stage.ensure(config, seaweedfs, point.dataset) if point.dataset else None
         folder = tmp_path / f"gang{time.monotonic_ns()}"
         folder.mkdir()
@@ -57,6 +57,7 @@ def gang(seaweedfs, tmp_path):
             "size": clients,
             "endpoints": [asdict(e) for e in seaweedfs.endpoints(axes.get("front_ends", 1))],
             "buckets": [asdict(b) for b in places],
+            "accounts": 1,
             "scratch": str(stage.scratch_dir(config)),
             "manifest": str(manifest) if manifest else None,
             "lead_ns": 300_000_000,
@@ -65,7 +66,7 @@ def gang(seaweedfs, tmp_path):
         }
         change(job)
         records.write_json(folder / "job.json", job)
-        launcher = LocalLauncher(folder, job.get("launched", clients), seaweedfs.credentials().environ())
+        launcher = LocalLauncher(folder, job.get("launched", clients), [seaweedfs.credentials().environ()])
         results = coordinator.run(launcher, folder, clients, job["timeout_ns"] / 1e9, point.fixed["duration_ns"] / 1e9, at_start)
         assert len(launcher.ended()) == clients
         return folder, job, results
@@ -104,7 +105,7 @@ def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
 
 def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
     def corrupt(job):
-        s3 = buckets.for_store(seaweedfs)
+        s3 = clients.for_store(seaweedfs)
         for i in range(20):
             s3.put_object(Bucket=job["buckets"][0]["name"], Key=f"data/payload-5kB-20x1/{i:07d}", Body=b"x" * 5000)
 
@@ -114,7 +115,7 @@ def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
 
 def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
     def shorten(job):
-        s3 = buckets.for_store(seaweedfs)
+        s3 = clients.for_store(seaweedfs)
         s3.put_object(Bucket=job["buckets"][0]["name"], Key="data/payload-6kB-20x1/0000000", Body=b"x")
 
     with pytest.raises(MeasurementFailed, match="wrong size"):
@@ -142,7 +143,7 @@ def test_uploads_end_where_the_room_ends(gang):
 
 
 def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
-    pid = seaweedfs.actors()["volume"]
+    pid = seaweedfs.actors()["volume-1"]
 
     def hang(t0_ns: int) -> None:
         threading.Timer(0.8, lambda: os.kill(pid, signal.SIGSTOP)).start()

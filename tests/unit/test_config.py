@@ -66,7 +66,10 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ({"repetition": 3}, "command line: repetition: unknown key 'repetition'; did you mean 'repetitions'?"),
         ({"limits": {"object": 1}}, "command line: limits.object: unknown key 'object'; did you mean 'objects'?"),
         ({"stores": {"far": {"endpiont": "x"}}}, "command line: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?"),
-        ({"stores": {"far": {"kind": "s4"}}}, "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, s3"),
+        (
+            {"stores": {"far": {"kind": "s4"}}},
+            "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, directory, s3, root, http, webhdfs",
+        ),
         ({"limits": {"stored_bytes": "4 KB"}}, "command line: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?"),
         (
             {"sweeps": {"up": {"duration": 10}}},

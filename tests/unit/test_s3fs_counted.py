@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from storelab.engines.errors import classify
 from storelab.engines.s3fs_counted import Counts, Wire
 from storelab.engines.uproot_reader import WrongData
-from storelab.engines.uproot_s3fs import classify
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storelab.config import S3 as S3Settings
-from storelab.config import SeaweedFS as SeaweedSettings
 from storelab.model import MeasurementFailed, UserError
-from storelab.stores import buckets, make
+from storelab.store_settings import S3 as S3Settings
+from storelab.store_settings import SeaweedFS as SeaweedSettings
+from storelab.stores import clients, make, mistakes
 from storelab.stores.base import Bucket, Credentials, Endpoint
 from storelab.stores.daemons import Daemon, Daemons
 
@@ -42,7 +42,7 @@ def keys(monkeypatch):
 
 def test_boto3_is_imported_late():
     code = (
-        "import sys; from pathlib import Path; from storelab.config import SeaweedFS; from storelab.stores import make\n"
+        "import sys; from pathlib import Path; from storelab.store_settings import SeaweedFS; from storelab.stores import make\n"
         "s = make('sw', SeaweedFS(kind='seaweedfs'), Path('none')); s.status(); assert 'boto3' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -334,10 +334,10 @@ def test_unreachable_endpoints(keys, port_block):
 
 def test_a_silent_server_is_given_up(keys, port_block):
     with socket.create_server(("127.0.0.1", port_block)):
-        s3 = buckets.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_timeout=0.3)
-        with pytest.raises(buckets.ERRORS) as caught:
+        s3 = clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_timeout=0.3)
+        with pytest.raises(mistakes.ERRORS) as caught:
             s3.list_buckets()
-    told = buckets.explain(caught.value, "stores.mine")
+    told = mistakes.explain(caught.value, "stores.mine")
     assert isinstance(told, MeasurementFailed)
     assert "time-out" in str(told)
 
@@ -359,7 +359,7 @@ def test_certificates(keys, tmp_path):
 
 
 def test_a_read_only_client_sends_no_write(port_block):
-    s3 = buckets.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_only=True)
+    s3 = clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_only=True)
     with pytest.raises(UserError, match="PutObject would write to a read-only store"):
         s3.put_object(Bucket="some-bucket", Key="k", Body=b"")
 
@@ -368,7 +368,7 @@ def test_the_users_aws_files_change_nothing(monkeypatch, tmp_path):
     (tmp_path / "config").write_text("[default]\nendpoint_url = http://192.0.2.1\nmax_attempts = 9\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
-    s3 = buckets.client(Endpoint("http://127.0.0.1:9"), KEYS)
+    s3 = clients.client(Endpoint("http://127.0.0.1:9"), KEYS)
     assert s3.meta.endpoint_url == "http://127.0.0.1:9"
     assert s3.meta.config.retries["total_max_attempts"] == 1
 
@@ -404,4 +404,4 @@ def test_doctor_looks_and_never_raises(monkeypatch, tmp_path, capsys, port_block
 
 def test_records_name_no_key(tmp_path, daemons, server):
     daemons.start(server)
-    assert set(json.loads(daemons.file.read_text())["daemons"]["web"]) == {"pid", "created", "argv", "grace", "host", "ports", "health"}
+    assert set(json.loads(daemons.file.read_text())["daemons"]["web"]) == {"pid", "created", "argv", "grace", "host", "ports"}

@@ -24,6 +24,13 @@ def load_stores(config: Config) -> dict[str, Any]:
     return all_stores(config)
 
 
+def load_everywhere(config: Config, name: str | None = None) -> dict[str, Any]:
+    """All stores (or the one of this name) with the deployments that there have been of them."""
+    from storelab.stores import everywhere
+
+    return {n: s for n, s in everywhere(config).items() if name in (None, n.partition("+")[0])}
+
+
 @click.command()
 @click.pass_obj
 def check(settings: Settings) -> None:
@@ -88,13 +95,40 @@ def doctor(settings: Settings) -> None:
         raise UserError("doctor", "something is missing", "see the lines marked fail")
 
 
+@click.command()
+@click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
+@click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
+@click.pass_obj
+def install(settings: Settings, kinds: tuple[str, ...], dry_run: bool) -> None:
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs). What is there stays."""
+    import time
+
+    from storelab import install as installing
+
+    tools = Path(settings.load().tools)
+    todo = [(kind, part) for kind in kinds for part in installing.parts(kind, tools)]
+    for n, (kind, part) in enumerate(todo, 1):
+        head = f"[{n}/{len(todo)}] {kind}: {part.what}"
+        if part.present():
+            click.echo(f"{head}: is there")
+            continue
+        click.echo(f"{head}: {part.needs}")
+        if dry_run:
+            continue
+        begun = time.monotonic()
+        part.run(lambda line, kind=kind: click.echo(f"    {kind}: {line}", err=True))
+        if not part.present():
+            raise MeasurementFailed(f"install: {kind}: {part.what} is not there after its installation")
+        click.echo(f"    {kind}: done in {units.human_duration((time.monotonic() - begun) * 1e9)}")
+
+
 def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[str, Any]:
     """The stores a command speaks of. Raises UserError."""
     import difflib
 
     stores = load_stores(config)
     if all_:
-        return stores
+        return load_everywhere(config) if command == "down" else stores
     if name is None:
         raise UserError(command, "no store named", f"one of {', '.join(stores)}, or --all")
     if name not in stores:
@@ -102,18 +136,19 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
         raise UserError(
             command, f"no one defined the store {name!r}", f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(stores)}"
         )
-    return {name: stores[name]}
+    return load_everywhere(config, name) if command == "down" else {name: stores[name]}
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "all_", is_flag=True, help="All stores of config.yaml.")
 @click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
+@click.option("--accounts", default=1, show_default=True, help="How many accounts.")
 @click.pass_obj
-def up(settings: Settings, name: str | None, all_: bool, front_ends: int) -> None:
+def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int) -> None:
     """Start a managed store, or look whether an external one answers."""
     for store in chosen(settings.load(), name, all_, "up").values():
-        store.up(front_ends)
+        store.up(front_ends, accounts)
         click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front_ends))}")
 
 
@@ -141,7 +176,7 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
 @click.pass_obj
 def status(settings: Settings) -> None:
     """State of all stores."""
-    for store in load_stores(settings.load()).values():
+    for store in load_everywhere(settings.load()).values():
         s = store.status()
         click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())
 
@@ -154,16 +189,18 @@ def status(settings: Settings) -> None:
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. What is there already is not moved."""
     from storelab import stage as staging
+    from storelab.stores import deployed
 
     config, points = load(settings)
     stores = load_stores(config)
-    wanted = {(p.store, p.dataset["name"]): p.dataset for p in points if p.dataset}
-    wanted = {k: d for k, d in wanted.items() if only in (None, k[0]) and dataset in (None, k[1])}
+    wanted = {(p.store, planning.deployment(p), p.dataset["name"]): p for p in points if p.dataset}
+    wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
         raise UserError("stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`")
-    for (name, _), data in wanted.items():
-        stores[name].up(1)
-        staging.ensure(config, stores[name], data, staging.report, again)
+    for p in wanted.values():
+        store = deployed(stores[p.store], p.axes)
+        store.up(1, p.axes.get("accounts", 1))
+        staging.ensure(config, store, p.dataset, staging.report, again)
 
 
 @click.command()
@@ -193,9 +230,8 @@ def collect(settings: Settings) -> None:
             f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
             "run with measure=true",
         )
-    for name in config.use_stores:
+    for name, store in load_everywhere(config).items():
         if uploads.left(config, name)["buckets"]:
-            store = load_stores(config)[name]
             store.up(1)
             uploads.remove(config, store, always=True)
     click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
@@ -218,13 +254,12 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
         raise UserError("clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}")
     if not yes:
         click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
-    stores = load_stores(config)
-    for name in config.use_stores:
-        if stores[name].settings.read_only:
+    for name, store in load_everywhere(config).items():
+        if name.partition("+")[0] not in config.use_stores or store.settings.read_only:
             continue
-        stores[name].up(1)
+        store.up(1)
         try:
-            click.echo(f"{name}: removed {buckets.remove(stores[name], campaign)}")
+            click.echo(f"{name}: removed {buckets.remove(store, campaign)}")
         except MeasurementFailed as error:
             raise MeasurementFailed(f"{name}: {error}") from None
-        stores[name].reclaim()
+        store.reclaim()

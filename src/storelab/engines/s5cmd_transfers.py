@@ -7,16 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from storelab.datasets import payload
+from storelab.engines.keys import put_key
 from storelab.engines.s5cmd import S5cmdClient
 from storelab.model import derive_seed
 from storelab.workloads.base import Check
-
-PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload, and all that `uploads.remove` removes
-
-
-def put_prefix(attempt: str) -> str:
-    """Prefix, below the bucket's own, of all keys that an attempt uploads."""
-    return f"{PUT_PREFIX}{attempt}/"
 
 
 class S5cmdPut(S5cmdClient):
@@ -28,11 +22,10 @@ class S5cmdPut(S5cmdClient):
         self.files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
 
     def commands(self) -> Iterator[str]:
-        buckets, client, n = self.job.buckets, self.job.client, 0
-        prefix = put_prefix(self.job.attempt)
+        buckets, client, n = self.job.own_buckets, self.job.client, 0
         while True:
             bucket = buckets[(client + n) % len(buckets)]
-            yield f"cp {self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{prefix}{client}/{n:08d}\n"
+            yield f"cp {self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{put_key(self.job.attempt, client, n)}\n"
             n += 1
 
     def check_content(self) -> Check:
@@ -53,10 +46,12 @@ class S5cmdGet(S5cmdClient):
         assert self.job.manifest is not None
         manifest = json.loads(self.job.manifest.read_bytes())
         self.bodies = manifest["bodies"]
-        places = [f"{b.name}/{b.prefix}" for b in self.job.buckets]
+        places = self.job.buckets
         columns = manifest["objects"]
         self.objects = [
-            (f"s3://{places[b]}{k}", body) for k, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
+            (f"s3://{places[b].name}/{places[b].prefix}{k}", body)
+            for k, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
+            if places[b].account == self.job.account
         ]
         self.slots_per_body = -(-max(self.workers, 4) // payload.BODIES)
         self.ring = self.job.scratch / "ring"

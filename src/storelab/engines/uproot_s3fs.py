@@ -18,9 +18,10 @@ from typing import Any
 from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines import s3fs_counted
+from storelab.engines.errors import classify
 from storelab.engines.guard import Guard
 from storelab.engines.s3fs_counted import Counts
-from storelab.engines.uproot_reader import Late, Reader, WrongData
+from storelab.engines.uproot_reader import Late, Reader
 from storelab.model import UserError, derive_seed
 from storelab.workloads.base import Check, Client, Job, Result
 
@@ -29,17 +30,6 @@ GRACE = 0.2
 BACK_OFF_NS = 50_000_000
 SAMPLE_NS = 200_000_000
 LIBRARIES = ("uproot", "s3fs", "fsspec", "awkward", "aiobotocore", "aiohttp", "numpy", "cramjam")
-
-
-def classify(error: BaseException) -> tuple[str, int]:
-    """(error class, HTTP status or 0): the S3 error code where an answer bears one, else the name of the exception."""
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(response := getattr(link, "response", None), dict):
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            return str(response.get("Error", {}).get("Code") or type(link).__name__), int(status)
-        link = link.__cause__
-    return (error.kind if isinstance(error, WrongData) else type(error).__name__), 0
 
 
 class UprootClient(Client):

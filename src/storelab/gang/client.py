@@ -34,6 +34,8 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
         manifest=Path(data["manifest"]) if data["manifest"] else None,
         attempt=data["attempt"],
         limits=data["limits"],
+        account=rank % data["accounts"],
+        endpoints=[Endpoint(**e) for e in endpoints],
     )
     return job, data
 
@@ -52,6 +54,8 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
     records.write_table(folder / f"ops.{rank}.parquet", records.OPS, result.ops, sync=False)
     if result.reads is not None:
         records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
+    for name, columns in result.tables.items():
+        records.write_table(folder / f"{name}.{rank}.parquet", records.TABLES[name], columns, sync=False)
     failed = sum(e is not None for e in result.ops.get("error", []))
     return {
         "engine": result.engine,

@@ -9,13 +9,13 @@ from storelab.engines import processes
 
 
 class LocalLauncher:
-    """Starts `size` clients; each ends with its launcher, kill -9 included."""
+    """Starts `size` clients; each ends with its launcher, kill -9 included. `environs`: by account, client i has account i mod n."""
 
     name = "local"
 
-    def __init__(self, folder: Path, size: int, environ: dict[str, str]):
+    def __init__(self, folder: Path, size: int, environs: list[dict[str, str]]):
         self.folder, self.size = folder, size
-        self.environ = {**os.environ, **environ}
+        self.environs = [{**os.environ, **environ} for environ in environs]
         self.clients: list[subprocess.Popen] = []
 
     def start(self) -> None:
@@ -27,7 +27,7 @@ class LocalLauncher:
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
-                        env=self.environ,
+                        env=self.environs[rank % len(self.environs)],
                         preexec_fn=processes.die_with_parent(),
                         start_new_session=True,  # Ctrl-C reaches the coordinator, which ends them in order
                     )

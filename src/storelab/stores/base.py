@@ -3,24 +3,34 @@
 A store is one file in this folder, one line in `stores/__init__.py`, one model in `config.py`, one test.
 """
 
-import os
-import signal
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from storelab.model import DEFAULT, DEPLOYMENT_AXES, UserError
+
+if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
+    from storelab.stores.access import Access
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One front-end as a client addresses it. `addressing`: `path` or `virtual`; `ca_file`: PEM to verify the server with."""
+    """One front-end as a client addresses it.
+
+    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that holds the
+    buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name in WebHDFS requests;
+    `token`: name of the environment variable that holds a bearer token (HTTP).
+    """
 
     url: str
     region: str = "us-east-1"
     addressing: str = "path"
     verify: bool = True
     ca_file: str | None = None
+    protocol: str = "s3"
+    user: str | None = None
+    token: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,14 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where the i-th bucket of a campaign lies: bucket name and key prefix (empty, or ending in '/')."""
+    """Where the i-th bucket of a campaign lies: bucket name, key prefix (empty, or ending in '/'), account that owns it.
+
+    On a store without buckets the name is that of a folder.
+    """
 
     name: str
     prefix: str = ""
+    account: int = 0
 
 
 @dataclass
@@ -61,16 +75,26 @@ class Status:
 
 
 class Store(ABC):
-    """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system."""
+    """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system.
+
+    Settings that are axes too (`model.DEPLOYMENT_AXES`) make a deployment: a store of its own beside this one, see `deployed`.
+    """
 
     managed: bool = False
+    protocol: str = "s3"  # what clients speak to it
+    port_block: int = 0  # ports that one deployment takes, from `settings.port` on
+    needs_root: bool = False
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
+        self.place = f"stores.{name.partition('+')[0]}"
 
     @abstractmethod
-    def up(self, front_ends: int = 1) -> None:
-        """Make at least `front_ends` front-ends usable: start what is missing, wait until healthy, warm up. Idempotent."""
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """Make at least `front_ends` front-ends usable by `accounts` accounts: start what is missing, wait until healthy, warm up.
+
+        Idempotent. External stores are only looked at.
+        """
 
     @abstractmethod
     def down(self) -> list[int]:
@@ -88,15 +112,54 @@ class Store(ABC):
         """The first `front_ends` front-ends. Raises UserError where there are fewer."""
 
     @abstractmethod
-    def credentials(self) -> Credentials: ...
+    def credentials(self, account: int = 0) -> Credentials | None:
+        """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such account."""
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
-        """What is deployed (daemons, redundancy, backing), for the records. Nothing secret."""
+        """What is deployed (daemons, front-ends, redundancy, backing), for the records. Nothing secret."""
 
-    def bucket(self, campaign: str, index: int) -> Bucket:
-        """Name of the campaign's `index`-th bucket."""
-        return Bucket(f"storelab-{campaign.lower().replace('.', '-')}-{index:04d}")
+    @abstractmethod
+    def most(self, axis: str) -> int:
+        """The largest value of the axis `front_ends` or `accounts` that this store can serve."""
+
+    def accounts(self) -> int:
+        """Accounts that there are now: 0 … n - 1."""
+        return 1
+
+    def access(self, account: int = 0, front_end: int = 0) -> "Access":
+        """Way into the store outside of measurements; writes are refused where the store is read-only."""
+        from storelab.stores.open_access import open_access
+
+        endpoint = self.endpoints(front_end + 1)[front_end]
+        return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
+
+    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
+        """Name of the campaign's `index`-th bucket, which is of `account`."""
+        return Bucket(self.bucket_name("storelab", campaign, index, account), "", account)
+
+    @staticmethod
+    def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
+        """`<prefix>-<campaign>[-a<account>]-<index>`; the first account's stand without its number."""
+        owner = f"a{account}-" if account else ""
+        return f"{prefix}-{campaign.lower().replace('.', '-')}-{owner}{index:04d}"
+
+    def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
+        """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store has none such."""
+        out = {}
+        for axis, (setting, convert) in DEPLOYMENT_AXES.items():
+            if axes.get(axis, DEFAULT[axis]) == DEFAULT[axis]:
+                continue
+            if setting not in type(self.settings).model_fields:
+                raise UserError(f"axes.{axis}", f"store {self.name} (kind {self.settings.kind}) has no {axis} to choose", "leave it out")
+            value = convert(axes[axis])
+            if value != getattr(self.settings, setting):
+                out[setting] = value
+        return out
+
+    def moved(self, settings: Any, index: int) -> Any:
+        """Settings of this store's `index`-th deployment: its block of ports lies behind those of the earlier ones."""
+        return settings.model_copy(update={"port": settings.port + index * self.port_block}) if self.port_block else settings
 
     def actors(self) -> dict[str, int]:
         """Daemons by name with their pid: whose CPU is recorded, who can be killed in fault tests."""
@@ -104,19 +167,16 @@ class Store(ABC):
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""
-        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Undo `suspend`. Idempotent."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, sig: int) -> None:
-        for pid in self.actors().values() if self.managed else ():
-            with suppress(ProcessLookupError):
-                os.kill(pid, sig)
 
     def free_bytes(self) -> int | None:
         """Room left for data, None where it cannot be asked."""
+        return None
+
+    def used_bytes(self) -> int | None:
+        """Raw bytes that the store's data take on its disks (or in memory), all copies; None where it cannot be asked."""
         return None
 
     def reclaim(self) -> None:

@@ -1,7 +1,8 @@
 """Daemons of a managed store: start, recognise, stop (level 2, measuring side; knows nothing of S3).
 
 Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else happens, and
-is signalled only while all three still agree: a recycled pid is never hit. Callers hold `lock()` around what changes things.
+is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other processes of its session,
+share its fate. Callers hold `lock()` around what changes things.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,30 @@ SAME_START = 30.0  # seconds: create times move with the wall clock; pid and who
 
 @dataclass(frozen=True)
 class Daemon:
-    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start."""
+    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start.
+
+    `health`: path that `ports[0]` answers with 200 when it is healthy, or a call that tells. `prefix`: command that enters a
+    namespace and then becomes `argv` (exec). `elsewhere`: `host` and `ports` are of a network namespace of its own.
+    """
 
     name: str
     argv: tuple[str, ...]
     host: str
     ports: tuple[int, ...]
-    health: str = "/healthz"
+    health: str | Callable[[], bool] = "/healthz"
     grace: float = 5.0
     environ: Mapping[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    def healthy(self, timeout: float = 1.0) -> bool:
+        return answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
+
+
+def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
+    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its title (nginx)."""
+    have, want = " ".join(cmdline).rstrip(), " ".join(argv)
+    return have == want or have.endswith(" " + want)
 
 
 class Daemons:
@@ -90,15 +106,44 @@ class Daemons:
             return None
         try:
             process = psutil.Process(record["pid"])
+            if child is not None:
+                return process  # unreaped, so nobody else has its pid; its title may be changing just now
             if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
                 return None
-            return process if process.cmdline() == record["argv"] else None
+            return process if runs_as(process.cmdline(), record["argv"]) else None
         except psutil.Error:
             return None
 
     def running(self) -> dict[str, int]:
         """Name -> pid of the recorded daemons that run."""
         return {name: r["pid"] for name, r in self.records().items() if self.process(r)}
+
+    def everyone(self) -> dict[str, int]:
+        """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""
+        leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
+        workers = self._workers(leaders.values())
+        out = {name: p.pid for name, p in leaders.items()}
+        return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
+
+    def _workers(self, leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
+        """Pid of each leader -> the other processes of its session."""
+        out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
+        for pid in psutil.pids() if out else ():
+            with contextlib.suppress(OSError, psutil.Error):
+                if pid not in out and (session := os.getsid(pid)) in out:
+                    out[session].append(psutil.Process(pid))
+        return out
+
+    def _strays(self) -> list[tuple[str, psutil.Process]]:
+        """(daemon's name, process) of what `start` or its children left behind: known by where its output goes, of no daemon that runs."""
+        logs, sessions, out = f"{self.logs.resolve()}/", set(self.running().values()), []
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):
+                target = os.readlink(f"/proc/{pid}/fd/1")
+                ours = target.startswith(logs) and os.readlink(f"/proc/{pid}/fd/0") == os.devnull
+                if ours and os.getsid(pid) not in sessions:
+                    out.append((target.removeprefix(logs).partition(".log")[0], psutil.Process(pid)))
+        return out
 
     def log_tail(self, name: str, lines: int = 4) -> str:
         """The last lines of a daemon's log on one line."""
@@ -111,7 +156,7 @@ class Daemons:
     def check_ports(self, daemons: Iterable[Daemon]) -> None:
         """Raises UserError that names the first port that is taken, who holds it, and the key to change."""
         for daemon in daemons:
-            for port in daemon.ports:
+            for port in () if daemon.elsewhere else daemon.ports:
                 try:
                     usable = free(daemon.host, port)
                     until = time.monotonic() + 1.0
@@ -136,7 +181,7 @@ class Daemons:
         """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
-                same = process.info["cmdline"] == list(daemon.argv) and process.uids().real == os.getuid()
+                same = runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (0, process.uids().real)
                 if same and Path(process.cwd()) == self.folder.resolve():
                     self._record(daemon, process)
                     return process.pid
@@ -150,7 +195,7 @@ class Daemons:
             "grace": daemon.grace,
             "host": daemon.host,
         }
-        self._write({**self.records(), daemon.name: record | {"ports": list(daemon.ports), "health": daemon.health}})
+        self._write({**self.records(), daemon.name: record | {"ports": list(daemon.ports)}})
 
     def start(self, daemon: Daemon) -> int:
         """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid, recorded."""
@@ -160,7 +205,7 @@ class Daemons:
             path.replace(path.with_suffix(".log.old"))
         with path.open("ab") as log:
             child = subprocess.Popen(
-                daemon.argv,
+                (*daemon.prefix, *daemon.argv),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -178,9 +223,9 @@ class Daemons:
         return child.pid
 
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
-        """Poll its health path. Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s."""
+        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s."""
         end = time.monotonic() + timeout
-        while not answers(daemon.host, daemon.ports[0], daemon.health):
+        while not daemon.healthy():
             record = self.records().get(daemon.name)
             if record is None or self.process(record) is None:
                 raise MeasurementFailed(f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}")
@@ -191,9 +236,10 @@ class Daemons:
             time.sleep(0.02)
 
     def suspend(self) -> None:
-        """SIGSTOP to all, the last started first; returns when they have stopped."""
-        processes = [p for r in reversed(self.records().values()) if (p := self.process(r))]
-        for process in processes:
+        """SIGSTOP to all, the last started first, before its workers; returns when they have stopped."""
+        leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
+        workers = self._workers(leaders)
+        for process in (p for leader in leaders for p in (leader, *workers[leader.pid])):
             with contextlib.suppress(psutil.Error):
                 process.suspend()
                 while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
@@ -201,38 +247,55 @@ class Daemons:
 
     def resume(self) -> list[str]:
         """SIGCONT to all; returns the names of those that were suspended."""
-        woken = []
-        for name, record in self.records().items():
-            with contextlib.suppress(psutil.Error):
-                if process := self.process(record):
-                    woken += [name] if process.status() == psutil.STATUS_STOPPED else []
+        leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
+        workers, woken = self._workers(leaders.values()), []
+        for name, leader in leaders.items():
+            for process in (*workers[leader.pid], leader):
+                with contextlib.suppress(psutil.Error):
+                    woken += [name] if process.status() == psutil.STATUS_STOPPED and name not in woken else []
                     process.resume()
         return woken
 
     def stop(self, names: Iterable[str] | None = None) -> list[int]:
         """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
 
+        Their workers end with them, and so does what was left behind by one of that name that was killed or never recorded.
         Raises MeasurementFailed if one survives; it then stays recorded.
         """
-        records = self.records()
-        chosen = [n for n in (records if names is None else names) if n in records]
+        records, wanted = self.records(), None if names is None else list(names)
+        chosen = [n for n in records if wanted is None or n in wanted]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
-        for process in alive.values():
+        workers = self._workers(alive.values())
+        strays = [p for name, p in self._strays() if wanted is None or name in wanted]
+        for process in (*alive.values(), *strays):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
                 process.resume()  # a suspended one would never see the SIGTERM
+        rest = [w for leader in alive.values() for w in workers[leader.pid]]
+        for process in rest:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
         since = time.monotonic()
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-        survivors = [n for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)]
-        self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
+                self._kill(process, *workers[process.pid])
+        for process, grace in (*((w, 0.5) for w in rest), *((p, 5.0) for p in strays)):
+            if not self._gone(process, since + grace):
+                self._kill(process)
+        everyone = [*((n, p) for n, p in alive.items()), *(("a worker", p) for p in (*rest, *strays))]
+        survivors = [(n, p) for n, p in everyone if not self._gone(p, time.monotonic() + 10)]
+        self._write({n: r for n, r in records.items() if n not in chosen or n in dict(survivors)})
         if survivors:
             raise MeasurementFailed(
-                f"{self.place}: {', '.join(survivors)} (pid {', '.join(str(alive[n].pid) for n in survivors)}) did not end on SIGKILL"
+                f"{self.place}: {', '.join(n for n, _ in survivors)} (pid {', '.join(str(p.pid) for _, p in survivors)}) did not end on SIGKILL"
             )
-        return [p.pid for p in alive.values()]
+        return [p.pid for _, p in everyone]
+
+    @staticmethod
+    def _kill(*processes: psutil.Process) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
         """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not free."""

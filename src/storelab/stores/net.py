@@ -3,6 +3,7 @@
 import errno
 import http.client
 import socket
+import ssl
 
 import psutil
 
@@ -14,6 +15,20 @@ def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def speaks_tls(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
+    """True if `GET https://host:port/path` answers 200, whatever its certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
     finally:
         connection.close()
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import botocore.session
 
 from storelab.model import UserError
-from storelab.stores import buckets
 from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
-from storelab.stores.mistakes import KEYS
+from storelab.stores.clients import client
+from storelab.stores.mistakes import ERRORS, KEYS, explain
 
 MOST_NAME = 63  # characters of a bucket name
 
@@ -21,7 +21,6 @@ MOST_NAME = 63  # characters of a bucket name
 class S3(Store):
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
-        self.place = f"stores.{name}"
         self._version = ""
 
     def _check_url(self, url: str) -> None:
@@ -81,9 +80,17 @@ class S3(Store):
         ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
         return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file) for u in urls[:front_ends]]
 
-    def credentials(self) -> Credentials:
+    def accounts(self) -> int:
+        return 1 + len(self.settings.profiles)
+
+    def most(self, axis: str) -> int:
+        return len(self._urls) if axis == "front_ends" else self.accounts()
+
+    def credentials(self, account: int = 0) -> Credentials:
         """From the environment, or the profile; never from a metadata service. Raises UserError where there are none."""
-        profile = self.settings.profile
+        if account >= self.accounts():
+            raise UserError(self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`")
+        profile = self.settings.profiles[account - 1] if account else self.settings.profile
         if not profile and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
             e = os.environ
             return Credentials(e["AWS_ACCESS_KEY_ID"], e["AWS_SECRET_ACCESS_KEY"], e.get("AWS_SESSION_TOKEN"))
@@ -95,41 +102,42 @@ class S3(Store):
                 session.get_component("credential_provider").remove(asks_the_network)
             found = session.get_credentials()
             keys = found.get_frozen_credentials() if found else None
-        except buckets.ERRORS as error:
-            raise buckets.explain(error, self.place) from None
+        except ERRORS as error:
+            raise explain(error, self.place) from None
         if not keys or not keys.access_key:
             raise UserError(f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS)
         return Credentials(keys.access_key, keys.secret_key, keys.token)
 
-    def bucket(self, campaign: str, index: int) -> Bucket:
-        s, name = self.settings, campaign.lower().replace(".", "-")
+    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
+        s = self.settings
         if s.bucket:
-            return Bucket(s.bucket, f"{s.prefix}/{campaign}/b{index:04d}/")
-        own = f"{s.prefix}-{name}-{index:04d}"
+            return Bucket(s.bucket, f"{s.prefix}/{campaign}/b{index:04d}/", account)
+        own = self.bucket_name(s.prefix, campaign, index, account)
         if len(own) > MOST_NAME:
             raise UserError(
                 f"{self.place}.prefix",
                 f"the bucket name {own!r} is longer than {MOST_NAME} characters",
                 "shorten `prefix` or the campaign's name",
             )
-        return Bucket(own)
+        return Bucket(own, "", account)
 
-    def up(self, front_ends: int = 1) -> None:
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """One signed request to each front-end; nothing is started or written. Raises UserError that says what is wrong."""
-        keys, ends = self.credentials(), self.endpoints(front_ends)
+        keys, *_ = [self.credentials(i) for i in range(accounts)]
+        ends = self.endpoints(front_ends)
         with ThreadPoolExecutor(16) as pool:
             self._version, *_ = pool.map(lambda e: self._greet(e, keys), ends)
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """The `Server` header of an answer to a signed request. GET, because an answer to HEAD says no error code."""
-        s3 = buckets.client(endpoint, keys, connect_timeout=5, read_timeout=10)
+        s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:
             if self.settings.bucket:
                 answer = s3.list_objects_v2(Bucket=self.settings.bucket, Prefix=f"{self.settings.prefix}/", MaxKeys=1)
             else:
                 answer = s3.list_buckets()
-        except buckets.ERRORS as error:
-            plain = buckets.explain(error, self.place)
+        except ERRORS as error:
+            plain = explain(error, self.place)
             problem = str(plain).removeprefix(f"{self.place}: ")
             raise (
                 plain

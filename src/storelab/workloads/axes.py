@@ -1,10 +1,19 @@
 """Axes that several workloads share."""
 
-from storelab.model import Axis
+from storelab.model import DEFAULT, Axis
 
 CLIENTS = Axis("clients", "int", 1, "Clients", "Processes started together, each a client of its own.")
 WORKERS = Axis("workers", "int", 8, "Workers per client", "Parallel operations of one client (s5cmd: numworkers).")
-FRONT_ENDS = Axis("front_ends", "int", 1, "Front-ends", "S3 front-ends used; client i talks to front-end i mod n.")
+FRONT_ENDS = Axis("front_ends", "int", 1, "Front-ends", "Front-ends used; client i talks to front-end i mod n.")
 OBJECT_SIZE = Axis("object_size", "size", 4000, "Object size", "Size of every object.")
 BUCKETS = Axis("buckets", "int", 1, "Buckets", "Buckets that the objects are spread over, round robin.")
-ENGINE_S5CMD = Axis("engine", "text", "s5cmd", "Engine", "Program that moves the bytes.", choices=("s5cmd",))
+ENGINE = Axis("engine", "text", "s5cmd", "Engine", "What moves the bytes: the program s5cmd, or fsspec.", choices=("s5cmd", "fsspec"))
+ACCOUNTS = Axis("accounts", "int", 1, "Accounts", "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.")
+# A deployment of a managed store; the default is the store as it is configured.
+REDUNDANCY = Axis("redundancy", "text", DEFAULT["redundancy"], "Redundancy", "Redundancy of the store: none, replica-N, ec-K-M.")
+SERVERS = Axis("servers", "int", DEFAULT["servers"], "Data servers", "Volume servers, OSDs, drives, DataNodes.", minimum=0)
+BACKING = Axis(
+    "backing", "text", DEFAULT["backing"], "Backing", "Where the store keeps its data.", choices=("default", "disk", "tmpfs", "memory")
+)
+SCHEME = Axis("scheme", "text", DEFAULT["scheme"], "Scheme", "Between client and front-end.", choices=("default", "http", "https"))
+DEPLOYMENT = (REDUNDANCY, SERVERS, BACKING, SCHEME)

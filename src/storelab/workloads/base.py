@@ -25,6 +25,13 @@ class Job:
     manifest: Path | None  # of the data set that the point reads
     attempt: str = ""  # id of this attempt: new objects are named after it
     limits: dict[str, Any] = field(default_factory=dict)  # `limits` of the configuration
+    account: int = 0  # whose keys stand in its environment
+    endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
+
+    @property
+    def own_buckets(self) -> list[Bucket]:
+        """The buckets of this client's account."""
+        return [b for b in self.buckets if b.account == self.account]
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,17 @@ class Check:
 
 @dataclass
 class Result:
-    """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks."""
+    """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks.
+
+    tables: columns of further files, by their name in `records.TABLES`.
+    """
 
     ops: dict[str, Any]
     reads: dict[str, Any] | None = None
     engine: dict[str, Any] = field(default_factory=dict)  # name, version, settings, requests per operation
     checks: list[Check] = field(default_factory=list)
     connections: dict[str, Any] = field(default_factory=dict)  # {"max": int, "samples": [...]}
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Client(ABC):

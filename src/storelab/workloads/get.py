@@ -6,13 +6,17 @@ from storelab.workloads.base import Client, Job
 
 SPEC = Workload(
     "get",
-    (axes.ENGINE_S5CMD, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS),
+    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
     "Download of staged objects, each client in an order of its own.",
     dataset="payload",
 )
 
 
 def client(job: Job) -> Client:
+    if job.point.axes["engine"] == "fsspec":
+        from storelab.engines.fsspec_transfers import FsspecGet
+
+        return FsspecGet(job)
     from storelab.engines.s5cmd_transfers import S5cmdGet
 
     return S5cmdGet(job)

@@ -16,13 +16,17 @@ if TYPE_CHECKING:  # a client process must start fast
 
 SPEC = Workload(
     "put",
-    (axes.ENGINE_S5CMD, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS),
+    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
     "Upload of new objects, each key once.",
     direction="write",
 )
 
 
 def client(job: Job) -> Client:
+    if job.point.axes["engine"] == "fsspec":
+        from storelab.engines.fsspec_transfers import FsspecPut
+
+        return FsspecPut(job)
     from storelab.engines.s5cmd_transfers import S5cmdPut
 
     return S5cmdPut(job)
@@ -32,7 +36,7 @@ def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) ->
     """Make the buckets; the first upload would make them in some stores, and pay for it."""
     from storelab.stores import buckets
 
-    buckets.ensure(store, store.endpoints(1)[0], config.name, [Bucket(**b) for b in job["buckets"]])
+    buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
 
 
 def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -40,20 +44,21 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     import pyarrow.parquet as pq
 
     from storelab.datasets import payload
-    from storelab.engines.s5cmd_transfers import put_prefix
-    from storelab.stores import buckets, objects
+    from storelab.engines.keys import put_prefix
+    from storelab.stores import buckets
 
-    s3 = buckets.for_store(store)
     size = point.axes["object_size"]
     reported = set()
     for table in folder.glob("ops.*.parquet"):
         columns = pq.read_table(table, columns=["object", "error"]).to_pylist()
         reported |= {row["object"] for row in columns if row["error"] is None}
-    stored: dict[str, str] = {}
+    places = [Bucket(**b) for b in job["buckets"]]
+    ways = buckets.accesses(store, places)
+    stored: dict[str, Bucket] = {}
     wrong = 0
-    for bucket in [Bucket(**b) for b in job["buckets"]]:
-        for key, length in buckets.list_keys(s3, bucket, put_prefix(job["attempt"])):
-            stored[key] = bucket.name
+    for bucket in places:
+        for key, length in buckets.list_keys(ways[bucket.account], bucket, put_prefix(job["attempt"])):
+            stored[key] = bucket
             wrong += key in reported and length != size
     missing = len(reported - stored.keys())
     checks = [Check("all listed", not missing and not wrong, f"{len(reported)} reported, {missing} not listed, {wrong} of a wrong size")]
@@ -62,7 +67,7 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     sample = random.Random(point.seed).sample(sorted(reported & stored.keys()), min(4, len(reported & stored.keys())))
     good = 0
     for key in sample:
-        data = objects.read(s3, stored[key], key, f"stores.{store.name}") or b""
+        data = ways[stored[key].account].read(stored[key].name, key) or b""
         good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
     checks.append(
         Check("read back", bool(sample) and good == len(sample), f"{good} of {len(sample)} uploaded objects have the right SHA-256")

@@ -19,6 +19,7 @@ SPEC = Workload(
         axes.CLIENTS,
         Axis("max_range_gap", "size", 32768, "Largest gap merged", "Ranges closer than this become one request.", minimum=0),
         axes.FRONT_ENDS,
+        *axes.DEPLOYMENT,
     ),
     "Random entries of a ROOT file, uproot over fsspec and s3fs.",
     dataset="root",

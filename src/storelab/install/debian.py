@@ -1,0 +1,85 @@
+"""Installing Debian packages (level 2, measuring side). Services that they bring are not started.
+
+Pinned by the release: Debian 12 fixes bugs and changes no versions; records bear the exact version that measured.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from storelab.install import Part, Progress
+from storelab.model import MeasurementFailed, UserError
+
+# A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nexit 101\n"
+
+
+def installed(package: str) -> bool:
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], capture_output=True, text=True, check=False)
+    return done.returncode == 0 and done.stdout.startswith("ii")
+
+
+def _root(*command: str) -> list[str]:
+    """The command as root. Raises UserError where that is not possible."""
+    if os.geteuid() == 0:
+        return list(command)
+    if shutil.which("sudo"):
+        return ["sudo", *command]
+    raise UserError("install", "Debian packages need root", f"run as root: {' '.join(command)}")
+
+
+def _apt(*arguments: str) -> None:
+    environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
+    if command[0] == "sudo":
+        command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=900, check=False)
+    if done.returncode:
+        last = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith("E:")] or done.stderr.splitlines()[-1:]
+        raise MeasurementFailed(f"install: apt-get {arguments[0]} failed: {' '.join(last)[:300]}")
+
+
+def install(packages: Sequence[str], progress: Progress) -> None:
+    """Raises UserError without apt-get or root, MeasurementFailed where apt-get fails."""
+    if not shutil.which("apt-get"):
+        raise UserError("install", "there is no apt-get on this machine", f"install with its own packages: {' '.join(packages)}")
+    progress("asking Debian's archive for its lists")
+    _apt("update")
+    forbidden = POLICY.exists()
+    if not forbidden:
+        subprocess.run(_root("tee", str(POLICY)), input=FORBID.encode(), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(_root("chmod", "755", str(POLICY)), check=True)
+    try:
+        progress(f"installing {' '.join(packages)}")
+        _apt("install", "--no-install-recommends", *packages)
+    finally:
+        if not forbidden:
+            subprocess.run(_root("rm", "-f", str(POLICY)), check=True)
+
+
+def _part(packages: Sequence[str], needs: str) -> list[Part]:
+    return [
+        Part(
+            f"Debian packages {', '.join(packages)}",
+            f"{needs}; root or sudo",
+            lambda: all(map(installed, packages)),
+            lambda progress: install(packages, progress),
+        )
+    ]
+
+
+def ceph(tools: Path) -> list[Part]:
+    return _part(
+        ["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"], "up to 96 packages, 73 MB to download, 290 MB on disk"
+    )
+
+
+def nginx(tools: Path) -> list[Part]:
+    return _part(["nginx-full", "libnginx-mod-http-dav-ext"], "up to 9 packages, a few MB")
+
+
+def xrootd(tools: Path) -> list[Part]:
+    return _part(["xrootd-server", "xrootd-server-plugins", "iproute2"], "up to 20 packages, some 20 MB")

@@ -1,0 +1,65 @@
+"""What storelab itself does in a store, outside of every measurement, whatever the protocol (level 2, measuring side).
+
+Buckets are buckets of S3, or folders of a file system; keys lie below them. `buckets.py` rests on this interface alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+
+class NoSuchBucket(Exception):
+    """The bucket is not there."""
+
+
+class BucketExists(Exception):
+    """The bucket was made by someone meanwhile."""
+
+
+class AccessRefused(Exception):
+    """The server answers 403: the bucket is of someone else, or the account may not."""
+
+
+class Access(ABC):
+    """One account's way into a store through one front-end. Thread-safe.
+
+    All methods raise UserError where a person can mend it, MeasurementFailed where the system fails, besides what they name.
+    `place`: place in the configuration, for messages.
+    """
+
+    place: str
+    deletes_at_once = 1000  # keys in one call of `delete`
+
+    @abstractmethod
+    def read(self, bucket: str, key: str) -> bytes | None:
+        """The whole object; None where it is absent. Raises NoSuchBucket, AccessRefused."""
+
+    @abstractmethod
+    def write(self, bucket: str, key: str, data: bytes) -> None:
+        """A whole object, replaced where it is there. Raises NoSuchBucket, AccessRefused."""
+
+    @abstractmethod
+    def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
+        """(key, bytes) of every object whose key begins with `prefix`. Raises NoSuchBucket."""
+
+    @abstractmethod
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        """Remove these objects, `deletes_at_once` at most."""
+
+    @abstractmethod
+    def bucket_names(self) -> list[str]:
+        """All buckets that this account sees."""
+
+    @abstractmethod
+    def prefixes(self, bucket: str, above: str) -> list[str]:
+        """The keys' beginnings below `above` (which ends in '/') up to the next '/', e.g. `a/b/` of `a/b/c`."""
+
+    @abstractmethod
+    def make_bucket(self, bucket: str) -> None:
+        """Raises BucketExists."""
+
+    @abstractmethod
+    def drop_bucket(self, bucket: str) -> None:
+        """Remove a bucket without objects; what else the protocol keeps in it (unfinished uploads, empty folders) goes too."""
+
+    def abandon(self, bucket: str, prefix: str) -> None:
+        """Give up what was begun below `prefix` and never finished (multipart uploads). Nothing where there is no such thing."""

@@ -1,0 +1,205 @@
+"""Access to a store of files and folders through fsspec: POSIX, WebDAV, root://, WebHDFS (level 2, measuring side)."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.model import MeasurementFailed, UserError
+from storelab.stores import filesystems
+from storelab.stores.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.base import Endpoint
+
+
+def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
+    """The file system that lists and removes, and what it calls the base folder. HTTP alone cannot list: WebDAV does."""
+    if endpoint.protocol == "http":
+        import httpx
+        from webdav4.fsspec import WebdavFileSystem
+
+        verify: Any = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else False
+        client = httpx.Client(
+            verify=verify, trust_env=False, timeout=60, headers=filesystems.authorization(endpoint), follow_redirects=True
+        )
+        return WebdavFileSystem(endpoint.url.rstrip("/") + "/", http_client=client, skip_instance_cache=True, use_listings_cache=False), ""
+    fs = filesystems.data(endpoint, {}, 16)
+    return fs, "/" + urlsplit(endpoint.url).path.strip("/")
+
+
+class FilesAccess(Access):
+    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises UserError."""
+
+    deletes_at_once = 100
+
+    def __init__(self, endpoint: Endpoint, place: str, read_only: bool = False):
+        self.endpoint, self.place, self.read_only = endpoint, place, read_only
+        self.fs, self.base = _namespace(endpoint)
+
+    def _path(self, bucket: str, key: str = "") -> str:
+        return posixpath.join(self.base, bucket, key) if key else posixpath.join(self.base, bucket)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
+            raise
+        except PermissionError as error:
+            raise AccessRefused(str(error)) from None
+        except Exception as error:  # every protocol's library throws classes of its own
+            raise explain(error, self.endpoint, self.place) from None
+
+    def _may_write(self) -> None:
+        if self.read_only:
+            raise UserError(self.place, "this would write to a read-only store", "set the store's `read_only` to false")
+
+    def _present(self, path: str) -> bool:
+        """exists() of some file systems answers False to a refused connection: ask for the facts instead."""
+        try:
+            self.fs.info(path)
+            return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if _absent(error):
+                return False
+            raise
+
+    def _bucket(self, bucket: str) -> None:
+        if not self._present(self._path(bucket)):
+            raise NoSuchBucket(bucket)
+
+    def read(self, bucket: str, key: str) -> bytes | None:
+        with self._explained():
+            path = self._path(bucket, key)
+            if not self._present(path):
+                self._bucket(bucket)
+                return None
+            with self.fs.open(path, "rb") as f:
+                return f.read()
+
+    def write(self, bucket: str, key: str, data: bytes) -> None:
+        self._may_write()
+        with self._explained():
+            self._bucket(bucket)
+            path = self._path(bucket, key)
+            if "/" in key:
+                self._make_folders(posixpath.dirname(path))
+            if self.endpoint.protocol == "file":  # a whole file or nothing
+                temporary = f"{path}.storelab-tmp"
+                with self.fs.open(temporary, "wb") as f:
+                    f.write(data)
+                self.fs.mv(temporary, path)
+                return
+            with self.fs.open(path, "wb") as f:
+                f.write(data)
+
+    def _make_folders(self, path: str) -> None:
+        if self._present(path):
+            return
+        if self.endpoint.protocol == "http":  # MKCOL makes one level at a time
+            if above := posixpath.dirname(path):
+                self._make_folders(above)
+            with suppress(FileExistsError):
+                self.fs.mkdir(path)
+            return
+        self.fs.makedirs(path, exist_ok=True)
+
+    def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
+        with self._explained():
+            self._bucket(bucket)
+            root, begin = self._path(bucket).rstrip("/") + "/", posixpath.dirname(prefix)
+            waiting = [self._path(bucket, begin)]
+            while waiting:
+                try:
+                    entries = self.fs.ls(waiting.pop(), detail=True)
+                except FileNotFoundError:
+                    continue  # nothing below this prefix, or removed meanwhile
+                except OSError as error:
+                    if _absent(error):
+                        continue
+                    raise
+                for entry in entries:
+                    name = entry["name"].rstrip("/")
+                    key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
+                    if not key.startswith(prefix) and not prefix.startswith(key + "/"):
+                        continue
+                    if entry["type"] == "directory":
+                        waiting.append(name)
+                    elif key.startswith(prefix):
+                        yield key, int(entry["size"])
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        self._may_write()
+        with self._explained(), ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: self._remove(self._path(bucket, key)), keys))
+
+    def _remove(self, path: str) -> None:
+        try:
+            self.fs.rm_file(path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if self._present(path):
+                raise
+
+    def bucket_names(self) -> list[str]:
+        with self._explained():
+            entries = self.fs.ls(self.base or "/", detail=True)
+            return [posixpath.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
+
+    def prefixes(self, bucket: str, above: str) -> list[str]:
+        raise NotImplementedError("a store of files has folders for buckets, never a prefix in one bucket")
+
+    def make_bucket(self, bucket: str) -> None:
+        self._may_write()
+        with self._explained():
+            if self._present(self._path(bucket)):
+                raise BucketExists(bucket)
+            if self.endpoint.protocol == "root":
+                self.fs.makedirs(self._path(bucket), exist_ok=True)
+            else:
+                self.fs.mkdir(self._path(bucket))
+
+    def drop_bucket(self, bucket: str) -> None:
+        """Only empty folders go: one that holds a file of someone else stays, and is told."""
+        self._may_write()
+        with self._explained():
+            self._drop(self._path(bucket))
+
+    def _drop(self, path: str) -> None:
+        for entry in self.fs.ls(path, detail=True):
+            if entry["type"] != "directory":
+                raise MeasurementFailed(f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone")
+            self._drop(entry["name"].rstrip("/"))
+        if self.endpoint.protocol == "webhdfs":
+            self.fs.rm(path, recursive=False)
+        else:
+            self.fs.rmdir(path)
+
+
+def _absent(error: OSError) -> bool:
+    """XRootD's client tells by text alone that something is not there."""
+    return "no such file" in str(error).lower() or "[3011]" in str(error)
+
+
+def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | MeasurementFailed:
+    """The exception to raise instead of what a file system's library threw."""
+    parts, text = urlsplit(endpoint.url), f"{type(error).__name__}: {error}"
+    host = f"{parts.scheme}://{parts.netloc}"
+    spot, low = f"{place}.endpoint", text.lower()
+    if endpoint.protocol == "file":
+        return MeasurementFailed(f"{place}: {text[:200]}")
+    if any(sign in low for sign in ("certificate", "ssl")):
+        return UserError(spot, f"TLS with {host} fails ({text[:80]})", "check `endpoint` and `ca_file`")
+    if any(sign in low for sign in ("name or service", "resolve", "invalid address", "getaddrinfo")):
+        return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
+    if any(sign in low for sign in ("refused", "connecterror", "connection error", "unreachable", "no route", "timed out", "timeout")):
+        return UserError(spot, f"{host} cannot be reached", "check address and port, and that the server runs")
+    if "401" in text or "unauthorized" in low or "auth failed" in low:
+        return UserError(place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first")
+    return MeasurementFailed(f"{place}: {text[:200]}")
+
+

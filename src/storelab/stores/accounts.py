@@ -1,0 +1,76 @@
+"""Keys of a managed store's accounts and its certificate: made once, kept in the store's folder (level 2, measuring side)."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from storelab.model import UserError
+from storelab.records import read_json, write_json
+from storelab.stores.base import Credentials
+
+
+class Accounts:
+    """Part of every managed store. `folder`: the store's own, readable by its owner alone."""
+
+    folder: Path
+    place: str
+    protocol: str
+    settings: Any
+
+    def keys(self) -> list[dict[str, str]]:
+        """[{access_key, secret_key}] by account, as recorded."""
+        path = self.folder / "accounts.json"
+        return read_json(path)["accounts"] if path.exists() else []
+
+    def make_keys(self, accounts: int) -> list[dict[str, str]]:
+        """Keys of the first `accounts` accounts, new ones where there are none yet; the file is readable by its owner alone."""
+        known = self.keys()
+        while len(known) < accounts:
+            known.append({"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)})
+        path = self.folder / "accounts.json"
+        old = os.umask(0o077)
+        try:
+            write_json(path, {"accounts": known, "used": self.accounts()})
+        finally:
+            os.umask(old)
+        return known[:accounts]
+
+    def note_accounts(self, accounts: int) -> None:
+        """So many accounts are in use from now on (never fewer than before)."""
+        if accounts > self.accounts():
+            path = self.folder / "accounts.json"
+            old = os.umask(0o077)
+            try:
+                write_json(path, read_json(path) | {"used": accounts})
+            finally:
+                os.umask(old)
+
+    def credentials(self, account: int = 0) -> Credentials | None:
+        if self.protocol != "s3":
+            return None
+        known = self.keys()
+        if account >= len(known):
+            raise UserError(self.place, f"account {account} has no keys: it was never started with so many accounts", "run `storelab up`")
+        return Credentials(known[account]["access_key"], known[account]["secret_key"])
+
+    def accounts(self) -> int:
+        """Accounts that were ever asked for."""
+        path = self.folder / "accounts.json"
+        return read_json(path)["used"] if path.exists() else 1
+
+    def make_certificate(self) -> tuple[Path, Path]:
+        """(certificate chain, key) of a certificate of our own for the store's address; `tls/ca.pem` verifies it."""
+        import trustme
+
+        folder = self.folder / "tls"
+        chain, key = folder / "server.pem", folder / "server.key"
+        if not (folder / "ca.pem").exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            authority = trustme.CA()
+            server = authority.issue_cert(self.settings.address, "localhost")
+            chain.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+            key.touch(mode=0o600)
+            key.write_bytes(server.private_key_pem.bytes())
+            authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+        return chain, key

@@ -1,0 +1,72 @@
+"""A folder of any mounted file system; storelab starts nothing, and writes only into folders that it made in it (level 2).
+
+Clients of every node must see the same path. What a kernel or FUSE client caches is part of such a store: see docs/stores.md.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from storelab.model import UserError
+from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
+from storelab.stores.folders import filesystem
+
+
+class Directory(Store):
+    protocol = "file"
+
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
+        self.path = Path(settings.path).expanduser().absolute()
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """Looks whether the folder is there and can be used; makes nothing."""
+        if not self.path.is_dir():
+            raise UserError(f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system")
+        wanted = os.R_OK | os.X_OK | (0 if self.settings.read_only else os.W_OK)
+        if not os.access(self.path, wanted):
+            raise UserError(f"{self.place}.path", f"{str(self.path)!r} cannot be written", "give a folder of yours, or set read_only: true")
+
+    def down(self) -> list[int]:
+        return []
+
+    def status(self) -> Status:
+        try:
+            self.up()
+            detail = "usable"
+        except UserError as error:
+            detail = f"{error.problem}; {error.mend}"
+        return Status(self.name, "directory", "external", self.version(), [self.endpoints()[0].url], {}, detail)
+
+    def version(self) -> str:
+        """Type of the file system."""
+        return filesystem(self.path)
+
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        return [Endpoint(f"file://{self.path}", protocol="file")] * front_ends
+
+    def most(self, axis: str) -> int:
+        return 1
+
+    def credentials(self, account: int = 0) -> Credentials | None:
+        return None
+
+    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
+        return Bucket(self.bucket_name(self.settings.prefix, campaign, index, account), "", account)
+
+    def deployment(self) -> dict[str, Any]:
+        return {
+            "system": "POSIX file system",
+            "version": self.version(),
+            "daemons": {},
+            "front_ends": 1,
+            "servers": 1,
+            "redundancy": "unknown",
+            "backing": filesystem(self.path),
+            "tls": False,
+            "accounts": 1,
+        }
+
+    def free_bytes(self) -> int | None:
+        return shutil.disk_usage(self.path).free if self.path.is_dir() else None

@@ -1,0 +1,120 @@
+"""Doors that are there already and hold folders: root://, HTTP/WebDAV, WebHDFS; storelab starts nothing (level 2, measuring side)."""
+
+import os
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.model import MeasurementFailed, UserError
+from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
+
+
+class Door(Store):
+    """What the three share. `schemes`: of the URL; `example`: for messages."""
+
+    system = ""
+    schemes: tuple[str, ...] = ()
+    example = ""
+
+    @cached_property
+    def _urls(self) -> list[str]:
+        s = self.settings
+        urls = [s.endpoint] if isinstance(s.endpoint, str) else list(s.endpoint)
+        if not urls:
+            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
+                raise UserError(
+                    f"{self.place}.endpoint",
+                    f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door",
+                    f"write it like {self.example}",
+                )
+        return [u.rstrip("/") for u in urls]
+
+    def _endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, protocol=self.protocol)
+
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        if front_ends > len(self._urls):
+            raise UserError(
+                self.place,
+                f"{front_ends} front-ends asked, {len(self._urls)} known",
+                "list more URLs in `endpoint`, or sweep fewer front_ends",
+            )
+        return [self._endpoint(url) for url in self._urls[:front_ends]]
+
+    def most(self, axis: str) -> int:
+        return len(self._urls) if axis == "front_ends" else 1
+
+    def credentials(self, account: int = 0) -> Credentials | None:
+        return None
+
+    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
+        return Bucket(self.bucket_name(self.settings.prefix, campaign, index, account), "", account)
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is wrong."""
+        for i in range(len(self.endpoints(front_ends))):
+            try:
+                self.access(front_end=i).bucket_names()
+            except MeasurementFailed as error:
+                problem = str(error).removeprefix(f"{self.place}: ")
+                raise UserError(f"{self.place}.endpoint", problem, "check that this folder is there and may be listed") from None
+
+    def down(self) -> list[int]:
+        return []
+
+    def status(self) -> Status:
+        try:
+            self.up()
+            detail = "usable"
+        except UserError as error:
+            detail = f"{error.problem}; {error.mend}"
+        return Status(self.name, self.settings.kind, "external", self.version(), list(self._urls), {}, detail)
+
+    def version(self) -> str:
+        return ""
+
+    def deployment(self) -> dict[str, Any]:
+        return {
+            "system": self.system,
+            "version": self.version(),
+            "daemons": {},
+            "front_ends": len(self._urls),
+            "servers": None,
+            "redundancy": "unknown",
+            "backing": "unknown",
+            "tls": all(u.split(":")[0] in ("https", "swebhdfs", "roots") for u in self._urls),
+            "accounts": 1,
+        }
+
+
+class Root(Door):
+    system = "XRootD door"
+    protocol = "root"
+    schemes = ("root", "roots")
+    example = "root://door.example.org:1094//folder"
+
+
+class Http(Door):
+    system = "HTTP/WebDAV door"
+    protocol = "http"
+    schemes = ("http", "https")
+    example = "https://door.example.org:2880/folder"
+
+    def _endpoint(self, url: str) -> Endpoint:
+        s = self.settings
+        if s.token and not os.environ.get(s.token):
+            raise UserError(f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there")
+        return Endpoint(url, verify=s.verify_tls, ca_file=s.ca_file, protocol="http", token=s.token)
+
+
+class WebHdfs(Door):
+    system = "WebHDFS"
+    protocol = "webhdfs"
+    schemes = ("http", "https", "webhdfs", "swebhdfs")
+    example = "http://namenode.example.org:9870/folder"
+
+    def _endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, protocol="webhdfs", user=self.settings.user)

@@ -1,0 +1,100 @@
+"""fsspec file systems over every protocol that a store speaks, for staging as for the engine (level 2, measuring side).
+
+A client process imports this: no boto3, and each protocol's own library only when it is asked for.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.stores.base import Bucket, Endpoint
+
+PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
+
+
+def path(endpoint: Endpoint, bucket: Bucket, key: str = "") -> str:
+    """What the file system of `data(endpoint)` calls this object (or, without a key, this bucket)."""
+    name = f"{bucket.name}/{bucket.prefix}{key}" if key or bucket.prefix else bucket.name
+    if endpoint.protocol == "s3":
+        return name
+    if endpoint.protocol == "http":
+        return f"{endpoint.url.rstrip('/')}/{name}"
+    return f"{'/' + urlsplit(endpoint.url).path.strip('/')}/{name}".replace("//", "/")
+
+
+def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, asynchronous: bool = False) -> Any:
+    """The file system that moves bytes; `connections` bounds its pool. Not cached: each caller has its own.
+
+    environ: holds AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), or the bearer token (HTTP). s3fs makes no retry.
+    """
+    common: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    parts = urlsplit(endpoint.url)
+    match endpoint.protocol:
+        case "s3":
+            from s3fs import S3FileSystem
+
+            verify = (endpoint.ca_file or True) if endpoint.verify else False
+            config = {
+                "max_pool_connections": connections,
+                "retries": {"total_max_attempts": 1},
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+                "s3": {"addressing_style": endpoint.addressing},
+                "proxies": {},
+            }
+            fs = S3FileSystem(
+                key=environ["AWS_ACCESS_KEY_ID"],
+                secret=environ["AWS_SECRET_ACCESS_KEY"],
+                token=environ.get("AWS_SESSION_TOKEN"),
+                endpoint_url=endpoint.url,
+                client_kwargs={"region_name": endpoint.region, "verify": verify},
+                config_kwargs=config,
+                asynchronous=asynchronous,
+                **common,
+            )
+            fs.retries = 1  # s3fs has a loop of its own on top of botocore's
+            return fs
+        case "http":
+            from fsspec.implementations.http import HTTPFileSystem
+
+            async def session(**options: Any) -> Any:
+                import aiohttp
+
+                # No time-out of the whole request: a deadline ends it. No proxy: the endpoint is what is measured.
+                timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
+                connector = aiohttp.TCPConnector(limit=connections, ssl=tls_context(endpoint) if parts.scheme == "https" else False)
+                return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=authorization(endpoint, environ), **options)
+
+            return HTTPFileSystem(get_client=session, asynchronous=asynchronous, **common)
+        case "root":
+            from fsspec_xrootd import XRootDFileSystem
+
+            return XRootDFileSystem(hostid=parts.netloc, locate_all_sources=False, asynchronous=asynchronous, **common)
+        case "webhdfs":
+            from fsspec.implementations.webhdfs import WebHDFS
+
+            fs = WebHDFS(
+                parts.hostname, parts.port or 9870, user=endpoint.user, use_https=parts.scheme in ("https", "swebhdfs"), **common
+            )
+            fs.session.trust_env = False
+            return fs
+        case "file":
+            from fsspec.implementations.local import LocalFileSystem
+
+            return LocalFileSystem(**common)
+    raise ValueError(endpoint.protocol)
+
+
+def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The header that bears the token, {} without one."""
+    return {"Authorization": f"Bearer {environ[endpoint.token]}"} if endpoint.token and environ.get(endpoint.token) else {}
+
+
+def tls_context(endpoint: Endpoint) -> Any:
+    import ssl
+
+    context = ssl.create_default_context(cafile=endpoint.ca_file)
+    if not endpoint.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

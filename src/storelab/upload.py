@@ -1,0 +1,97 @@
+"""Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec (level 3, measuring side)."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from storelab import units
+from storelab.model import MeasurementFailed
+from storelab.stores.base import Bucket, Store
+
+Progress = Callable[[str], None]
+THREADS = 8
+MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
+
+
+class Shown:
+    """Objects done and the time left, at most every two seconds."""
+
+    def __init__(self, name: str, total: int, progress: Progress):
+        self.name, self.total, self.progress, self.done = name, total, progress, 0
+        self.begun = self.shown = time.monotonic()
+
+    def step(self, objects: int = 1) -> None:
+        self.done += objects
+        if time.monotonic() - self.shown > 2:
+            self.shown = time.monotonic()
+            left = (self.shown - self.begun) / max(self.done, 1) * (self.total - self.done)
+            self.progress(f"    staging {self.name}: {self.done} of {self.total} objects, about {units.human_duration(left * 1e9)} left")
+
+
+def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
+    """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises MeasurementFailed."""
+    columns, name = manifest["objects"], manifest["dataset"]["name"]
+    items = [(places[b], key, files[body]) for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)]
+    shown = Shown(name, len(items), progress)
+    for account in sorted({bucket.account for bucket, _, _ in items}):
+        mine = [item for item in items if item[0].account == account]
+        (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
+    size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
+    progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
+
+
+def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+    access = store.access(account)
+    largest = max(path.stat().st_size for _, _, path in items)
+    bodies = {path: path.read_bytes() for _, _, path in items}
+    with ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1)))) as pool:
+        for _ in pool.map(lambda item: access.write(item[0].name, item[0].prefix + item[1], bodies[item[2]]), items):
+            shown.step()
+
+
+def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+    """One `s5cmd run`."""
+    from storelab.engines import s5cmd
+
+    endpoint, keys = store.endpoints(1)[0], store.credentials(account)
+    assert keys is not None
+    process = subprocess.Popen(
+        s5cmd.command(endpoint, 16),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=s5cmd.environ(endpoint) | keys.environ(),
+        text=True,
+    )
+    assert process.stdin and process.stdout and process.stderr
+    errors: list[str] = []
+    readers = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
+    lines = (f"cp {path} s3://{bucket.name}/{bucket.prefix}{key}\n" for bucket, key, path in items)
+    feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)
+    readers.start()
+    feeder.start()
+    done = 0
+    for line in process.stdout:
+        if '"success":true' in line:
+            done += 1
+            shown.step()
+    status = process.wait()
+    readers.join(5)
+    if status or done != len(items):
+        raise MeasurementFailed(
+            f"staging {shown.name} into {store.name}: {len(items) - done} of {len(items)} objects failed: "
+            f"{' '.join(errors[:1]).strip()[:300]}"
+        )
+
+
+def _feed(process: subprocess.Popen, lines: Iterator[str]) -> None:
+    assert process.stdin
+    try:
+        process.stdin.writelines(lines)
+        process.stdin.close()
+    except BrokenPipeError:
+        return  # s5cmd ended early: its status and count say so

@@ -1,0 +1,108 @@
+"""The engine `fsspec` and the deployment axes through `measure.point`: the whole way from configuration to record."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from storelab import measure, plan
+from storelab.config import Config
+from storelab.model import MeasurementFailed
+from storelab.stores import everywhere
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A function that measures all points of some sweeps on one store; returns [(point, record, rows of ops)]."""
+    used = []
+
+    def run(settings, **sweeps):
+        config = Config.model_validate(
+            {
+                "campaign": "lab",
+                "name": "lab",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+                "stores": {"one": settings},
+                "use_stores": ["one"],
+                "repetitions": 1,
+                "sweeps": {n: {"duration": "1200 ms", "warm_up": "100 ms", "objects": 12, **s} for n, s in sweeps.items()},
+            }
+        )
+        used.append(config)
+        points = plan.make(config, WORKLOADS)
+        out = []
+        for p in points:
+            record = measure.point(config, points, p.key)
+            rows = [row for table in sorted((config.raw / p.key).glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
+            out.append((p, record, rows))
+        return out
+
+    yield run
+    for config in used:
+        for store in everywhere(config).values():
+            store.down()
+
+
+AXES = {"engine": "fsspec", "workers": 3, "clients": 2, "object_size": "20 kB"}
+SWEEPS = {
+    "put": {"workload": "put", "axes": AXES},
+    "get": {"workload": "get", "axes": AXES},
+    "range": {"workload": "get_range", "axes": {"clients": 2, "workers": 3, "object_size": "1 MB", "range_size": "5 kB"}},
+}
+
+
+def holds(measured, protocol):
+    """What every record of this engine must say."""
+    for point, record, rows in measured:
+        size = point.axes.get("range_size") or point.axes["object_size"]
+        assert len(rows) > 10 and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}
+        assert all(r["start_ns"] < r["end_ns"] <= record["deadline_ns"] for r in rows)
+        assert {r["worker"] for r in rows} <= {0, 1, 2} and {r["client"] for r in rows} == {0, 1}
+        assert record["engine"]["name"] == "fsspec" and record["engine"]["settings"]["protocol"] == protocol
+        assert all(c["ok"] for c in record["checks"])
+
+
+def test_s3(lab, port_block):
+    holds(lab({"kind": "seaweedfs", "port": port_block}, **SWEEPS), "s3")
+
+
+def test_a_directory(lab, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "of someone else").write_text("stays")
+    holds(lab({"kind": "directory", "path": str(tmp_path / "data")}, **SWEEPS), "file")
+    assert (tmp_path / "data" / "of someone else").read_text() == "stays"
+
+
+def test_a_wrong_answer_is_an_error(lab, tmp_path):
+    """Objects that were cut short after they were staged: no byte of them counts."""
+    (tmp_path / "data").mkdir()
+    settings = {"kind": "directory", "path": str(tmp_path / "data")}
+    lab(settings, get={"workload": "get", "axes": AXES})
+    for path in (tmp_path / "data").rglob("data/payload-*/0*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(MeasurementFailed, match="19999 B instead of 20000 B"):
+        lab(settings, get={"workload": "get", "axes": AXES | {"workers": 4}})
+
+
+def test_accounts_and_https(lab, port_block):
+    """Two accounts own two buckets each; the front-end speaks https with a certificate of its own, s5cmd and s3fs verify it."""
+    axes = {"clients": 2, "workers": 2, "accounts": 2, "buckets": 4, "scheme": "https", "engine": ["s5cmd", "fsspec"]}
+    measured = lab({"kind": "seaweedfs", "port": port_block}, put={"workload": "put", "axes": axes}, get={"workload": "get", "axes": axes})
+    assert len(measured) == 4
+    for _, record, rows in measured:
+        assert record["store"]["deployment"]["tls"] and record["store"]["deployment"]["accounts"] == 2
+        assert record["store"]["name"] == "one" and all(c["endpoint"].startswith("https://") for c in record["clients"])
+        assert {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
+
+
+def test_redundancy_and_volume_servers(lab, port_block):
+    """Three volume servers, one copy against two: deployments of their own beside each other, one of them suspended."""
+    axes = {"workers": 4, "object_size": "100 kB", "servers": 3, "redundancy": ["none", "replica-2"]}
+    measured = lab(
+        {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40}, put={"workload": "put", "axes": axes}
+    )
+    deployments = {p.axes["redundancy"]: record["store"]["deployment"] for p, record, _ in measured}
+    assert {d["daemons"]["volume"] for d in deployments.values()} == {3}
+    assert deployments["none"]["redundancy"] == "none" and deployments["replica-2"]["redundancy"] == "replica-2"
