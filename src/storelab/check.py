@@ -28,7 +28,7 @@ class Summary:
 
 def scratch_bytes(point: Point) -> int:
     """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
-    if point.workload not in ("put", "get", "get_range"):
+    if point.workload not in ("put", "get", "get_range", "space"):
         return 0
     size = point.axes["object_size"]
     if point.axes["engine"] == "fsspec":  # answers stay in memory
@@ -92,7 +92,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             raise UserError(
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
-        _able(p, stores[p.store])
+        _able(p, stores[p.store], workloads[p.workload].needs)
         if getattr(settings, "addressing", "path") == "virtual" and p.axes.get("engine") == "s5cmd":
             raise UserError(
                 f"stores.{p.store}.addressing",
@@ -107,10 +107,10 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
 
 
-ENGINE_SPEAKS = {"s5cmd": {"s3"}, "uproot-s3fs": {"s3"}}  # engines that are not listed speak every protocol
+ENGINE_SPEAKS = {"s5cmd": {"s3"}, "uproot-s3fs": {"s3"}, "wire": {"s3"}}  # engines that are not listed speak every protocol
 
 
-def _able(point: Point, store: Store) -> None:
+def _able(point: Point, store: Store, needs: tuple[str, ...] = ()) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
     place, axes = f"sweeps.{point.sweep}.axes", point.axes
     speaks = ENGINE_SPEAKS.get(axes.get("engine", ""))
@@ -118,9 +118,17 @@ def _able(point: Point, store: Store) -> None:
         raise UserError(
             f"{place}.engine",
             f"{axes['engine']} speaks {' and '.join(sorted(speaks))}, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
-            "sweep engine `fsspec`, or leave the store out" if point.workload in ("put", "get", "get_range") else "leave the store out",
+            "sweep engine `fsspec`, or leave the store out"
+            if point.workload in ("put", "get", "get_range", "consistency")
+            else "leave the store out",
         )
     changed(store, axes)
+    if "used_bytes" in needs and not store.tells_used:
+        raise UserError(
+            f"sweeps.{point.sweep}.workload",
+            f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) does not tell",
+            "leave the sweep out, or the store",
+        )
     if axes.get("range_size", 0) > axes.get("object_size", 0):
         raise UserError(
             f"{place}.range_size", f"{units.format_size(axes['range_size'])} is more than the object", "make it smaller than `object_size`"
@@ -129,6 +137,13 @@ def _able(point: Point, store: Store) -> None:
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
             raise UserError(f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend)
+    owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
+    if most and owned > most:
+        raise UserError(
+            f"{place}.buckets",
+            f"an account of store {store.name} may have {most} buckets, {owned} are asked",
+            "sweep fewer buckets, or more `accounts`",
+        )
     if axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
         raise UserError(
             f"{place}.accounts",

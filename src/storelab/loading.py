@@ -91,8 +91,7 @@ def _run(path: Path, point: dict[str, Any]) -> dict[str, Any]:
     run = records.read_json(path / "run.json")
     if run.get("schema", 0) > records.SCHEMA:
         raise UserError(str(path / "run.json"), f"has schema {run['schema']}, which this storelab does not know", "use a later storelab")
-    same = all(run.get("point", {}).get(k) == point[k] for k in ("store", "workload", "axes", "rep"))
-    if not same:
+    if "point" not in run or not records.same_point(run["point"], point):
         raise UserError(
             str(path / "run.json"), "is the record of another point than the plan has here", "restore it, or measure the point again"
         )

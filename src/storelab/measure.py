@@ -133,6 +133,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
         checks = [c for r in results for c in r["checks"]]
         if hasattr(module, "after"):
             checks += module.after(store, chosen, job, work)
+        observed = module.observe(store, chosen, job, work) if hasattr(module, "observe") else None
     finally:
         watch.stop()
     if module.SPEC.direction == "write":
@@ -140,6 +141,8 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
         uploads.remove(config, store)
     _accept(config, results, checks)
     run = run_json(config, chosen, store, attempt, results, checks, watch)
+    if observed is not None:
+        run["observed"] = observed
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").unlink(missing_ok=True)  # --again: never an old head over new bodies
     for old in folder.glob("*.parquet"):

@@ -150,11 +150,18 @@ def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
     return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in sorted(folder.glob("*.parquet"))}
 
 
+def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an axis that the
+    record does not know (it came with a later version) stands at its default there."""
+    axes = {**wanted["axes"], **recorded["axes"]}
+    return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and axes == wanted["axes"]
+
+
 def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
     """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file missing."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
-        if run["schema"] > SCHEMA or (point and {k: run["point"][k] for k in point.identity()} != point.identity()):
+        if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
             return None
         if any((folder / name).stat().st_size != entry["bytes"] for name, entry in run["files"].items()):
             return None

@@ -128,6 +128,11 @@ class S3(Closed):
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
         None, description="A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan against them."
     )
+    buckets_per_account: int | None = Field(None, ge=1, description="Most buckets of one account; default: the preset's, else no bound.")
+    multipart: Boolean | None = Field(
+        None,
+        description="Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: the preset's, else true.",
+    )
     endpoint: str | list[str] = Field(description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`.")
     resolve_all: Boolean = Field(False, description="Resolve the one DNS name to all its addresses and spread the clients over them.")
     region: str = Field("us-east-1", description="Region for the signature.")

@@ -70,7 +70,10 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
     assert process.stdin and process.stdout and process.stderr
     errors: list[str] = []
     readers = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
-    lines = (f"cp {path} s3://{bucket.name}/{bucket.prefix}{key}\n" for bucket, key, path in items)
+    lines = (
+        f"cp {s5cmd.part_option(endpoint, path.stat().st_size)}{path} s3://{bucket.name}/{bucket.prefix}{key}\n"
+        for bucket, key, path in items
+    )
     feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)
     readers.start()
     feeder.start()

@@ -106,3 +106,17 @@ def test_redundancy_and_volume_servers(lab, port_block):
     deployments = {p.axes["redundancy"]: record["store"]["deployment"] for p, record, _ in measured}
     assert {d["daemons"]["volume"] for d in deployments.values()} == {3}
     assert deployments["none"]["redundancy"] == "none" and deployments["replica-2"]["redundancy"] == "replica-2"
+
+
+def test_space(lab, port_block):
+    """Two copies take twice the space of one; what was deleted comes back when the store is told to reclaim it."""
+    axes = {"workers": 4, "object_size": "200 kB", "servers": 3, "redundancy": ["none", "replica-2"]}
+    settings = {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40}
+    measured = lab(settings, space={"workload": "space", "axes": axes})
+    ratio = {}
+    for point, record, rows in measured:
+        o = record["observed"]
+        assert o["objects"] >= len(rows) and o["stored_bytes"] == o["objects"] * 200_000
+        ratio[point.axes["redundancy"]] = (o["used_after_put_bytes"] - o["used_before_bytes"]) / o["stored_bytes"]
+        assert o["used_after_reclaim_bytes"] - o["used_before_bytes"] < 0.2 * o["stored_bytes"] and len(o["returned"]) > 5
+    assert 0.98 < ratio["none"] < 1.2 and 1.96 < ratio["replica-2"] < 2.4

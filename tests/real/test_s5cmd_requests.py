@@ -60,3 +60,11 @@ def test_other_modes_cost_other_numbers(place):
     once = run([f"cp s3://{bucket}/many/* {folder}/all/"])
     assert once == 1 + 10, "one listing, one GET an object"
     assert per_operation(run, lambda i: f"cat s3://{bucket}/many/{i}", 1, 10) == 2
+
+
+def test_a_server_without_multipart_gets_one_put(place):
+    folder, bucket, run = place
+    option = s5cmd.part_option(Endpoint("http://uds", multipart=False), BIG)
+    assert per_operation(run, lambda i: f"cp {option}{folder}/big s3://{bucket}/whole/{i}", 1, 3) == 1
+    assert s5cmd.requests_per_operation("PUT", BIG, multipart=False) == 1
+    assert s5cmd.part_option(Endpoint("http://other"), BIG) == ""

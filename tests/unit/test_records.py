@@ -52,6 +52,15 @@ def test_a_record_is_valid_for_its_own_point_only(raw, point):
     assert records.load_run(folder, point) is None
 
 
+def test_a_record_of_before_an_axis_came_is_valid(raw, point):
+    """A new axis in a later version renames no old point: it stands at its default in the record that does not know it."""
+    folder = raw / point.key
+    object.__setattr__(point, "axes", {**point.axes, "accounts": 1})
+    assert records.load_run(folder, point)
+    object.__setattr__(point, "axes", {**point.axes, "clients": 99})
+    assert records.load_run(folder, point) is None
+
+
 def test_a_record_without_its_tables_is_none(raw, point):
     (raw / point.key / "ops.0.parquet").unlink()
     assert records.load_run(raw / point.key, point) is None

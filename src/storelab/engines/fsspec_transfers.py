@@ -24,7 +24,9 @@ class FsspecPut(FsspecClient):
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         self.bodies = [f.read_bytes() for f in files]
-        self.single_put = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
+        # s3fs uploads in parts from twice its chunk size on; a server without multipart uploads gets one PUT.
+        parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
+        self.single_put = parts if self.endpoint.protocol == "s3" else {}
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
             for bucket in self.job.own_buckets:  # a folder of this client's own, as a job of an experiment writes into one

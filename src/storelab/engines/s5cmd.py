@@ -59,9 +59,14 @@ def environ(endpoint: Endpoint) -> dict[str, str]:
     return out
 
 
-def requests_per_operation(op: str, size: int) -> int:
+def part_option(endpoint: Endpoint, size: int) -> str:
+    """Option of `cp` that makes parts (MiB) as large as the object, '' where it is not needed: a server without multipart uploads."""
+    return "" if endpoint.multipart or size <= PART_SIZE else f"--part-size {-(-size // 2**20)} "
+
+
+def requests_per_operation(op: str, size: int, multipart: bool = True) -> int:
     """HTTP requests that one operation costs in `run` mode (multipart: create, parts, complete)."""
-    parts = -(-size // PART_SIZE) if size else 1
+    parts = -(-size // PART_SIZE) if size and (multipart or op == "GET") else 1
     if op == "GET":
         return 1 + parts
     return 1 if parts == 1 else parts + 2
@@ -76,7 +81,7 @@ class S5cmdClient(Client):
         point = self.job.point
         self.size, self.workers = point.axes["object_size"], point.axes["workers"]
         self.guard = Guard(self.job.limits, point.axes["clients"])
-        self.per_operation = requests_per_operation(self.op, self.size)
+        self.per_operation = requests_per_operation(self.op, self.size, self.job.endpoint.multipart)
         self.process: subprocess.Popen | None = None
         self.chunks: list[tuple[int, bytes]] = []
         self.error_chunks: list[tuple[int, bytes]] = []

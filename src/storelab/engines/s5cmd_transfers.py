@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storelab.datasets import payload
 from storelab.engines.keys import put_key
-from storelab.engines.s5cmd import S5cmdClient
+from storelab.engines.s5cmd import S5cmdClient, part_option
 from storelab.model import derive_seed
 from storelab.workloads.base import Check
 
@@ -23,9 +23,10 @@ class S5cmdPut(S5cmdClient):
 
     def commands(self) -> Iterator[str]:
         buckets, client, n = self.job.own_buckets, self.job.client, 0
+        option = part_option(self.job.endpoint, self.size)
         while True:
             bucket = buckets[(client + n) % len(buckets)]
-            yield f"cp {self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{put_key(self.job.attempt, client, n)}\n"
+            yield f"cp {option}{self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{put_key(self.job.attempt, client, n)}\n"
             n += 1
 
     def check_content(self) -> Check:

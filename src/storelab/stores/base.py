@@ -20,7 +20,7 @@ class Endpoint:
 
     protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that holds the
     buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name in WebHDFS requests;
-    `token`: name of the environment variable that holds a bearer token (HTTP).
+    `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`: uploads in parts are possible (S3).
     """
 
     url: str
@@ -31,6 +31,7 @@ class Endpoint:
     protocol: str = "s3"
     user: str | None = None
     token: str | None = None
+    multipart: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Store(ABC):
     managed: bool = False
     protocol: str = "s3"  # what clients speak to it
     port_block: int = 0  # ports that one deployment takes, from `settings.port` on
-    needs_root: bool = False
+    tells_used: bool = False  # whether `used_bytes` has an answer
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -143,6 +144,10 @@ class Store(ABC):
         """`<prefix>-<campaign>[-a<account>]-<index>`; the first account's stand without its number."""
         owner = f"a{account}-" if account else ""
         return f"{prefix}-{campaign.lower().replace('.', '-')}-{owner}{index:04d}"
+
+    def buckets_per_account(self) -> int | None:
+        """The most buckets that an account may have; None where no bound is known."""
+        return None
 
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
         """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store has none such."""

@@ -15,6 +15,7 @@ from storelab.stores.folders import filesystem
 
 class Directory(Store):
     protocol = "file"
+    tells_used = True
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
@@ -70,3 +71,9 @@ class Directory(Store):
 
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
+
+    def used_bytes(self) -> int | None:
+        """Blocks of storelab's own folders; what the file system keeps of them elsewhere (copies, parity) it does not tell here."""
+        os.sync()
+        own = self.path.glob(f"{self.settings.prefix}-*")
+        return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))

@@ -31,6 +31,7 @@ class Managed(Accounts, Store):
     """A store of daemons. Front-ends are the daemons whose names begin with `front`, e.g. `s3-` for `s3-1`, `s3-2` …"""
 
     managed = True
+    tells_used = True
     system = ""  # name for people
     front = "s3-"
     most_front_ends = 1
@@ -164,6 +165,7 @@ class Managed(Accounts, Store):
         """True if it runs already as wanted and is healthy; otherwise it is stopped, if it runs at all."""
         pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
         if not pid:
+            self.daemons.sweep([daemon.name])  # workers of one that was killed still have its port
             return False
         if not stale and self.daemons.records()[daemon.name]["argv"] == list(daemon.argv) and self.healthy(daemon):
             return True
@@ -202,7 +204,7 @@ class Managed(Accounts, Store):
         if not self.folder.exists():
             return []
         with self.daemons.lock():
-            pids = self._stop(list(self.daemons.records()))
+            pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
             for path in (self.folder / "run").glob("*.sock"):
                 path.unlink(missing_ok=True)
@@ -227,7 +229,8 @@ class Managed(Accounts, Store):
                 self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
 
     def actors(self) -> dict[str, int]:
-        return self.daemons.running()
+        """Daemons that run, and their workers."""
+        return self.daemons.everyone()
 
     def front_ends(self) -> list[str]:
         """Names of the front-ends that run."""
@@ -277,7 +280,8 @@ class Managed(Accounts, Store):
         return shutil.disk_usage(existing(self.data)).free
 
     def used_bytes(self) -> int | None:
-        """Blocks that the data folder takes (sparse files count what is there)."""
+        """Blocks that the data folder takes (sparse files count what is there), once the kernel has written all."""
+        os.sync()
         return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
 
     def memoised(self, program: Path, ask: Callable[[], str]) -> str:

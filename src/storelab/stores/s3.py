@@ -14,6 +14,7 @@ from storelab.model import UserError
 from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
 from storelab.stores.clients import client
 from storelab.stores.mistakes import ERRORS, KEYS, explain
+from storelab.stores.presets import PRESETS
 
 MOST_NAME = 63  # characters of a bucket name
 
@@ -22,6 +23,7 @@ class S3(Store):
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
         self._version = ""
+        self.preset = PRESETS.get(settings.preset)
 
     def _check_url(self, url: str) -> None:
         """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
@@ -78,7 +80,11 @@ class S3(Store):
                 self.place, f"{front_ends} front-ends asked, {len(urls)} known", "list more URLs in `endpoint`, or sweep fewer front_ends"
             )
         ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
-        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file) for u in urls[:front_ends]]
+        multipart = self.preset.multipart if s.multipart is None and self.preset else s.multipart is not False
+        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=multipart) for u in urls[:front_ends]]
+
+    def buckets_per_account(self) -> int | None:
+        return self.settings.buckets_per_account or (self.preset.buckets_per_account if self.preset else None)
 
     def accounts(self) -> int:
         return 1 + len(self.settings.profiles)
@@ -174,7 +180,7 @@ class S3(Store):
     def deployment(self) -> dict[str, Any]:
         s, urls = self.settings, self._urls
         return {
-            "system": "S3 endpoint",
+            "system": self.preset.system if self.preset else "S3 endpoint",
             "version": self.version(),
             "daemons": {},
             "front_ends": len(urls),

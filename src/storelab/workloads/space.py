@@ -1,0 +1,82 @@
+"""`space`: raw bytes that a store uses for the bytes stored, and how much of it comes back after deletion, and when.
+
+Experiment 9 of the evaluations left the space overhead of erasure coding as future work. Objects are uploaded until the
+deadline as by `put`; what the store then uses in all copies is asked of the store itself (`Store.used_bytes`).
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from storelab.model import Point, Workload
+from storelab.stores.base import Bucket, Store
+from storelab.workloads import axes, put
+
+if TYPE_CHECKING:
+    from storelab.config import Config
+
+SPEC = Workload(
+    "space",
+    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, *axes.DEPLOYMENT),
+    "Raw bytes used for each byte stored, and what comes back after deletion; objects are uploaded until the deadline.",
+    direction="write",
+    needs=("used_bytes",),
+)
+SETTLE_S = 1.0  # between two looks at the used bytes; settled when two agree within SETTLED
+SETTLED, LONGEST_S = 0.002, 20.0
+WATCHED_S = 15.0  # after the deletion, before the store is told to give space back
+
+client = put.client
+after = put.after
+
+
+def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    put.before(config, store, point, job)
+    store.reclaim()
+    job["used_before_bytes"] = settled(store)
+
+
+def settled(store: Store) -> int:
+    """Used bytes once two looks a second apart agree within 0.2 %, at the latest after LONGEST_S."""
+    end, last = time.monotonic() + LONGEST_S, store.used_bytes() or 0
+    while True:
+        time.sleep(SETTLE_S)
+        now = store.used_bytes() or 0
+        if abs(now - last) <= SETTLED * max(now, 1) or time.monotonic() > end:
+            return now
+        last = now
+
+
+def observe(store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
+    """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s after deletion, used]].
+
+    Deletes what this point uploaded. Times are seconds from the end of the deletion.
+    """
+    from storelab.engines.keys import put_prefix
+    from storelab.stores import buckets
+
+    places = [Bucket(**b) for b in job["buckets"]]
+    ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
+    sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
+    used = settled(store)
+    begun = time.monotonic()
+    for b in places:
+        buckets.delete_prefix(ways[b.account], b, prefix)
+    deleted = time.monotonic()
+    returned = []
+    while (second := time.monotonic() - deleted) < WATCHED_S:
+        returned.append([round(second, 3), store.used_bytes() or 0])
+        time.sleep(SETTLE_S)
+    begun_reclaim = time.monotonic()
+    store.reclaim()
+    ended_reclaim = time.monotonic()
+    return {
+        "objects": len(sizes),
+        "stored_bytes": sum(sizes),
+        "used_before_bytes": job["used_before_bytes"],
+        "used_after_put_bytes": used,
+        "used_after_delete_bytes": returned[-1][1],
+        "used_after_reclaim_bytes": settled(store),
+        "delete_s": round(deleted - begun, 3),
+        "reclaim_s": round(ended_reclaim - begun_reclaim, 3),
+        "returned": returned,
+    }
