@@ -44,6 +44,7 @@ class Sweep(Closed):
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own.")
     repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
+    stores: list[Name] | None = Field(None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`.")
 
 
 class Campaign(Closed):
@@ -69,7 +70,6 @@ class Config(Campaign):
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
     results: str = Field("results", description="Folder of all campaigns.")
     state: str = Field(".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine.")
-    tools: str = Field("~/.cache/storelab", description="Where `storelab install` puts the programs that are no Debian packages.")
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
     lead: Duration = Field("200 ms", description="Time between the last client's arrival and the agreed start.")
@@ -165,6 +165,12 @@ def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | 
             near = difflib.get_close_matches(name, config.stores, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(config.stores)}"
             raise UserError(f"{layers[1][0]}: use_stores", f"no one defined the store {name!r}", hint)
+    for name, sweep in config.sweeps.items():
+        for store in sweep.stores or ():
+            if store not in config.use_stores:
+                near = difflib.get_close_matches(store, config.use_stores, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"used: {', '.join(config.use_stores)}"
+                raise UserError(f"{layers[1][0]}: sweeps.{name}.stores", f"{store!r} is none of the campaign's stores", hint)
     return config
 
 

@@ -11,7 +11,7 @@ from storelab.model import MeasurementFailed, UserError
 
 COMMANDS = {
     "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "client", "collect", "clean"),
-    "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "docs"),
+    "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "capabilities", "docs"),
 }
 
 

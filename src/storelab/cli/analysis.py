@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from storelab import loading, records
+from storelab.model import UserError
 
 
 def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,6 +86,20 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
     from storelab import typeset
 
     click.echo(typeset.build(campaign_dir, paper_dir))
+
+
+@click.command()
+@campaign_option
+@click.option("--output", default="docs/capabilities.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+def capabilities(campaign_dir: Path, output: Path) -> None:
+    """Generate docs/capabilities.md from the probe points of a campaign."""
+    from storelab import capabilities_page, tables
+
+    table = tables.read(campaign_dir, "capabilities")
+    if table.empty:
+        raise UserError(str(campaign_dir), "has no point of the workload probe", "measure one that has, e.g. --set campaign=systems")
+    records.write_atomic(output, capabilities_page.page(table, campaign_dir.name, str(campaign_dir)).encode())
+    click.echo(output)
 
 
 @click.command()

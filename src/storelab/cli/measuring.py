@@ -98,15 +98,16 @@ def doctor(settings: Settings) -> None:
 @click.command()
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
-@click.pass_obj
-def install(settings: Settings, kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs). What is there stays."""
+def install(kinds: tuple[str, ...], dry_run: bool) -> None:
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs). What is there stays.
+
+    What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's cache folder.
+    """
     import time
 
     from storelab import install as installing
 
-    tools = Path(settings.load().tools)
-    todo = [(kind, part) for kind in kinds for part in installing.parts(kind, tools)]
+    todo = [(kind, part) for kind in kinds for part in installing.parts(kind, installing.tools_folder())]
     for n, (kind, part) in enumerate(todo, 1):
         head = f"[{n}/{len(todo)}] {kind}: {part.what}"
         if part.present():
@@ -128,7 +129,7 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
 
     stores = load_stores(config)
     if all_:
-        return load_everywhere(config) if command == "down" else stores
+        return load_everywhere(config) if command == "down" else {name: stores[name] for name in config.use_stores}
     if name is None:
         raise UserError(command, "no store named", f"one of {', '.join(stores)}, or --all")
     if name not in stores:
@@ -141,7 +142,7 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "all_", is_flag=True, help="All stores of config.yaml.")
+@click.option("--all", "all_", is_flag=True, help="All stores of the campaign.")
 @click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
 @click.option("--accounts", default=1, show_default=True, help="How many accounts.")
 @click.pass_obj

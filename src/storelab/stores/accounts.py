@@ -23,28 +23,33 @@ class Accounts:
         path = self.folder / "accounts.json"
         return read_json(path)["accounts"] if path.exists() else []
 
+    def _keep(self, name: str, value: Any) -> None:
+        """A JSON file of the store's folder that its owner alone can read."""
+        old = os.umask(0o077)
+        try:
+            write_json(self.folder / name, value)
+        finally:
+            os.umask(old)
+
     def make_keys(self, accounts: int) -> list[dict[str, str]]:
         """Keys of the first `accounts` accounts, new ones where there are none yet; the file is readable by its owner alone."""
         known = self.keys()
         while len(known) < accounts:
-            known.append({"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)})
-        path = self.folder / "accounts.json"
-        old = os.umask(0o077)
-        try:
-            write_json(path, {"accounts": known, "used": self.accounts()})
-        finally:
-            os.umask(old)
+            known.append(_new_keys())
+        self._keep("accounts.json", {"accounts": known, "used": self.accounts()})
         return known[:accounts]
+
+    def root_keys(self) -> Credentials:
+        """Keys of the system's administrator, who is none of the accounts; made once, in a file of their own."""
+        path = self.folder / "root.json"
+        if not path.exists():
+            self._keep(path.name, _new_keys())
+        return Credentials(**read_json(path))
 
     def note_accounts(self, accounts: int) -> None:
         """So many accounts are in use from now on (never fewer than before)."""
         if accounts > self.accounts():
-            path = self.folder / "accounts.json"
-            old = os.umask(0o077)
-            try:
-                write_json(path, read_json(path) | {"used": accounts})
-            finally:
-                os.umask(old)
+            self._keep("accounts.json", read_json(self.folder / "accounts.json") | {"used": accounts})
 
     def credentials(self, account: int = 0) -> Credentials | None:
         if self.protocol != "s3":
@@ -74,3 +79,8 @@ class Accounts:
             key.write_bytes(server.private_key_pem.bytes())
             authority.cert_pem.write_to_path(str(folder / "ca.pem"))
         return chain, key
+
+
+def _new_keys() -> dict[str, str]:
+    """20 and 40 characters, as long as Amazon's: MinIO takes no longer ones."""
+    return {"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)}

