@@ -26,12 +26,14 @@ def _reserve(first: int) -> bool:
     return True
 
 
-def block() -> int:
-    """First port of 32 free ones, whose port + 10000 are free too."""
+def block(count: int = SIZE) -> int:
+    """First port of `count` free ones in a row (32 unless told), whose port + 10000 are free too."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     steps = (LAST - FIRST) // SIZE
     for i in range(steps):
         first = FIRST + SIZE * ((worker * 40 + i) % steps)
-        if _reserve(first) and all(free("127.0.0.1", p + offset) for p in range(first, first + SIZE) for offset in (0, 10000)):
+        if first + count > LAST or not all(_reserve(n) for n in range(first, first + count, SIZE)):
+            continue
+        if all(free("127.0.0.1", p + offset) for p in range(first, first + count) for offset in (0, 10000)):
             return first
     raise RuntimeError("no free block of ports")

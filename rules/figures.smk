@@ -3,9 +3,11 @@
 
 rule draw_figures:
     input:
-        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse")],
+        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse", "space")],
         code=[
             "src/storelab/figures.py",
+            "src/storelab/figures_systems.py",
+            "src/storelab/plots.py",
             "src/storelab/drawing.py",
             "src/storelab/words.py",
         ],

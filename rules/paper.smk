@@ -6,6 +6,11 @@ TEX = [
     "table_best",
     "table_throughput",
     "table_sparse",
+    "table_systems",
+    "table_capabilities",
+    "table_evidence",
+    "table_consistency",
+    "table_space",
     "table_failed",
     "table_environment",
 ]
@@ -14,14 +19,13 @@ SECTIONS = sorted(glob_wildcards("paper/sections/{name}.tex").name)
 
 rule write_latex:
     input:
-        [
-            f"{CAMPAIGN}/tables/{name}.csv"
-            for name in ("points", "throughput", "sparse", "numbers", "environment")
-        ],
+        [f"{CAMPAIGN}/tables/{name}.csv" for name in TABLES],
         f"{CAMPAIGN}/figures/index.json",
         code=[
             "src/storelab/latex.py",
+            "src/storelab/latex_parts.py",
             "src/storelab/latex_tables.py",
+            "src/storelab/latex_systems.py",
             "src/storelab/words.py",
         ],
     output:

@@ -52,7 +52,42 @@ def jitter(rep: int) -> int:
 
 def per_client(point: Point) -> int:
     """Operations/s of one client: grows with the front-ends, never with the clients."""
-    return PER_CLIENT[point.workload][point.axes["object_size"]] * point.axes["front_ends"] + jitter(point.rep)
+    rate = PER_CLIENT["get" if point.workload == "get" else "put"][point.axes["object_size"]]
+    return rate * point.axes.get("front_ends", 1) + jitter(point.rep)
+
+
+def observed(point: Point) -> dict[str, Any]:
+    """Space as a store would tell it: as many bytes as there are copies; a tenth stays after deletion, nothing after reclaiming."""
+    copies = {"default": 1, "replica-2": 2, "replica-3": 3}[point.axes["redundancy"]]
+    objects = 100 + point.rep
+    stored = objects * point.axes["object_size"]
+    used = {"put": 1000 + copies * stored, "delete": 1000 + copies * stored // 10, "reclaim": 1000}
+    return {
+        "objects": objects,
+        "stored_bytes": stored,
+        "used_before_bytes": 1000,
+        **{f"used_after_{state}_bytes": value for state, value in used.items()},
+        "delete_s": 0.5,
+        "reclaim_s": 2.0,
+        "returned": [[0.0, used["put"]], [1.0, used["delete"]]],
+    }
+
+
+def beside(point: Point, folder: Path, client: int, start: int) -> None:
+    """The files that a probe and a consistency point leave beside their operations."""
+    if point.workload == "probe" and client == 0:
+        liar = "differs" if point.store == "alpha" else "yes"
+        rows = [
+            ("ranges", "multi_range_2", liar, "206 with the first range only & no word of it"),
+            ("ranges", "single_range", "yes", "206"),
+        ]
+        columns = dict(zip(("topic", "check", "answer", "evidence"), map(list, zip(*rows, strict=True)), strict=True))
+        times = {"client": [0] * 2, "start_ns": [start] * 2, "end_ns": [start + S] * 2}
+        records.write_table(folder / "answers.0.parquet", records.TABLES["answers"], columns | times)
+    if point.workload == "consistency":
+        tried = {"client": [client] * 2, "scenario": ["read_after_write"] * 2, "same_front_end": [True, False]}
+        counts = {"tried": [100, 50], "anomalies": [0, 0], "errors": [1, 0]}
+        records.write_table(folder / f"scenarios.{client}.parquet", records.TABLES["scenarios"], tried | counts)
 
 
 def even(start: int, rate: int, until: int) -> list[int]:
@@ -63,7 +98,7 @@ def even(start: int, rate: int, until: int) -> list[int]:
 def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
     """Evenly spaced completions as s5cmd knows them (end only). Client 0 goes on for half a second after the deadline (tail);
     every client has one failed operation at 2 s."""
-    op = point.workload.upper()
+    op = point.workload.upper() if point.workload in ("put", "get") else "PUT"
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
     n = len(ends)
     return {
@@ -156,7 +191,7 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
             "name": point.store,
             "kind": "seaweedfs",
             "version": "4.48",
-            "deployment": {"front_ends": point.axes["front_ends"], "redundancy": "000", "backing": "tmpfs"},
+            "deployment": {"front_ends": point.axes.get("front_ends", 1), "redundancy": "000", "backing": "tmpfs"},
         },
         "environment": {
             "storelab": "0.1.0",
@@ -179,13 +214,17 @@ def write_point(raw: Path, point: Point) -> None:
     """One measured point with its Parquet files; run.json last."""
     folder, start = raw / point.key, T0 + point.order * 10 * S
     for client in range(point.axes["clients"]):
-        if point.workload == "read_entries":
+        if point.workload in ("probe", "consistency"):
+            ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0], "start_ns": [start], "end_ns": [start + S]}
+        elif point.workload == "read_entries":
             ops, reads = read_entries(point, client, start)
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
         else:
             ops = put_or_get(point, client, start)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
-    records.finish(folder, run_json(point, start, "http://127.0.0.1:18300" if point.store == "alpha" else "https://s3.example.org"))
+        beside(point, folder, client, start)
+    run = run_json(point, start, "http://127.0.0.1:18300" if point.store == "alpha" else "https://s3.example.org")
+    records.finish(folder, run | ({"observed": observed(point)} if point.workload == "space" else {}))
 
 
 def make(folder: Path, failed: tuple[str, ...] = ("alpha/put/object_size~10MB_clients~0004_rep~002",), **changes: Any) -> list[Point]:

@@ -43,7 +43,7 @@ def summarise(points: list[Point], store: str) -> Summary:
     for p in (p for p in points if p.store == store):
         out.points[p.workload] = out.points.get(p.workload, 0) + 1
         out.seconds[p.workload] = out.seconds.get(p.workload, 0.0) + p.fixed["duration_ns"] / 1e9
-        out.buckets = max(out.buckets, p.axes.get("buckets", 1))
+        out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
         out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
         if p.dataset:
             datasets[p.dataset["name"]] = p.dataset
@@ -144,7 +144,7 @@ def _able(point: Point, store: Store, needs: tuple[str, ...] = ()) -> None:
             f"an account of store {store.name} may have {most} buckets, {owned} are asked",
             "sweep fewer buckets, or more `accounts`",
         )
-    if axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
+    if "second_account" not in needs and axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
         raise UserError(
             f"{place}.accounts",
             f"{axes['accounts']} accounts need as many buckets and clients",

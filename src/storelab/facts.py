@@ -77,7 +77,8 @@ def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
     if len(ok):
         days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
         out += [("measured_on", " to ".join(days), "")]
-        out += [("lateness_most", ok["lateness_max_ms"].max(), "ms"), ("tail_most", ok["tail_s"].max(), "s")]
+        out += [("lateness_most", ok["lateness_max_ms"].max(), "ms")]
+        out += [("tail_most", ok["tail_s"].max(), "s")] if ok["tail_s"].notna().any() else []  # probes have none
     return out
 
 

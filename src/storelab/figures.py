@@ -7,135 +7,25 @@ without data is None and is left out. FIGURES: name -> function, table, caption;
 
 import itertools
 import math
-import textwrap
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from storelab import facts, units, words
-
-WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at their size
-STYLE = {
-    **sns.axes_style("ticks"),
-    "axes.grid": True,
-    "grid.color": "0.9",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7.5,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 5,
-    "pdf.fonttype": 42,
-    "axes.linewidth": 0.6,
-}
-WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
-
-
-def style() -> AbstractContextManager[None]:
-    """The house's style, while drawing and saving."""
-    return mpl.rc_context(STYLE)
-
-
-def with_series(rows: pd.DataFrame, always: str, apart: Iterable[str]) -> pd.DataFrame:
-    """Add `series`: in words the value of `always` and of each axis that varies and is not in `apart`; sorted by them."""
-    varying = [c for c in words.axes_of(rows) if c not in (always, *apart) and rows[c].nunique() > 1]
-    names = [always, *varying]
-    rows = rows.sort_values([*names, "clients"])
-    return rows.assign(
-        series=[
-            ", ".join(words.value_text(c, v) for c, v in zip(names, values, strict=True)) for values in rows[names].itertuples(index=False)
-        ]
-    )
-
-
-def subtitle(rows: pd.DataFrame) -> str:
-    shared = rows["shared_host"].astype(bool)
-    note = "; client and server share one host" if shared.all() else "; some clients share the server's host" if shared.any() else ""
-    return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
-
-
-def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, list[list[Axes]]]:
-    """An empty figure with a small line of what the bars are; no pyplot, so that nothing outlives the call."""
-    fig = Figure(figsize=(WIDTH if columns > 1 else 4.7, height * rows + 0.75), layout="constrained")
-    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
-    return fig, fig.subplots(rows, columns, squeeze=False).tolist()
-
-
-def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list[str]) -> None:
-    """Medians of metric y = (name, unit) with bars low-high against x, one colour and marker per series."""
-    median, low, high = (f"{y[0]}_{part}_{y[1]}" for part in ("median", "low", "high"))
-    palette = dict(zip(order, sns.color_palette("colorblind", max(len(order), 1)), strict=False))
-    markers = {s: MARKERS[i % len(MARKERS)] for i, s in enumerate(order)}
-    least, most = rows[x].min(), rows[x].max()
-    for i, name in enumerate(order):  # a little apart sideways, so that no bar hides another
-        line = rows[rows["series"] == name]
-        step = 0.012 * (i - (len(order) - 1) / 2)
-        aside = line[x] * (most / least) ** step if most / least >= WIDE else line[x] + ((most - least) or 1) * step
-        bars = [line[median] - line[low], line[high] - line[median]]
-        ax.errorbar(aside, line[median], bars, fmt="none", ecolor=palette[name], elinewidth=1, capsize=2.5)
-        sns.lineplot(
-            x=aside, y=line[median], color=palette[name], marker=markers[name], errorbar=None, ax=ax, markeredgewidth=0.5, markersize=6
-        )
-    sns.despine(ax=ax)
-
-
-def legend(fig: Figure, order: list[str], title: str) -> None:
-    """The series above the panels, below the figure's title."""
-    colours = sns.color_palette("colorblind", max(len(order), 1))
-    handles = [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)]
-    fig.legend(
-        handles=handles,
-        loc="outside upper center",
-        frameon=False,
-        title=title,
-        title_fontsize=9.5,
-        ncols=min(len(order), 4 if max(map(len, order)) < 22 else 2),
-    )
-
-
-def client_axis(ax: Axes, values: Iterable[float]) -> None:
-    """Ticks at the measured numbers of clients; logarithmic where they span a factor WIDE or more."""
-    ticks = sorted({int(v) for v in values})
-    if ticks[-1] / ticks[0] >= WIDE:
-        ax.set_xscale("log", base=2)
-    if len(ticks) > 12:
-        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    else:
-        ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    pad = 0.35 if len(ticks) == 1 else 0
-    ax.set_xlim(ax.get_xlim()[0] - pad, ax.get_xlim()[1] + pad)
-    ax.set_xlabel("Clients")
-
-
-def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50) -> None:
-    """From zero, or logarithmic where the medians span more than `factor`; plain numbers."""
-    known = values[values > 0]
-    if len(known) and known.max() / known.min() > factor:
-        ax.set_yscale("log")
-    else:
-        ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", "\u2009")))
-    ax.set_ylabel(label)
+from storelab import facts, figures_systems, units, words
+from storelab.plots import MARKERS, canvas, count_axis, curves, legend, style, subtitle, value_axis, with_series
 
 
 def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
     """One panel per store and object size, against clients; curves by front-ends and whatever else was swept."""
     rows = facts.of_class(table, name)
     rows = rows[rows[f"{metric[0]}_median_{metric[1]}"].notna()] if len(rows) else rows
-    if rows.empty:
-        return None
+    if rows.empty or (rows["store"].nunique() > 2 and rows["clients"].nunique() == 1):
+        return None  # many systems at one number of clients: `systems` shows them side by side
     rows = with_series(rows, "front_ends", ("object_size_bytes", "clients"))
     order = list(dict.fromkeys(rows["series"]))
     panels = list(rows.groupby(["store", "object_size_bytes"]))
@@ -147,7 +37,7 @@ def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str],
         cells = [ax for line in grid for ax in line]
         for ax, ((store, size), part) in zip(cells, panels, strict=False):
             curves(ax, part, "clients", metric, order)
-            client_axis(ax, part["clients"])
+            count_axis(ax, part["clients"])
             value_axis(ax, part[f"{metric[0]}_median_{metric[1]}"], label)
             ax.set_title(store if len(sizes) == 1 else f"{store}, {units.format_size(int(size))}")
         for ax in cells[len(panels) :]:
@@ -194,7 +84,7 @@ def entries(table: pd.DataFrame) -> Figure | None:
             curves(line[1], part, "clients", ("entries", "per_s"), order)
             value_axis(line[1], part["entries_median_per_s"], "Useful work [entries/s]", factor=10)
             for ax in line[:2]:
-                client_axis(ax, part["clients"])
+                count_axis(ax, part["clients"])
             _amplification(line[2], part)
             line[1].set_title(store)
         legend(fig, order, f"Reads of random entries of a ROOT file ({facts.joined(rows['engine'])})")
@@ -248,6 +138,28 @@ FIGURES: dict[str, Spec] = {
     "throughput_upload": Spec(throughput_upload, "throughput", _RAW.replace("{what}", "Aggregated upload throughput")),
     "metadata_download": Spec(metadata_download, "throughput", _RAW.replace("{what}", "Downloads per second")),
     "metadata_upload": Spec(metadata_upload, "throughput", _RAW.replace("{what}", "Uploads per second")),
+    "systems": Spec(
+        figures_systems.systems,
+        "throughput",
+        "The systems and deployments of the campaign side by side: operations per second on small objects, throughput of large ones, at the "
+        "least number of clients, front-ends, buckets and accounts that was measured; by engine. Medians; {bars}. {shared}",
+    ),
+    "front_ends": Spec(
+        figures_systems.front_ends,
+        "throughput",
+        "Rates against the number of front-ends; clients are spread over them in turn. Medians; {bars}. {scaling}",
+    ),
+    "buckets": Spec(
+        figures_systems.buckets,
+        "throughput",
+        "Rates against the number of buckets that the objects are spread over, by the number of accounts that own them. Medians; {bars}. {shared}",
+    ),
+    "space": Spec(
+        figures_systems.space,
+        "space",
+        "Raw bytes that a store uses for each byte stored, all copies and parity included: after the uploads, some seconds after their "
+        "deletion, and after the store was told to give space back. Medians; {bars}.",
+    ),
     "entries": Spec(
         entries,
         "sparse",
@@ -258,17 +170,30 @@ FIGURES: dict[str, Spec] = {
 }
 
 
+WORKLOADS = {
+    "entries": ("read_entries",),
+    "systems": ("put", "get"),
+    "front_ends": ("put", "get"),
+    "buckets": ("put", "get"),
+    "space": ("space",),
+}
+
+
 def caption(name: str, table: pd.DataFrame) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host."""
-    rows = facts.of_class(table, name) if name in facts.CLASSES else table[table["workload"] == "read_entries"]
+    rows = facts.of_class(table, name) if name in facts.CLASSES else table
+    rows = rows[rows["workload"].isin(WORKLOADS[name])] if name in WORKLOADS else rows
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if name in facts.CLASSES else []
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
-    shared = rows["shared_host"].astype(bool)
+    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     text = FIGURES[name].caption.format(
         sizes=" and ".join(units.format_size(int(s)) for s in sizes),
         engine=facts.joined(rows["engine"]),
         seconds=" and ".join(f"{s:g}" for s in seconds),
         bars=words.bars_text(rows),
+        scaling="Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
+        if shared.any()
+        else "",
         shared="Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "",
     )
     return text.strip()

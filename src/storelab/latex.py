@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from storelab import facts, latex_tables, records, tables, words
-from storelab.latex_tables import THIN, escape
+from storelab import facts, latex_systems, latex_tables, records, tables, words
+from storelab.figures import FIGURES
+from storelab.latex_parts import THIN, escape
 from storelab.model import UserError
 
 
@@ -43,10 +44,7 @@ def numbers(table: pd.DataFrame) -> str:
 def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[str, bool]:
     """What the campaign has: HasX for each figure, section and remark of the paper."""
     value = dict(zip(found["numbers"]["name"], found["numbers"]["value"], strict=True))
-    has = {
-        name: name in index["figures"]
-        for name in ("throughput_download", "throughput_upload", "metadata_download", "metadata_upload", "entries")
-    }
+    has = {name: name in index["figures"] for name in FIGURES}
     has |= {
         name: float(value.get(key, 0) or 0) > 0
         for name, key in (
@@ -63,6 +61,9 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
     has["metadata"] = has["metadata_download"] or has["metadata_upload"]
     has["raw"] = has["throughput"] or has["metadata"]
     has["sparse"] = bool(len(found["sparse"]))
+    has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
+    has["scaling"] = has["front_ends"] or has["buckets"]
+    has["compared"] = any(has[name] for name in ("systems", "scaling", "capabilities", "consistency", "space_used"))
     has["other_cpu"] = "other_cpu_most" in value
     has["read_wire"] = "best_read_wire" in value
     has["amplification"] = "amplification_most" in value
@@ -92,7 +93,16 @@ def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
 
 def sections(has: Mapping[str, bool]) -> str:
     """The sections that have something to say, in the paper's order."""
-    names = ["introduction", "method", "raw" if has["raw"] else None, "entries" if has["sparse"] else None, "earlier", "conclusions"]
+    compared = "systems" if has["compared"] else None
+    names = [
+        "introduction",
+        "method",
+        compared,
+        "raw" if has["raw"] else None,
+        "entries" if has["sparse"] else None,
+        "earlier",
+        "conclusions",
+    ]
     lines = [f"\\input{{sections/{n}}}" for n in names if n]
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"
 
@@ -112,6 +122,11 @@ def build(campaign_dir: Path) -> list[Path]:
         "table_best": latex_tables.best(found["throughput"]),
         "table_throughput": latex_tables.throughput(found["throughput"]),
         "table_sparse": latex_tables.sparse(found["sparse"]),
+        "table_systems": latex_systems.systems(found["throughput"]),
+        "table_capabilities": latex_systems.capabilities(found["capabilities"]),
+        "table_evidence": latex_systems.evidence(found["capabilities"]),
+        "table_consistency": latex_systems.consistency(found["consistency"]),
+        "table_space": latex_systems.space(found["space"]),
         "table_failed": latex_tables.failed(found["points"]),
         "table_environment": latex_tables.environment(found["environment"]),
     }

@@ -1,90 +1,13 @@
 """The paper's tables in LaTeX (booktabs, longtable), from the CSV tables and the published numbers (level 3, analysis)."""
 
-import re
-from collections.abc import Sequence
-from typing import Any
-
 import pandas as pd
 
 from storelab import facts, published, units, words
+from storelab.latex_parts import THIN, breakable, escape, longtable, spread, tabular
+from storelab.latex_parts import row as line
 
-THIN = r"\,"
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "–": "--",
-    "—": "---",
-    "…": r"\dots{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "µ": r"\textmu{}",
-} | {c: f"\\{c}" for c in "&%$#_"}
 NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
 RAW = ("put", "get")
-
-
-def escape(text: Any) -> str:
-    """Plain text as LaTeX; characters that the fonts lack become `?`, line ends spaces."""
-    out = "".join(_SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text))
-    out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
-    return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
-
-
-def _breakable(text: str) -> str:
-    """Escaped text that may break after the marks of versions, paths and names."""
-    for mark in ("\\_", "/", ".", "-", ","):
-        text = text.replace(mark, f"{mark}\\allowbreak{{}}")
-    return text
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize") -> str:
-    lines = [
-        f"{{\\{size}\\setlength{{\\tabcolsep}}{{4pt}}%",
-        f"\\begin{{tabular}}{{@{{}}{spec}@{{}}}}",
-        r"\toprule",
-        _row(head),
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize") -> str:
-    """A table that may run over pages, its heading repeated."""
-    n = len(head)
-    lines = [
-        f"{{\\{size}\\setlength{{\\tabcolsep}}{{3.5pt}}%",
-        f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
-        f"\\caption{{{caption}}}\\label{{{label}}}\\\\",
-        r"\toprule",
-        _row(head),
-        r"\midrule\endfirsthead",
-        r"\toprule",
-        _row(head),
-        r"\midrule\endhead",
-        rf"\midrule\multicolumn{{{n}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
-        r"\bottomrule\endlastfoot",
-        *rows,
-        r"\end{longtable}}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _spread(row: pd.Series, name: str, unit: str) -> str:
-    return words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
 
 
 def _share(row: pd.Series) -> str:
@@ -112,27 +35,27 @@ def best(table: pd.DataFrame) -> str:
                 f"{top['n']:g}",
             ]
             rows.append(
-                _row([escape(c) for c in cells] + [_spread(top, metric, unit), "MB/s" if unit == "mb_per_s" else "objects/s", _share(top)])
+                line([escape(c) for c in cells] + [spread(top, metric, unit), "MB/s" if unit == "mb_per_s" else "objects/s", _share(top)])
             )
     head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]"]
-    return _tabular("lllrrrrrlr", head, rows) if rows else ""
+    return tabular("lllrrrrrlr", head, rows) if rows else ""
 
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
     rows = table[table["workload"] == workload]
     axes = [c for c in words.axes_of(table) if rows[c].notna().any()]
     moving = ["store", *(c for c in axes if rows[c].nunique() > 1)]
-    still = [words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving]
+    still = list(filter(None, (words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
     lines = []
     for _, r in rows.iterrows():
         labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column])
         cells = [words.cell(c, r[c]) for c in moving] + [f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["reps_failed"] else "")]
         lines.append(
-            _row(
+            line(
                 [escape(c) for c in cells]
                 + [
-                    _spread(r, "throughput", "mb_per_s"),
-                    _spread(r, "rate", "per_s"),
+                    spread(r, "throughput", "mb_per_s"),
+                    spread(r, "rate", "per_s"),
                     words.number(r["errors"], places=0, gap=THIN),
                     words.number(r["tail_max_s"], places=2),
                     _share(r),
@@ -148,7 +71,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
         "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
         "short to judge its steadiness."
     )
-    return _longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
+    return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
 
 
 def throughput(table: pd.DataFrame) -> str:
@@ -179,7 +102,7 @@ def sparse(table: pd.DataFrame) -> str:
             ]
             cells = [escape(words.cell(c, r[c])) for c in axes]
             rows.append(
-                _row(
+                line(
                     [
                         f"{r['entry_fraction_percent']:g}",
                         *cells,
@@ -203,7 +126,7 @@ def sparse(table: pd.DataFrame) -> str:
             f"{r['volume_mb']:.2f}",
             "--",
         ]
-        rows.append(_row([*cells, words.number(r["share_amplification_ratio"], gap=THIN), "--"]))
+        rows.append(line([*cells, words.number(r["share_amplification_ratio"], gap=THIN), "--"]))
     head = [
         r"Entries [\%]",
         *(escape(words.heading(c)) for c in axes),
@@ -215,7 +138,7 @@ def sparse(table: pd.DataFrame) -> str:
         "Wire/share",
         "Entries/s",
     ]
-    return _tabular("r" * n, head, rows)
+    return tabular("r" * n, head, rows)
 
 
 def failed(points: pd.DataFrame) -> str:
@@ -223,9 +146,9 @@ def failed(points: pd.DataFrame) -> str:
     rows = points[points["state"] == "failed"]
     if rows.empty:
         return ""
-    lines = [_row([_breakable(escape(r.key)), escape(r.reason)]) for r in rows.itertuples(index=False)]
+    lines = [line([breakable(escape(r.key)), escape(r.reason)]) for r in rows.itertuples(index=False)]
     left = r">{\raggedright\arraybackslash}p{"
-    return _longtable(
+    return longtable(
         rf"{left}7.5cm}}{left}8.2cm}}",
         "Points that failed, with the reason as recorded. They are in no median.",
         "tab:failed",
@@ -250,9 +173,9 @@ def environment(table: pd.DataFrame) -> str:
         for r in rows.itertuples(index=False):
             value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
             item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
-            lines.append(_row([escape(item), _breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
+            lines.append(line([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
     spec = r"l>{\raggedright\arraybackslash}p{10.2cm}r"
-    return _longtable(
+    return longtable(
         spec,
         "Environment, systems and engines as captured with the records; "
         "a count of points stands where a value does not hold for all of its group.",

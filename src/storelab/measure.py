@@ -97,9 +97,10 @@ def _typical_overhead(config: Config) -> float:
 
 
 def _note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
+    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe ends before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
     with open(_overheads(config), "a") as f:
-        f.write(json.dumps({"key": chosen.key, "overhead_s": round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3)}) + "\n")
+        f.write(json.dumps({"key": chosen.key, "overhead_s": overhead}) + "\n")
 
 
 def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -> dict[str, Any]:
@@ -122,9 +123,10 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     if hasattr(module, "before"):
         module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)
-    launcher = LocalLauncher(
-        work, chosen.axes["clients"], [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
-    )
+    environs = [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
+    if accounts > 1 and "second_account" in module.SPEC.needs:
+        environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
+    launcher = LocalLauncher(work, chosen.axes["clients"], environs)
     watch = HostWatch(store, chosen.fixed["duration_ns"])
     try:
         results = coordinator.run(
@@ -156,7 +158,8 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
 
 def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None, attempt: str) -> dict[str, Any]:
     """`job.json`: what the clients need; nothing secret."""
-    count, accounts = chosen.axes.get("buckets", 1), chosen.axes.get("accounts", 1)
+    accounts = chosen.axes.get("accounts", 1)
+    count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
     return {
         "point": asdict(chosen),
         "attempt": attempt,

@@ -79,7 +79,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             fixed["objects"] = sweep.objects
         for axes in sweep_axes(config, name, sweep, workload):
             dataset = dataset_of(workload, axes, sweep, config.seed)
-            for store, rep in itertools.product(config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
+            for store, rep in itertools.product(sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
                 key = point_key(store, workload, axes, rep)
                 point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)
                 other = points.setdefault(key, point)

@@ -79,7 +79,19 @@ SCENARIOS = pa.schema(
         ("errors", pa.int64()),
     ]
 )
-TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS}  # files beside `ops` that some workloads leave: `<name>.<client>.parquet`
+ANSWERS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("topic", pa.string()),
+        ("check", pa.string()),
+        ("answer", pa.string()),
+        ("evidence", pa.string()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+    ]
+)
+# Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS}
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:

@@ -39,7 +39,11 @@ class SeaweedFS(Listening):
     redundancy: Literal["none", "replica-2", "replica-3"] = Field("none", description="Copies of every object, in other racks.")
     tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
     volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
-    max_volumes: int = Field(2400, ge=8, description="How many volumes a volume server may have (they take space as they fill).")
+    max_volumes: int = Field(
+        6500,
+        ge=8,
+        description="How many volumes a volume server may have (they take space as they fill, and two open files each); a bucket takes three, or one below 400.",
+    )
 
 
 class Ceph(Listening):

@@ -3,6 +3,7 @@
 * `points.csv`: one row per planned point; rates, windows and steadiness as `windows` defines them.
 * `throughput.csv`: one row per group of points (all of the identity but `rep`): medians over the runs with interval or range.
 * `sparse.csv`: the same for the read workloads: bytes, requests and time per read, amplification, events/s.
+* `consistency.csv`: see `anomalies`; `capabilities.csv`: see `capabilities`.
 * `numbers.csv`, `environment.csv`: see `facts`.
 MB = 10^6 bytes; the unit ends a column's name. `median`, `low`, `high` as `stats.summarise` has them.
 """
@@ -16,11 +17,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from storelab import facts, loading, records, stats, windows
+from storelab import anomalies, capabilities, facts, loading, records, space_used, stats, windows
 from storelab.model import UserError
 
-NAMES = ("points", "throughput", "sparse", "numbers", "environment")
+NAMES = ("points", "throughput", "sparse", "consistency", "capabilities", "space", "numbers", "environment")
 _DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string"}
+NO_RATES = (anomalies.WORKLOAD, capabilities.WORKLOAD, "space")  # workloads whose operations per second mean nothing
 RATES = {"throughput": "mb_per_s", "rate": "per_s"}
 PER_READ = {
     "needed": "mb_per_read",
@@ -76,7 +78,8 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     axes = axis_columns(campaign.plan)
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    table = table.merge(windows.operations(campaign), left_on="key", right_index=True, how="left")
+    rated = windows.operations(campaign).drop(index=capabilities.keys(campaign))  # a probe has no rate
+    table = table.merge(rated, left_on="key", right_index=True, how="left")
     return table.astype({c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes})
 
 
@@ -147,7 +150,7 @@ def throughput(table: pd.DataFrame, plan: Mapping[str, Any]) -> pd.DataFrame:
     """One row per group of points that has a run, from the `overlap` windows; n counts runs, `reps_failed` those that failed."""
     by, rows = identity(plan), []
     spread = [f"{name}_{part}_{unit}" for name, unit in RATES.items() for part in ("median", "low", "high")]
-    for key, g in _groups(table, by):
+    for key, g in _groups(table[~table["workload"].isin(NO_RATES)], by):
         ok = g[g["state"] == "ok"]
         s = stats.summarise(ok["overlap_rate_per_s"].astype(float))
         if not len(ok):
@@ -252,6 +255,9 @@ def build(campaign_dir: Path) -> list[Path]:
     campaign = loading.load(campaign_dir)
     all_points = points(campaign)
     tables = {"points": all_points, "throughput": throughput(all_points, campaign.plan), "sparse": sparse(campaign, all_points)}
+    tables["consistency"] = anomalies.consistency(campaign, axis_columns(campaign.plan))
+    tables["capabilities"] = capabilities.capabilities(campaign, axis_columns(campaign.plan))
+    tables["space"] = space_used.table(campaign, all_points, identity(campaign.plan))
     tables["numbers"] = facts.numbers(campaign, tables)
     tables["environment"] = facts.environment(campaign)
     paths = []

@@ -17,6 +17,12 @@ HEADINGS = {
     "workers": "Workers",
     "buckets": "Buckets",
     "front_ends": "Front-ends",
+    "accounts": "Accounts",
+    "redundancy": "Redundancy",
+    "servers": "Data servers",
+    "backing": "Backing",
+    "scheme": "Scheme",
+    "range_size_bytes": "Range",
     "scale": "File",
     "entry_fraction_percent": "Entries [%]",
     "volume_fraction_percent": "Volume [%]",
@@ -40,6 +46,12 @@ _VALUES: dict[str, Callable[[Any], str]] = {
     "front_ends": lambda v: plural(v, "front-end"),
     "workers": lambda v: f"{plural(v, 'worker')} per client",
     "buckets": lambda v: plural(v, "bucket"),
+    "accounts": lambda v: plural(v, "account"),
+    "redundancy": lambda v: "" if v == "default" else str(v),
+    "servers": lambda v: "" if v == 0 else plural(v, "data server"),
+    "backing": lambda v: "" if v == "default" else f"on {v}",
+    "scheme": lambda v: "" if v == "default" else str(v),
+    "range_size_bytes": lambda v: f"ranges of {units.format_size(int(v))}",
     "scale": lambda v: f"file {v}",
     "entry_fraction_percent": lambda v: f"{v:g} % of entries",
     "volume_fraction_percent": lambda v: f"{v:g} % of volume",
@@ -54,10 +66,16 @@ def heading(column: str) -> str:
 
 
 def value_text(column: str, value: Any) -> str:
-    """One axis value in words, with its unit: `2 front-ends`."""
+    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured."""
     if column in _VALUES:
         return _VALUES[column](value)
     return f"{column.replace('_', ' ')} {value if isinstance(value, str) else f'{value:g}'}" if column != "engine" else str(value)
+
+
+def deployment(row: Any) -> str:
+    """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a deployment."""
+    said = [value_text(c, row[c]) for c in ("redundancy", "servers", "backing", "scheme") if c in row and not pd.isna(row[c])]
+    return ", ".join([row["store"], *filter(None, said)])
 
 
 def cell(column: str, value: Any) -> str:

@@ -270,3 +270,17 @@ def test_a_master_that_hangs_is_replaced(seaweedfs):
         seaweedfs.up(2)
     assert seaweedfs.actors()["master"] != before["master"]
     clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
+
+
+@pytest.mark.heavy
+def test_2100_buckets(fresh):
+    """As many as the evaluation of 2013 used: each takes volumes of its own, each volume two open files."""
+    campaign = "many"
+    places = [fresh.bucket(campaign, i) for i in range(2100)]
+    fresh.up()
+    buckets.ensure(fresh, campaign, places)
+    access = fresh.access()
+    for place in places[::50]:
+        access.write(place.name, "k", b"1")
+    assert buckets.own_buckets(fresh, campaign) == places
+    assert access.read(places[-50].name, "k") == b"1"

@@ -20,6 +20,7 @@ MEASURING = {
     "engines",
     "datasets",
     "stores",
+    "probing",
 }
 SHARED = {"records", "plan", "config", "config_types", "store_settings", "environment", "model", "units", "clock"}
 TOP = {"cli", "workflow", "__main__"}

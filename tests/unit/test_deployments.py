@@ -1,5 +1,7 @@
 """What a store can and cannot do: deployments, accounts, engines and presets, refused with one line. Pure: nothing is started."""
 
+import itertools
+
 import pytest
 
 from storelab import check, plan
@@ -83,7 +85,7 @@ def test_the_plan_measures_deployments_in_blocks(tmp_path):
     conf = config(tmp_path, {"redundancy": ["none", "replica-2"], "servers": 3, "clients": [1, 2, 4]})
     points = plan.make(conf, WORKLOADS)
     blocks = [p.axes["redundancy"] for p in points]
-    assert len(points) == 6 and sum(a != b for a, b in zip(blocks, blocks[1:], strict=False)) == 1
+    assert len(points) == 6 and sum(a != b for a, b in itertools.pairwise(blocks)) == 1
 
 
 def test_accounts_own_buckets_in_turn_and_defaults_rename_nothing(tmp_path):

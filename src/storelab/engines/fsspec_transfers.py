@@ -42,8 +42,11 @@ class FsspecPut(FsspecClient):
             n += 1
 
     def do(self, fs: Any, task: Task) -> None:
-        with fs.open(task.path, "wb") as f:
-            f.write(self.bodies[task.body])
+        if self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
+            with fs.open(task.path, "wb") as f:
+                f.write(self.bodies[task.body])
+        else:
+            fs.pipe_file(task.path, self.bodies[task.body])
 
     async def ado(self, fs: Any, task: Task) -> None:
         await fs._pipe_file(task.path, self.bodies[task.body], **self.single_put)

@@ -36,6 +36,7 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
         limits=data["limits"],
         account=rank % data["accounts"],
         endpoints=[Endpoint(**e) for e in endpoints],
+        extra=data.get("extra", {}),
     )
     return job, data
 

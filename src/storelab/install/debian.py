@@ -72,14 +72,15 @@ def _part(packages: Sequence[str], needs: str) -> list[Part]:
 
 
 def ceph(tools: Path) -> list[Part]:
-    return _part(
-        ["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"], "up to 96 packages, 73 MB to download, 290 MB on disk"
-    )
+    return _part(["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"], "up to 96 packages, 73 MB to download, 290 MB on disk")
 
 
 def nginx(tools: Path) -> list[Part]:
-    return _part(["nginx-full", "libnginx-mod-http-dav-ext"], "up to 9 packages, a few MB")
+    return _part(["nginx", "libnginx-mod-http-dav-ext"], "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian")
 
 
 def xrootd(tools: Path) -> list[Part]:
-    return _part(["xrootd-server", "xrootd-server-plugins", "iproute2"], "up to 20 packages, some 20 MB")
+    return _part(
+        ["xrootd-server", "xrootd-server-plugins", "iproute2"],
+        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+    )

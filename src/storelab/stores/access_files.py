@@ -1,6 +1,7 @@
-"""Access to a store of files and folders through fsspec: POSIX, WebDAV, root://, WebHDFS (level 2, measuring side)."""
+"""Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV (level 2, measuring side)."""
 
 import posixpath
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -12,18 +13,27 @@ from storelab.stores import filesystems
 from storelab.stores.access import Access, AccessRefused, BucketExists, NoSuchBucket
 from storelab.stores.base import Endpoint
 
+UNREACHABLE = (
+    "refused",
+    "connecterror",
+    "connection error",
+    "connection aborted",
+    "connection reset",
+    "socket error",
+    "unreachable",
+    "no route",
+    "timed out",
+    "timeout",
+    "expired",
+)
+
 
 def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
-    """The file system that lists and removes, and what it calls the base folder. HTTP alone cannot list: WebDAV does."""
+    """The file system, and what it calls the base folder. HTTP alone cannot list: WebDAV does."""
     if endpoint.protocol == "http":
-        import httpx
-        from webdav4.fsspec import WebdavFileSystem
+        from storelab.stores.webdav import WebDav
 
-        verify: Any = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else False
-        client = httpx.Client(
-            verify=verify, trust_env=False, timeout=60, headers=filesystems.authorization(endpoint), follow_redirects=True
-        )
-        return WebdavFileSystem(endpoint.url.rstrip("/") + "/", http_client=client, skip_instance_cache=True, use_listings_cache=False), ""
+        return WebDav(endpoint), ""
     fs = filesystems.data(endpoint, {}, 16)
     return fs, "/" + urlsplit(endpoint.url).path.strip("/")
 
@@ -46,9 +56,9 @@ class FilesAccess(Access):
             yield
         except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
             raise
-        except PermissionError as error:
-            raise AccessRefused(str(error)) from None
-        except Exception as error:  # every protocol's library throws classes of its own
+        except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
+            if isinstance(error, PermissionError) or "[3010]" in str(error):  # XRootD's number
+                raise AccessRefused(_line(error)) from None
             raise explain(error, self.endpoint, self.place) from None
 
     def _may_write(self) -> None:
@@ -60,8 +70,6 @@ class FilesAccess(Access):
         try:
             self.fs.info(path)
             return True
-        except (FileNotFoundError, NotADirectoryError):
-            return False
         except OSError as error:
             if _absent(error):
                 return False
@@ -73,39 +81,60 @@ class FilesAccess(Access):
 
     def read(self, bucket: str, key: str) -> bytes | None:
         with self._explained():
-            path = self._path(bucket, key)
-            if not self._present(path):
-                self._bucket(bucket)
-                return None
-            with self.fs.open(path, "rb") as f:
-                return f.read()
+            try:
+                return self._get(self._path(bucket, key))
+            except OSError as error:
+                if not _absent(error):
+                    raise
+            self._bucket(bucket)
+            return None
+
+    def _get(self, path: str) -> bytes:
+        if self.endpoint.protocol == "http":
+            return self.fs.cat_file(path)
+        with self.fs.open(path, "rb") as f:
+            return f.read()
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
+        """Folders are made when they prove to be missing: most servers make them themselves."""
         self._may_write()
         with self._explained():
             self._bucket(bucket)
             path = self._path(bucket, key)
-            if "/" in key:
+            try:
+                self._put(path, data)
+            except OSError:
+                if "/" not in key:
+                    raise
                 self._make_folders(posixpath.dirname(path))
-            if self.endpoint.protocol == "file":  # a whole file or nothing
-                temporary = f"{path}.storelab-tmp"
-                with self.fs.open(temporary, "wb") as f:
-                    f.write(data)
-                self.fs.mv(temporary, path)
-                return
+                self._put(path, data)
+
+    def _put(self, path: str, data: bytes) -> None:
+        if self.endpoint.protocol == "http":
+            self.fs.pipe_file(path, data)
+            return
+        if self.endpoint.protocol != "file":
             with self.fs.open(path, "wb") as f:
                 f.write(data)
+            return
+        temporary = f"{path}.{uuid.uuid4().hex[:12]}.storelab-tmp"  # a whole file or nothing
+        try:
+            with self.fs.open(temporary, "wb") as f:
+                f.write(data)
+            self.fs.mv(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                self.fs.rm_file(temporary)
+            raise
 
     def _make_folders(self, path: str) -> None:
-        if self._present(path):
-            return
-        if self.endpoint.protocol == "http":  # MKCOL makes one level at a time
+        if self.endpoint.protocol != "http":
+            self.fs.makedirs(path, exist_ok=True)
+        elif not self._present(path):  # MKCOL makes one level at a time
             if above := posixpath.dirname(path):
                 self._make_folders(above)
             with suppress(FileExistsError):
                 self.fs.mkdir(path)
-            return
-        self.fs.makedirs(path, exist_ok=True)
 
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
         with self._explained():
@@ -113,16 +142,17 @@ class FilesAccess(Access):
             root, begin = self._path(bucket).rstrip("/") + "/", posixpath.dirname(prefix)
             waiting = [self._path(bucket, begin)]
             while waiting:
+                folder = waiting.pop()
                 try:
-                    entries = self.fs.ls(waiting.pop(), detail=True)
-                except FileNotFoundError:
-                    continue  # nothing below this prefix, or removed meanwhile
+                    entries = self.fs.ls(folder, detail=True)
                 except OSError as error:
                     if _absent(error):
-                        continue
+                        continue  # nothing below this prefix, or removed meanwhile
                     raise
                 for entry in entries:
                     name = entry["name"].rstrip("/")
+                    if entry["type"] == "directory" and name == folder:  # XRootD's answer where it may not look into a folder
+                        raise PermissionError(f"folder {name} cannot be listed")
                     key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
                     if not key.startswith(prefix) and not prefix.startswith(key + "/"):
                         continue
@@ -139,15 +169,13 @@ class FilesAccess(Access):
     def _remove(self, path: str) -> None:
         try:
             self.fs.rm_file(path)
-        except FileNotFoundError:
-            return
         except OSError:
             if self._present(path):
                 raise
 
     def bucket_names(self) -> list[str]:
         with self._explained():
-            entries = self.fs.ls(self.base or "/", detail=True)
+            entries = self.fs.ls(self.base, detail=True)
             return [posixpath.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
 
     def prefixes(self, bucket: str, above: str) -> list[str]:
@@ -158,10 +186,13 @@ class FilesAccess(Access):
         with self._explained():
             if self._present(self._path(bucket)):
                 raise BucketExists(bucket)
-            if self.endpoint.protocol == "root":
-                self.fs.makedirs(self._path(bucket), exist_ok=True)
-            else:
-                self.fs.mkdir(self._path(bucket))
+            try:
+                if self.endpoint.protocol == "root":
+                    self.fs.makedirs(self._path(bucket), exist_ok=True)
+                else:
+                    self.fs.mkdir(self._path(bucket))
+            except FileExistsError:
+                raise BucketExists(bucket) from None
 
     def drop_bucket(self, bucket: str) -> None:
         """Only empty folders go: one that holds a file of someone else stays, and is told."""
@@ -173,6 +204,8 @@ class FilesAccess(Access):
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
                 raise MeasurementFailed(f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone")
+            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder
+                raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))
         if self.endpoint.protocol == "webhdfs":
             self.fs.rm(path, recursive=False)
@@ -182,24 +215,29 @@ class FilesAccess(Access):
 
 def _absent(error: OSError) -> bool:
     """XRootD's client tells by text alone that something is not there."""
-    return "no such file" in str(error).lower() or "[3011]" in str(error)
+    text = str(error).lower()
+    return (
+        isinstance(error, FileNotFoundError | NotADirectoryError) or "[3011]" in text or "no such file" in text or "not a directory" in text
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join((str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}").split())
 
 
 def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | MeasurementFailed:
     """The exception to raise instead of what a file system's library threw."""
-    parts, text = urlsplit(endpoint.url), f"{type(error).__name__}: {error}"
+    parts, text = urlsplit(endpoint.url), _line(getattr(error, "reason", None) or error)  # urllib3 wraps the reason
     host = f"{parts.scheme}://{parts.netloc}"
     spot, low = f"{place}.endpoint", text.lower()
     if endpoint.protocol == "file":
         return MeasurementFailed(f"{place}: {text[:200]}")
-    if any(sign in low for sign in ("certificate", "ssl")):
-        return UserError(spot, f"TLS with {host} fails ({text[:80]})", "check `endpoint` and `ca_file`")
+    if any(sign in low for sign in ("certificate", "sslerror", "tls error", "[ssl")):
+        return UserError(spot, f"TLS with {host} fails ({text[:120]})", "check `endpoint` and `ca_file`")
     if any(sign in low for sign in ("name or service", "resolve", "invalid address", "getaddrinfo")):
         return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
-    if any(sign in low for sign in ("refused", "connecterror", "connection error", "unreachable", "no route", "timed out", "timeout")):
+    if any(sign in low for sign in UNREACHABLE):
         return UserError(spot, f"{host} cannot be reached", "check address and port, and that the server runs")
-    if "401" in text or "unauthorized" in low or "auth failed" in low:
+    if any(sign in low for sign in ("http 401", "unauthorized", "auth failed")):
         return UserError(place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first")
     return MeasurementFailed(f"{place}: {text[:200]}")
-
-

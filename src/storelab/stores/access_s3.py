@@ -13,6 +13,7 @@ from storelab.stores.access import Access, AccessRefused, BucketExists, NoSuchBu
 from storelab.stores.mistakes import ERRORS, code, explain
 
 ABSENT = {"NoSuchKey", "404"}
+NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
 
 
 class S3Access(Access):
@@ -85,7 +86,22 @@ class S3Access(Access):
 
     def drop_bucket(self, bucket: str) -> None:
         with self._explained():
-            self.s3.delete_bucket(Bucket=bucket)
+            try:
+                self.s3.delete_bucket(Bucket=bucket)
+            except ERRORS as error:
+                if code(error) not in NOT_EMPTY:
+                    raise
+                self._drop_old_versions(bucket)
+                self.s3.delete_bucket(Bucket=bucket)
+
+    def _drop_old_versions(self, bucket: str) -> None:
+        """What deleted objects leave in a bucket with versions (of a probe that was killed); what can be read stays."""
+        old, marks = [], []
+        for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            old += [v for v in page.get("Versions", []) if not v["IsLatest"]]
+            marks += page.get("DeleteMarkers", [])
+        for entry in [*old, *marks]:  # the marks last: they hide the versions before them
+            self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
 
     def abandon(self, bucket: str, prefix: str) -> None:
         """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do not list them."""

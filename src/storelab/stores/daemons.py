@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import psutil
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.records import write_json
+from storelab.stores import family
 from storelab.stores.net import answers, free, holder
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
@@ -47,12 +48,6 @@ class Daemon:
 
     def healthy(self, timeout: float = 1.0) -> bool:
         return answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
-
-
-def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
-    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its title (nginx)."""
-    have, want = " ".join(cmdline).rstrip(), " ".join(argv)
-    return have == want or have.endswith(" " + want)
 
 
 class Daemons:
@@ -110,7 +105,7 @@ class Daemons:
                 return process  # unreaped, so nobody else has its pid; its title may be changing just now
             if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
                 return None
-            return process if runs_as(process.cmdline(), record["argv"]) else None
+            return process if family.runs_as(process.cmdline(), record["argv"]) else None
         except psutil.Error:
             return None
 
@@ -121,29 +116,9 @@ class Daemons:
     def everyone(self) -> dict[str, int]:
         """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
-        workers = self._workers(leaders.values())
+        workers = family.workers(leaders.values())
         out = {name: p.pid for name, p in leaders.items()}
         return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
-
-    def _workers(self, leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
-        """Pid of each leader -> the other processes of its session."""
-        out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
-        for pid in psutil.pids() if out else ():
-            with contextlib.suppress(OSError, psutil.Error):
-                if pid not in out and (session := os.getsid(pid)) in out:
-                    out[session].append(psutil.Process(pid))
-        return out
-
-    def _strays(self) -> list[tuple[str, psutil.Process]]:
-        """(daemon's name, process) of what `start` or its children left behind: known by where its output goes, of no daemon that runs."""
-        logs, sessions, out = f"{self.logs.resolve()}/", set(self.running().values()), []
-        for pid in psutil.pids():
-            with contextlib.suppress(OSError, psutil.Error):
-                target = os.readlink(f"/proc/{pid}/fd/1")
-                ours = target.startswith(logs) and os.readlink(f"/proc/{pid}/fd/0") == os.devnull
-                if ours and os.getsid(pid) not in sessions:
-                    out.append((target.removeprefix(logs).partition(".log")[0], psutil.Process(pid)))
-        return out
 
     def log_tail(self, name: str, lines: int = 4) -> str:
         """The last lines of a daemon's log on one line."""
@@ -181,7 +156,7 @@ class Daemons:
         """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
-                same = runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (0, process.uids().real)
+                same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (0, process.uids().real)
                 if same and Path(process.cwd()) == self.folder.resolve():
                     self._record(daemon, process)
                     return process.pid
@@ -238,7 +213,7 @@ class Daemons:
     def suspend(self) -> None:
         """SIGSTOP to all, the last started first, before its workers; returns when they have stopped."""
         leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
-        workers = self._workers(leaders)
+        workers = family.workers(leaders)
         for process in (p for leader in leaders for p in (leader, *workers[leader.pid])):
             with contextlib.suppress(psutil.Error):
                 process.suspend()
@@ -248,7 +223,7 @@ class Daemons:
     def resume(self) -> list[str]:
         """SIGCONT to all; returns the names of those that were suspended."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
-        workers, woken = self._workers(leaders.values()), []
+        workers, woken = family.workers(leaders.values()), []
         for name, leader in leaders.items():
             for process in (*workers[leader.pid], leader):
                 with contextlib.suppress(psutil.Error):
@@ -259,19 +234,17 @@ class Daemons:
     def stop(self, names: Iterable[str] | None = None) -> list[int]:
         """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
 
-        Their workers end with them, and so does what was left behind by one of that name that was killed or never recorded.
-        Raises MeasurementFailed if one survives; it then stays recorded.
+        Their workers end with them. Raises MeasurementFailed if one survives; it then stays recorded.
         """
-        records, wanted = self.records(), None if names is None else list(names)
-        chosen = [n for n in records if wanted is None or n in wanted]
+        records = self.records()
+        chosen = [n for n in (records if names is None else names) if n in records]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
-        workers = self._workers(alive.values())
-        strays = [p for name, p in self._strays() if wanted is None or name in wanted]
-        for process in (*alive.values(), *strays):
+        workers = family.workers(alive.values())
+        for process in alive.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
                 process.resume()  # a suspended one would never see the SIGTERM
-        rest = [w for leader in alive.values() for w in workers[leader.pid]]
+        rest = [w for group in workers.values() for w in group]
         for process in rest:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
@@ -279,17 +252,34 @@ class Daemons:
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
                 self._kill(process, *workers[process.pid])
-        for process, grace in (*((w, 0.5) for w in rest), *((p, 5.0) for p in strays)):
-            if not self._gone(process, since + grace):
+        for process in rest:
+            if not self._gone(process, time.monotonic() + 0.5):
                 self._kill(process)
-        everyone = [*((n, p) for n, p in alive.items()), *(("a worker", p) for p in (*rest, *strays))]
-        survivors = [(n, p) for n, p in everyone if not self._gone(p, time.monotonic() + 10)]
-        self._write({n: r for n, r in records.items() if n not in chosen or n in dict(survivors)})
+        survivors = [n for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)]
+        self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
         if survivors:
             raise MeasurementFailed(
-                f"{self.place}: {', '.join(n for n, _ in survivors)} (pid {', '.join(str(p.pid) for _, p in survivors)}) did not end on SIGKILL"
+                f"{self.place}: {', '.join(survivors)} (pid {', '.join(str(alive[n].pid) for n in survivors)}) did not end on SIGKILL"
             )
-        return [p.pid for _, p in everyone]
+        return [p.pid for p in (*alive.values(), *rest)]
+
+    def sweep(self, names: Iterable[str] | None = None) -> list[int]:
+        """Stop what daemons of these names (default: any) left behind: workers of one that was killed, one that was never recorded.
+
+        Returns the pids stopped.
+        """
+        wanted = None if names is None else set(names)
+        found = [p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+                process.resume()
+        since = time.monotonic()
+        for process in found:
+            if not self._gone(process, since + 5):
+                self._kill(process)
+                self._gone(process, time.monotonic() + 10)
+        return [p.pid for p in found]
 
     @staticmethod
     def _kill(*processes: psutil.Process) -> None:

@@ -5,7 +5,11 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from urllib3.exceptions import HTTPError
+
 from storelab.model import MeasurementFailed, UserError
+from storelab.stores import filesystems
+from storelab.stores.access import AccessRefused
 from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
 
 
@@ -58,7 +62,7 @@ class Door(Store):
         for i in range(len(self.endpoints(front_ends))):
             try:
                 self.access(front_end=i).bucket_names()
-            except MeasurementFailed as error:
+            except (MeasurementFailed, AccessRefused) as error:
                 problem = str(error).removeprefix(f"{self.place}: ")
                 raise UserError(f"{self.place}.endpoint", problem, "check that this folder is there and may be listed") from None
 
@@ -68,12 +72,17 @@ class Door(Store):
     def status(self) -> Status:
         try:
             self.up()
-            detail = "usable"
+            version, detail = self.version(), "usable"
         except UserError as error:
-            detail = f"{error.problem}; {error.mend}"
-        return Status(self.name, self.settings.kind, "external", self.version(), list(self._urls), {}, detail)
+            version, detail = "", f"{error.problem}; {error.mend}"
+        return Status(self.name, self.settings.kind, "external", version, list(self._urls), {}, detail)
 
     def version(self) -> str:
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
+        """Asked once; '' where the door does not tell, or cannot be reached."""
         return ""
 
     def deployment(self) -> dict[str, Any]:
@@ -96,6 +105,15 @@ class Root(Door):
     schemes = ("root", "roots")
     example = "root://door.example.org:1094//folder"
 
+    @cached_property
+    def _version(self) -> str:
+        from XRootD import client
+        from XRootD.client.flags import QueryCode
+
+        filesystems.xrootd_environment()
+        asked, said = client.FileSystem(self._urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
+        return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
+
 
 class Http(Door):
     system = "HTTP/WebDAV door"
@@ -108,6 +126,15 @@ class Http(Door):
         if s.token and not os.environ.get(s.token):
             raise UserError(f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there")
         return Endpoint(url, verify=s.verify_tls, ca_file=s.ca_file, protocol="http", token=s.token)
+
+    @cached_property
+    def _version(self) -> str:
+        from storelab.stores.webdav import WebDav
+
+        try:
+            return WebDav(self.endpoints()[0]).server()
+        except (OSError, UserError, HTTPError):
+            return ""
 
 
 class WebHdfs(Door):

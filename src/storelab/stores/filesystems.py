@@ -75,7 +75,12 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             xrootd_environment()
             # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be cheaper than the first.
             alone = {"locate_all_sources": False, "filehandle_cache_size": 1}
-            return XRootDFileSystem(hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
+            fs = XRootDFileSystem(hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
+            if parts.scheme == "roots":  # it says root:// to everybody, and would silently do without TLS
+                from XRootD.client import FileSystem
+
+                fs.protocol, fs._myclient = "roots", FileSystem(f"roots://{parts.netloc}")
+            return fs
         case "webhdfs":
             from storelab.stores.fs_webhdfs import WebHDFS
 

@@ -27,6 +27,7 @@ class Job:
     limits: dict[str, Any] = field(default_factory=dict)  # `limits` of the configuration
     account: int = 0  # whose keys stand in its environment
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
+    extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
 
     @property
     def own_buckets(self) -> list[Bucket]:

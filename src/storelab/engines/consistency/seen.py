@@ -1,0 +1,104 @@
+"""What a look at a store shows, and bodies that say themselves what they are (level 2, measuring side). Pure."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+OK, ABSENT, FAILED = "ok", "absent", "failed"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is known.
+
+    names: of a listing, name -> bytes (0 for buckets); repeated: names that came twice; error, message: of a failure, else of the
+    absence, in the store's own words.
+    """
+
+    start_ns: int
+    end_ns: int
+    state: str = OK
+    status: int = 0
+    error: str | None = None
+    message: str = ""
+    data: bytes | None = None
+    names: dict[str, int] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
+    requests: int | None = None
+
+    def said(self) -> str:
+        """For evidence: status and words of the store."""
+        return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
+
+
+class View(ABC):
+    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. No method raises what the store does."""
+
+    prefix = ""  # of the bucket, before every key
+
+    @abstractmethod
+    def put(self, key: str, body: bytes) -> Seen: ...
+
+    @abstractmethod
+    def get(self, key: str) -> Seen: ...
+
+    @abstractmethod
+    def delete(self, key: str) -> Seen:
+        """`ok` also where the store says that there was nothing."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Seen:
+        """All keys that begin with `prefix` (which ends in '/'), every page."""
+
+    @abstractmethod
+    def make_bucket(self, bucket: str) -> Seen: ...
+
+    @abstractmethod
+    def drop_bucket(self, bucket: str) -> Seen:
+        """`ok` also where the store says that there is none."""
+
+    @abstractmethod
+    def head_bucket(self, bucket: str) -> Seen:
+        """`ok` also for a bucket that is there and of someone else."""
+
+    @abstractmethod
+    def list_bucket(self, bucket: str) -> Seen:
+        """What is in a bucket other than the point's."""
+
+    @abstractmethod
+    def bucket_names(self) -> Seen: ...
+
+    def first(self, key: str, body: bytes) -> Seen:
+        """A `put` where the folder of the key may not be there yet."""
+        return self.put(key, body)
+
+    def close(self) -> None:
+        """Close connections."""
+
+
+def body(key: str, version: int, nonce: str, size: int) -> bytes:
+    """`size` bytes that repeat one line with key, version and nonce: any mixture of two bodies shows."""
+    line = f"storelab {key} version {version} {nonce}\n".encode()
+    return (line * (size // len(line) + 1))[:size]
+
+
+def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
+    """(key, version, nonce) of a whole body of `size` bytes; None where it is none, or not whole."""
+    parts = data.partition(b"\n")[0].decode("utf-8", "replace").split(" ")
+    if len(parts) != 5 or parts[0] != "storelab" or parts[2] != "version" or not parts[3].isdigit():
+        return None
+    found = parts[1], int(parts[3]), parts[4]
+    return found if data == body(*found, size) else None
+
+
+def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | None:
+    """What is wrong with an answer that should be `expected`; None where nothing is."""
+    if seen.state == ABSENT:
+        return f"is not there ({seen.said()})"
+    if seen.data == expected:
+        return None
+    found = recognise(seen.data or b"", len(expected))
+    if found is None:
+        return f"is no body that was written ({len(seen.data or b'')} B instead of {len(expected)} B)"
+    if found[0] != key:
+        return f"is the content of another key, {found[0]}"
+    return f"is version {found[1]} instead of {version}" if found[1] != version else f"is version {version} of another write ({found[2]})"

@@ -1,0 +1,217 @@
+"""`consistency` on a real store, and behind a proxy that lies: every lie is caught, in its own scenario, and nothing else is."""
+
+import csv
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pyarrow.parquet as pq
+import pytest
+from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
+
+from storelab import anomalies, measure, plan, plan_file, records, tables
+from storelab.config import Config
+from storelab.engines.consistency.ledger import OBJECTS, ONCE
+from storelab.stores import clients, everywhere
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+
+AXES = {"clients": 2, "workers": 3, "front_ends": 2}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that measures one point of `consistency`; returns (folder of the point, its record, counts by scenario, anomalies)."""
+
+    def measured(settings: dict, keys=None, duration: str = "2500 ms", axes=None, error_fraction: float = 0.01):
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in keys.environ().items() if keys else ():
+            monkeypatch.setenv(name, value)
+        config = Config.model_validate(
+            {
+                "campaign": "judged",
+                "name": "judged",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+                "stores": {"one": settings},
+                "use_stores": ["one"],
+                "repetitions": 1,
+                "limits": {"error_fraction": error_fraction},
+                "sweeps": {"c": {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}},
+            }
+        )
+        points = plan.make(config, WORKLOADS)
+        plan_file.write(config, points, WORKLOADS)
+        try:
+            record = measure.point(config, points, points[0].key)
+        finally:
+            for store in everywhere(config).values():
+                store.down()
+        folder = config.raw / points[0].key
+        counts: dict[tuple[str, bool], Counter] = {}
+        found = []
+        for table in sorted(folder.glob("scenarios.*.parquet")):
+            for row in pq.read_table(table).to_pylist():
+                count = counts.setdefault((row["scenario"], row["same_front_end"]), Counter())
+                count.update({k: row[k] for k in ("tried", "anomalies", "errors")})
+        for table in sorted(folder.glob("anomalies.*.parquet")):
+            found += pq.read_table(table).to_pylist()
+        return folder, record, counts, found
+
+    return measured
+
+
+@pytest.fixture
+def behind(seaweedfs):
+    """A function that gives settings of a store behind proxies."""
+
+    def settings(proxy: LyingProxy) -> dict:
+        return {"kind": "s3", "endpoint": proxy.urls, "prefix": "judged"}
+
+    return settings
+
+
+def targets(store) -> list[tuple[str, int]]:
+    return [(parts.hostname, parts.port) for parts in (urlsplit(e.url) for e in store.endpoints(2))]
+
+
+def by_scenario(counts, what: str) -> Counter:
+    total: Counter = Counter()
+    for (scenario, _), count in counts.items():
+        total[scenario] += count[what]
+    return +total
+
+
+def names(store) -> list[str]:
+    return [b["Name"] for b in clients.for_store(store).list_buckets()["Buckets"]]
+
+
+def test_a_store_that_answers_truly(run, seaweedfs):
+    urls = [e.url for e in seaweedfs.endpoints(2)]
+    settings = {"kind": "s3", "endpoint": urls, "prefix": "judged"}
+    folder, record, counts, found = run(settings, seaweedfs.credentials())
+    assert not found and not by_scenario(counts, "anomalies")
+    assert set(counts) == {(s, same) for s in (*OBJECTS, *ONCE) for same in (True, False)}
+    assert not {k for k, c in counts.items() if c["tried"] == 0}, counts
+    assert all(c["ok"] for c in record["checks"])
+    assert record["engine"]["settings"]["long_listing_keys"] == 1100
+    # Every operation is a row, in time, and an expected 404 is no error.
+    ops = [row for table in folder.glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()]
+    assert {o["op"] for o in ops} >= {"PUT", "GET", "LIST", "DELETE", "MAKE_BUCKET", "DELETE_BUCKET", "HEAD_BUCKET", "LIST_BUCKETS"}
+    assert all(record["start_ns"] <= o["start_ns"] <= o["end_ns"] <= record["deadline_ns"] for o in ops)
+    assert any(o["status"] == 404 for o in ops) and not [o for o in ops if o["error"]]
+    assert len(ops) == sum(c["operations"] for c in record["clients"])
+    assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets are gone"
+    # … and the table.
+    campaign = folder.parents[3]
+    records.write_sums(campaign / "raw")
+    tables.build(campaign)
+    with open(campaign / "tables" / "consistency.csv", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert [r["scenario"] for r in rows[::2]] == list(anomalies.SCENARIOS) and {r["front_end"] for r in rows} == {"same", "other"}
+    for row in rows:
+        tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]
+        assert int(row["tried"]) == tried and row["anomalies"] == row["errors"] == "0" and row["runs"] == "1"
+        assert float(row["fraction_upper95"]) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-6)
+    assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "no rates of this workload"
+
+
+def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behind):
+    lies = {*OBJECT_LIES.values(), *(lie for lies in BUCKET_LIES.values() for lie in lies), "listing_complete", "listed_bucket_exists"}
+    with LyingProxy(targets(seaweedfs), lies) as proxy:
+        axes = {**AXES, "workers": 2}
+        _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
+        told = proxy.told
+    assert told.keys() == lies, f"not told: {lies - told.keys()}"
+    caught = by_scenario(counts, "anomalies")
+    # What was told in the last moment was answered after the deadline.
+    workers = axes["clients"] * axes["workers"]
+    assert caught.keys() == lies
+    missed = {s: (told[s], caught[s], [a for a in found if a["scenario"] == s]) for s in lies if not 0 <= told[s] - caught[s] <= workers}
+    assert not missed, missed
+    assert not by_scenario(counts, "errors")
+    assert Counter(a["scenario"] for a in found) == caught
+    for a in found:
+        assert a["evidence"] and a["key"] and a["watched_ns"] >= 0
+        assert a["lasted_ns"] is None or 0 < a["lasted_ns"] == a["watched_ns"]
+    right_again = [a for a in found if a["lasted_ns"] is not None]
+    assert len(right_again) >= len(found) - workers and all(c["ok"] for c in record["checks"])
+    assert {a["key"] for a in found if a["scenario"] == "listed_bucket_exists"} == {PHANTOM}
+    evidence = {a["scenario"]: a["evidence"] for a in found}
+    assert "is version 1 instead of 2" in evidence["overwrite"] and "404 NoSuchKey" in evidence["read_after_write"]
+    assert {a["same_front_end"] for a in found} == {True, False}
+
+
+def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, behind):
+    with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
+        _, _, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="2 s")
+    assert by_scenario(counts, "anomalies").keys() == {"read_after_write"}
+    assert 0 < len(found) <= AXES["clients"] * AXES["workers"], "each worker watched its first one to the deadline"
+    assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
+
+
+def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
+    """Every tenth GET is answered with 503; one worker's listings fail for half a second: only the latter, again and again, counts."""
+    with LyingProxy(targets(seaweedfs), {"failures"}) as proxy:
+        _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), error_fraction=0.3)
+    errors, wrong = by_scenario(counts, "errors"), by_scenario(counts, "anomalies")
+    assert errors["read_after_write"] and errors["overwrite"] and errors["comes_back"]
+    assert wrong == Counter(listing_works=1), found
+    assert "500 InternalError" in found[0]["evidence"] and 200e6 < found[0]["lasted_ns"] < 1500e6
+    assert sum(c["errors"] for c in record["clients"]) > 0
+    assert record["clients"][0]["engine"]["errors"]["SlowDown"]
+
+
+def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
+    """No answer is neither right nor wrong."""
+    pid = seaweedfs.actors()["filer"]
+    settings = {"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)], "prefix": "judged"}
+    stop, go_on = (threading.Timer(after, os.kill, (pid, sig)) for after, sig in ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT)))
+    begun = time.monotonic()
+    stop.start(), go_on.start()
+    try:
+        _, record, counts, found = run(settings, seaweedfs.credentials(), duration="6 s", axes={**AXES, "clients": 1})
+    finally:
+        for timer in (stop, go_on):
+            timer.cancel()
+        os.kill(pid, signal.SIGCONT)
+    assert not found and by_scenario(counts, "tried")["read_after_write"] and time.monotonic() - begun < 25
+    assert record["clients"][0]["end_ns"] <= record["deadline_ns"]
+
+
+def test_a_directory(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    axes = {"engine": "fsspec", "clients": 2, "workers": 2}
+    _, record, counts, found = run({"kind": "directory", "path": str(tmp_path / "data")}, duration="1500 ms", axes=axes)
+    assert not found and set(counts) == {(s, True) for s in (*OBJECTS, *ONCE)}
+    assert not {k for k, c in counts.items() if c["tried"] == 0 or c["errors"]}, counts
+    assert record["engine"]["settings"]["protocol"] == "file"
+    assert [p.name for p in (tmp_path / "data").iterdir()] == ["storelab-judged-0000"]
+
+
+def test_in_a_given_bucket_no_bucket_is_made(run, seaweedfs):
+    clients.for_store(seaweedfs).create_bucket(Bucket="given-to-us")
+    urls = [e.url for e in seaweedfs.endpoints(2)]
+    settings = {"kind": "s3", "endpoint": urls, "bucket": "given-to-us", "prefix": "mine"}
+    _, _, counts, found = run(settings, seaweedfs.credentials(), duration="1 s")
+    assert not found and {s for s, _ in counts} == {*OBJECTS, "listing_complete"}
+    keys = [e["Key"] for e in clients.for_store(seaweedfs).list_objects_v2(Bucket="given-to-us")["Contents"]]
+    assert all(key.startswith("mine/judged/b0000/") for key in keys)
+
+
+def test_buckets_that_a_crash_left_are_removed(run, seaweedfs, tmp_path):
+    s3 = clients.for_store(seaweedfs)
+    s3.create_bucket(Bucket="judged-judged-xfeedbeef-00003")
+    s3.create_bucket(Bucket="judged-judged-xfeedbee-00003")  # of somebody else
+    note = tmp_path / "results/judged/work/made-buckets-one.json"
+    records.write_json(note, ["judged-judged-xfeedbeef-"])
+    settings = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url, "prefix": "judged"}
+    run(settings, seaweedfs.credentials(), duration="500 ms", axes={"clients": 1, "workers": 1})
+    assert [n for n in names(seaweedfs) if "-x" in n] == ["judged-judged-xfeedbee-00003"]
+    assert len(records.read_json(note)) == 1
+    s3.delete_bucket(Bucket="judged-judged-xfeedbee-00003")

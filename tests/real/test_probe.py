@@ -1,0 +1,335 @@
+"""The probe through `measure.point`: the known answers of real stores, and its answers against requests that are none of its own.
+
+What SeaweedFS answers is cross-checked with urllib3 and botocore's signatures: neither the probe's client nor its signatures.
+"""
+
+import hashlib
+import json
+import random
+import time
+import zlib
+from base64 import b64encode
+
+import pyarrow.parquet as pq
+import pytest
+import urllib3
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from storelab import measure, plan
+from storelab.config import Config
+from storelab.model import MeasurementFailed, UserError
+from storelab.probing import checks, multirange
+from storelab.stores import all_stores, buckets, clients, everywhere
+from storelab.workloads import WORKLOADS, probe
+
+pytestmark = pytest.mark.real
+
+
+def configure(folder, settings, name="probed", store="one", state=None, duration="60 s", **axes):
+    return Config.model_validate(
+        {
+            "campaign": name,
+            "name": name,
+            "results": str(folder / "results"),
+            "state": str(state or folder / "state"),
+            "stores": {store: settings},
+            "use_stores": [store],
+            "repetitions": 1,
+            "sweeps": {"p": {"workload": "probe", "duration": duration, "warm_up": "1 ms", "axes": axes}},
+        }
+    )
+
+
+def measured(config):
+    """(record, {(topic, check): row of the answers of client 0})."""
+    points = plan.make(config, WORKLOADS)
+    record = measure.point(config, points, points[0].key)
+    rows = pq.read_table(config.raw / points[0].key / "answers.0.parquet").to_pylist()
+    assert all(c["ok"] for c in record["checks"])
+    return record, {(r["topic"], r["check"]): r for r in rows}
+
+
+def configured(seaweedfs, folder, name, **more):
+    settings = {"kind": "seaweedfs", "port": seaweedfs.settings.port}
+    return configure(folder, settings, name, seaweedfs.name, seaweedfs.state, **more)
+
+
+# What SeaweedFS 4.48 does not do, or otherwise; all else is `yes`. By hand: multi-range whole object, versioning, 412.
+SEAWEEDFS = {
+    ("ranges", "multi-range 2"): ("no", "whole object: 200, 2400000 bytes"),
+    ("ranges", "multi-range 200"): ("no", "whole object: 200, 2400000 bytes"),
+    ("ranges", "multi-range 1500"): ("no", "whole object: 200, 2400000 bytes"),
+    ("checksums", "SHA-256 of the payload verified"): ("no", "a wrong x-amz-content-sha256 is accepted"),
+    ("anonymous", "public object by ACL"): ("no", "x-amz-acl is accepted, but without keys it is 403"),
+    ("connection", "HTTPS"): ("not tried", "the endpoint is http"),
+    ("delete", "1001 keys at once"): ("no", "refused with 400"),
+    ("administration", "users listed"): ("no", "0 users"),
+    ("administration", "several keys per user"): ("not tried", "static file"),
+}
+
+
+@pytest.fixture(scope="module")
+def probed(seaweedfs, tmp_path_factory):
+    """(configuration, record, answers) of one probe of the running SeaweedFS with two accounts, after a killed one."""
+    config = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
+    own, spare, foreign = seaweedfs.bucket("probed", 0), seaweedfs.bucket("probed", probe.SPARE + 2), seaweedfs.bucket("other", 0)
+    buckets.ensure(seaweedfs, "probed", [own, spare])
+    buckets.ensure(seaweedfs, "other", [foreign])
+    s3 = clients.for_store(seaweedfs)
+    s3.put_object(Bucket=own.name, Key="data/kept", Body=b"kept")
+    s3.put_object(Bucket=own.name, Key="probe/dead/0/left", Body=b"of a probe that was killed")
+    s3.create_multipart_upload(Bucket=own.name, Key="probe/dead/0/begun")
+    s3.put_bucket_versioning(Bucket=spare.name, VersioningConfiguration={"Status": "Enabled"})
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=spare.name, Key="v", Body=body)
+    s3.put_object(Bucket=foreign.name, Key="probe/a", Body=b"of another campaign")
+    return config, *measured(config)
+
+
+def test_every_answer_of_seaweedfs(probed):
+    _, record, found = probed
+    assert list(found)[:-2] == [(c.topic, c.name) for c in checks("s3")] and len(found) == len(set(found)) > 65
+    for place, row in found.items():
+        answer, evidence = SEAWEEDFS.get(place, ("yes", ""))
+        assert row["answer"] == answer and evidence in row["evidence"], row
+        assert row["evidence"] and row["start_ns"] <= row["end_ns"]
+    assert record["engine"]["name"] == "wire" and record["clients"][0]["errors"] == 0
+    assert record["clients"][0]["engine"]["details"]["ranges: multi-range 200"]["verdict"] == "whole object"
+    assert "4 made, listed and removed" in found["buckets", "per account"]["evidence"]
+    assert "412" in found["conditional", "put if absent"]["evidence"]
+    assert record["clients"][0]["end_ns"] < record["deadline_ns"] - 10e9  # it ends when all is asked
+
+
+def test_nothing_is_left_and_nothing_else_is_touched(probed, seaweedfs):
+    s3 = clients.for_store(seaweedfs)
+    own = buckets.own_buckets(seaweedfs, "probed")
+    assert [b.name for b in own] == [seaweedfs.bucket("probed", i, i).name for i in range(2)]
+    for b in own:
+        ways = buckets.accesses(seaweedfs, [b])
+        assert [k for k, _ in buckets.list_keys(ways[b.account], b)] == (["data/kept"] if b.account == 0 else [])
+    assert not s3.list_multipart_uploads(Bucket=own[0].name).get("Uploads")
+    other = seaweedfs.bucket("other", 0)
+    assert s3.get_object(Bucket=other.name, Key="probe/a")["Body"].read() == b"of another campaign"
+    assert buckets.remove(seaweedfs, "other") == (1, 1)
+
+
+def test_clean_removes_a_bucket_with_versions(seaweedfs):
+    """Of a probe that was killed; but an object that can be read, of whomever, is never taken with them."""
+    bucket, s3 = seaweedfs.bucket("versions", probe.SPARE), clients.for_store(seaweedfs)
+    buckets.ensure(seaweedfs, "versions", [bucket])
+    s3.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
+    for body in (b"1", b"2", b"3"):
+        s3.put_object(Bucket=bucket.name, Key="v", Body=body)
+    with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
+        seaweedfs.access().drop_bucket(bucket.name)
+    assert s3.get_object(Bucket=bucket.name, Key="v")["Body"].read() == b"3"
+    assert buckets.remove(seaweedfs, "versions") == (1, 1)
+    assert bucket.name not in seaweedfs.access().bucket_names()
+
+
+def test_its_operations_have_no_bytes(probed):
+    config, _, found = probed
+    rows = pq.read_table(next(config.raw.rglob("ops.0.parquet"))).to_pylist()
+    assert len(rows) == len(found) and {r["op"] for r in rows} == {"PROBE"} and {r["bytes"] for r in rows} == {0}
+    assert {r["error"] for r in rows} == {None} and "answers.0.parquet" in json.loads(next(config.raw.rglob("run.json")).read_text())[
+        "files"
+    ]
+
+
+def test_no_keys_in_what_it_leaves(probed, seaweedfs):
+    config = probed[0]
+    secrets = [part for i in range(2) for k in [seaweedfs.credentials(i)] for part in (k.access_key, k.secret_key)]
+    files = [p for p in config.campaign_dir.rglob("*") if p.is_file()]
+    assert len(files) > 3
+    for path in files:
+        text = path.read_bytes()
+        if path.suffix == ".parquet":
+            text = json.dumps(pq.read_table(path).to_pylist()).encode()
+        assert not any(s.encode() in text for s in secrets), path
+
+
+# The same questions, asked with other means.
+
+
+@pytest.fixture(scope="module")
+def raw(seaweedfs):
+    """A function that sends one request as it is: urllib3, signed by botocore, nothing followed or repeated."""
+    end, keys = seaweedfs.endpoints(1)[0], seaweedfs.credentials()
+    pool = urllib3.PoolManager(retries=False)
+    bucket = seaweedfs.bucket("crosscheck", 0)
+    buckets.ensure(seaweedfs, "crosscheck", [bucket])
+
+    def send(method, key, body=b"", sign=True, query="", **headers):
+        url = f"{end.url}/{bucket.name}/{key}{query}"
+        request = AWSRequest(method, url, data=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        if sign:
+            S3SigV4Auth(Credentials(keys.access_key, keys.secret_key), "s3", end.region).add_auth(request)
+        return pool.request(method, url, body=body or None, headers=dict(request.headers.items()), redirect=False)
+
+    yield send
+    buckets.remove(seaweedfs, "crosscheck")
+
+
+BODY = random.Random(9).randbytes(2_400_000)
+
+
+def test_ranges_cross_checked(probed, raw):
+    assert raw("PUT", "known", BODY).status == 200
+
+    def get(value):
+        return raw("GET", "known", Range=f"bytes={value}")
+
+    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "ranges"}
+    one, suffix, rest, beyond = get("123456-133455"), get("-5000"), get("2393000-"), get("2399900-2400100")
+    assert [r.status for r in (one, suffix, rest, beyond)] == [206] * 4
+    assert (one.data, suffix.data, rest.data, beyond.data) == (BODY[123456:133456], BODY[-5000:], BODY[2393000:], BODY[-100:])
+    assert {found[c] for c in ("single range", "suffix range", "open range", "range beyond the end")} == {"yes"}
+    assert get("2400010-2400020").status == 416 and found["unsatisfiable range"] == "yes"
+    for count in (2, 200, 1500):
+        answer = get(",".join(f"{i * 1600}-{i * 1600 + 30}" for i in range(count)))
+        assert (answer.status, answer.data == BODY) == (200, True), "whole object"
+        assert "multipart" not in answer.headers["Content-Type"] and found[f"multi-range {count}"] == "no"
+
+
+def test_conditions_cross_checked(probed, raw):
+    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "conditional"}
+    assert set(found.values()) == {"yes"} and len(found) == 6
+    assert raw("PUT", "c", b"first", If_None_Match="*").status == 200
+    assert raw("PUT", "c", b"intruder", If_None_Match="*").status == 412
+    assert raw("PUT", "c", b"intruder", If_Match=f'"{"0" * 32}"').status == 412
+    got = raw("GET", "c")
+    assert got.data == b"first"
+    tag, date = got.headers["ETag"], got.headers["Last-Modified"]
+    assert tag == f'"{hashlib.md5(b"first").hexdigest()}"'
+    assert raw("GET", "c", If_None_Match=tag).status == 304 and raw("GET", "c", If_Modified_Since=date).status == 304
+    assert raw("GET", "c", If_Match='"no"').status == 412
+    assert raw("GET", "c", If_Unmodified_Since="Mon, 01 Jan 2001 00:00:00 GMT").status == 412
+    assert raw("PUT", "c", b"second", If_Match=tag).status == 200 and raw("GET", "c").data == b"second"
+
+
+def test_checksums_cross_checked(probed, raw):
+    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "checksums"}
+    wrong = hashlib.sha256(b"other").hexdigest()
+    assert raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200  # signed with it: botocore takes what is there
+    assert raw("GET", "s").data == b"body" and found["SHA-256 of the payload verified"] == "no"
+    assert raw("PUT", "m", b"body", Content_MD5=b64encode(hashlib.md5(b"other").digest()).decode()).status == 400
+    assert raw("GET", "m").status == 404 and found["Content-MD5 verified"] == "yes"
+    crc = b64encode(zlib.crc32(b"other").to_bytes(4, "big")).decode()
+    assert raw("PUT", "crc", b"body", x_amz_checksum_crc32=crc).status == 400 and found["CRC32 verified"] == "yes"
+
+
+def test_presigned_urls_cross_checked(probed, raw, seaweedfs):
+    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic in ("presigned", "anonymous")}
+    s3, bucket = clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
+
+    def query(act, key="p", seconds=60):
+        return "?" + s3.generate_presigned_url(act, Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds).partition("?")[2]
+
+    assert raw("PUT", "p", b"signed", sign=False, query=query("put_object")).status == 200
+    good = query("get_object")
+    assert raw("GET", "p", sign=False, query=good).data == b"signed"
+    assert raw("GET", "p", sign=False, query=good[:-1] + ("0" if good[-1] != "0" else "1")).status == 403
+    assert raw("PUT", "p", b"intruder", sign=False, query=good).status == 403
+    assert raw("PUT", "q", b"other", sign=True).status == 200
+    assert raw("GET", "q", sign=False, query=good).status == 403
+    short = query("get_object", seconds=1)
+    assert raw("GET", "p", sign=False).status == 403
+    time.sleep(2.1)
+    assert raw("GET", "p", sign=False, query=short).status == 403
+    assert raw("GET", "p").data == b"signed"
+    refused = [c for c in found if "refused" in c]
+    assert len(refused) == 4 and {found[c] for c in [*refused, "get", "put", "private by default"]} == {"yes"}
+
+
+def test_one_account_leaves_the_second_untried_and_the_deadline_ends_it(seaweedfs, tmp_path):
+    config = configured(seaweedfs, tmp_path, "short", duration="400 ms")
+    record, found = measured(config)
+    assert {found["ranges", c]["answer"] for c in ("single range", "suffix range")} == {"yes"}
+    late = found["buckets", "per account"]
+    assert (late["answer"], late["evidence"]) == ("not tried", "the point's duration ended before")
+    assert not {r["answer"] for (topic, _), r in found.items() if topic != "administration"} & {"error"}
+    assert record["clients"][0]["end_ns"] == record["deadline_ns"]
+    assert buckets.remove(seaweedfs, "short") == (0, 1)
+
+
+def test_many_clients_ask_at_their_front_ends(seaweedfs, tmp_path):
+    config = configured(seaweedfs, tmp_path, "gang", duration="1500 ms", clients=2, front_ends=2)
+    record, _ = measured(config)
+    assert len({c["endpoint"] for c in record["clients"]}) == 2
+    second = pq.read_table(next(config.raw.rglob("answers.1.parquet"))).to_pylist()
+    assert {r["client"] for r in second} == {1} and not {r["topic"] for r in second} & {"buckets", "versioning", "administration"}
+    assert buckets.remove(seaweedfs, "gang").buckets == 1
+
+
+# Known answers of other systems, found by hand.
+
+
+def known(folder, settings, **axes):
+    """Answers of a store of its own, or skip where it is not installed."""
+    config = configure(folder, settings, **axes)
+    try:
+        all_stores(config)["one"].require()
+    except UserError as error:
+        pytest.skip(str(error))
+    try:
+        return measured(config)[1]
+    finally:
+        for store in everywhere(config).values():
+            store.down()
+
+
+def verdicts(found):
+    return [found["ranges", f"multi-range {n}"]["evidence"].partition(":")[0] for n in (2, 200, 1500)]
+
+
+def test_a_directory(tmp_path):
+    (tmp_path / "data").mkdir()
+    found = measured(configure(tmp_path, {"kind": "directory", "path": str(tmp_path / "data")}))[1]
+    assert {r["answer"] for (topic, _), r in found.items() if topic != "administration"} == {"yes"}
+    assert not [p for p in (tmp_path / "data").rglob("*") if p.is_file() and p.name != ".storelab"]
+
+
+def test_nginx(tmp_path, port_block):
+    found = known(tmp_path, {"kind": "nginx", "port": port_block})
+    assert verdicts(found) == [multirange.RIGHT] * 3 and {r["answer"] for (t, _), r in found.items() if t == "ranges"} == {"yes"}
+    assert found["conditional", "put if absent"]["answer"] == "no"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["versitygw", "minio"])
+def test_gateways(tmp_path, port_block, kind):
+    found = known(tmp_path, {"kind": kind, "port": port_block}, most_buckets=3, accounts=2)
+    assert verdicts(found) == [multirange.WHOLE, multirange.WHOLE, multirange.ERROR]  # 24 kB of ranges are too long for their header
+    assert {r["answer"] for (t, _), r in found.items() if t in ("accounts", "presigned", "multipart", "buckets")} == {"yes"}
+    assert found["versioning", "old versions kept"]["answer"] == {"versitygw": "no", "minio": "yes"}[kind]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("protocol", ["root", "http"])
+def test_xrootd(tmp_path, protocol):
+    found = known(tmp_path, {"kind": "xrootd", "protocol": protocol, "subnet": "10.213.91.0/30"})
+    if protocol == "http":
+        assert verdicts(found)[:2] == [multirange.RIGHT] * 2
+        assert found["ranges", "multi-range 1500"]["answer"] == "no"  # announced, but breaks off: a vector read takes 1024
+        assert found["checksums", "adler32 by Want-Digest"]["answer"] == "yes"
+        return
+    assert [found["ranges", f"multi-range {n}"]["answer"] for n in (2, 200, 1500)] == ["yes", "yes", "no"]
+    assert found["ranges", "more chunks than the bound, split"]["answer"] == "yes"
+    assert {found["checksums", c]["answer"] for c in ("adler32", "crc32c")} == {"yes"}
+
+
+@pytest.mark.heavy
+def test_ceph(tmp_path, port_block):
+    found = known(tmp_path, {"kind": "ceph", "port": port_block}, most_buckets=3, accounts=2)
+    assert verdicts(found) == [multirange.FIRST, multirange.FIRST, multirange.ERROR]
+    assert {r["answer"] for (t, _), r in found.items() if t in ("accounts", "presigned", "multipart", "buckets", "anonymous")} == {"yes"}
+    assert "without quotes" in found["conditional", "put if match"]["evidence"]
+
+
+@pytest.mark.heavy
+def test_hdfs(tmp_path, port_block):
+    found = known(tmp_path, {"kind": "hdfs", "port": port_block})
+    assert verdicts(found) == [multirange.WHOLE] * 3 and found["ranges", "single range"]["answer"] == "no"
+    assert found["ranges", "offset and length"]["answer"] == "yes"
