@@ -10,7 +10,8 @@ from storelab import stage, units
 from storelab.config import Config
 from storelab.datasets.payload import BODIES
 from storelab.model import Point, UserError, Workload
-from storelab.stores import changed
+from storelab.plan import deployment
+from storelab.stores import changed, make
 from storelab.stores.base import Store
 
 
@@ -92,7 +93,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             raise UserError(
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
-        _able(p, stores[p.store], workloads[p.workload].needs)
+        _able(p, stores[p.store], workloads[p.workload])
         if getattr(settings, "addressing", "path") == "virtual" and p.axes.get("engine") == "s5cmd":
             raise UserError(
                 f"stores.{p.store}.addressing",
@@ -107,20 +108,15 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
 
 
-ENGINE_SPEAKS = {"s5cmd": {"s3"}, "uproot-s3fs": {"s3"}, "wire": {"s3"}}  # engines that are not listed speak every protocol
-
-
-def _able(point: Point, store: Store, needs: tuple[str, ...] = ()) -> None:
+def _able(point: Point, store: Store, workload: Workload) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
-    place, axes = f"sweeps.{point.sweep}.axes", point.axes
-    speaks = ENGINE_SPEAKS.get(axes.get("engine", ""))
-    if speaks and store.protocol not in speaks:
+    place, axes, needs = f"sweeps.{point.sweep}.axes", point.axes, workload.needs
+    if store.protocol != "s3" and axes.get("engine") in workload.only_s3:
+        others = [e for e in workload.axis("engine").choices if e not in workload.only_s3]
         raise UserError(
             f"{place}.engine",
-            f"{axes['engine']} speaks {' and '.join(sorted(speaks))}, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
-            "sweep engine `fsspec`, or leave the store out"
-            if point.workload in ("put", "get", "get_range", "consistency")
-            else "leave the store out",
+            f"{axes['engine']} speaks s3, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
+            f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
         )
     changed(store, axes)
     if "used_bytes" in needs and not store.tells_used:
@@ -152,11 +148,16 @@ def _able(point: Point, store: Store, needs: tuple[str, ...] = ()) -> None:
         )
 
 
-def programs() -> None:
-    """s5cmd stages every data set and is an engine. Raises UserError where it is missing."""
+def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
+    """s5cmd, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
     from storelab.engines import s5cmd
 
     s5cmd.binary()
+    for point in {deployment(p): p for p in points}.values():
+        store = stores[point.store]
+        if store.managed:
+            name, settings = changed(store, point.axes)
+            make(name, settings, store.state).require()
 
 
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
@@ -188,6 +189,6 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
 def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """All of the above, cheapest first. Raises UserError."""
     limits(config, points)
-    programs()
     rights(config, points, workloads, stores)
+    programs(points, stores)
     room(config, points, stores)

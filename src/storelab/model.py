@@ -90,6 +90,7 @@ class Workload:
     help: str
     dataset: str | None = None  # `payload`, `root` or None: nothing is staged
     direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
+    only_s3: tuple[str, ...] = ()  # engines of this workload that speak no other protocol
     needs: tuple[str, ...] = ()  # what not every store can: `used_bytes`; `second_account`: client 0 gets its keys too
 
     def axis(self, name: str) -> Axis:

@@ -97,6 +97,9 @@ class Store(ABC):
         Idempotent. External stores are only looked at.
         """
 
+    def require(self) -> None:
+        """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it), no root."""
+
     @abstractmethod
     def down(self) -> list[int]:
         """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""

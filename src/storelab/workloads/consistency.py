@@ -32,6 +32,7 @@ SPEC = Workload(
     ),
     "Read-after-write, listings, deletions, buckets: every answer judged, anomalies over tries.",
     direction="write",
+    only_s3=("wire",),
 )
 
 

@@ -9,6 +9,7 @@ SPEC = Workload(
     (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
     "Download of staged objects, each client in an order of its own.",
     dataset="payload",
+    only_s3=("s5cmd",),
 )
 
 

@@ -19,6 +19,7 @@ SPEC = Workload(
     (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
     "Upload of new objects, each key once.",
     direction="write",
+    only_s3=("s5cmd",),
 )
 
 

@@ -23,6 +23,7 @@ SPEC = Workload(
     ),
     "Random entries of a ROOT file, uproot over fsspec and s3fs.",
     dataset="root",
+    only_s3=("uproot-s3fs",),
 )
 
 
