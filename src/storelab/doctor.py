@@ -151,7 +151,7 @@ def _ports(config: Config) -> Iterator[Finding]:
             blocks[name] = (settings.port, settings.port + store.port_block - 1, 10000 if settings.kind == "seaweedfs" else 0)
     for name, (first, last, more) in blocks.items():
         hit = first <= high and last + more >= low
-        clash = [n for n, (begin, end, _) in blocks.items() if n != name and begin <= last and first <= end]
+        clash = [n for n, theirs in blocks.items() if n != name and _meet((first, last, more), theirs)]
         value = f"{first}-{last}" + (f" and {first + more}-{last + more}" if more else "") + f"; outgoing connections use {low}-{high}"
         if clash:
             mend = f"set stores.{name}.port {last - first + 1} apart"
@@ -159,6 +159,12 @@ def _ports(config: Config) -> Iterator[Finding]:
         else:
             mend = f"set stores.{name}.port below {max(1024, low - more - (last - first))}" if hit else ""
             yield Finding(f"ports of {name}", "warn" if hit else "ok", value, mend)
+
+
+def _meet(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    """Whether two blocks (first, last, offset of a second block or 0) share a port."""
+    spans = [[(first + o, last + o) for o in {0, more}] for first, last, more in (one, other)]
+    return any(a <= d and c <= b for a, b in spans[0] for c, d in spans[1])
 
 
 def _managed(kind: str) -> bool:

@@ -34,8 +34,7 @@ def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
         from storelab.stores.webdav import WebDav
 
         return WebDav(endpoint), ""
-    fs = filesystems.data(endpoint, {}, 16)
-    return fs, "/" + urlsplit(endpoint.url).path.strip("/")
+    return filesystems.data(endpoint, {}, 16), filesystems.base(endpoint)
 
 
 class FilesAccess(Access):

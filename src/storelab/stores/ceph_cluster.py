@@ -5,6 +5,7 @@ A cluster on disk is kept for life. One in memory is made anew where more OSDs a
 
 import errno
 import os
+import re
 import shutil
 import uuid
 from pathlib import Path
@@ -73,7 +74,14 @@ class CephCluster(Managed):
                 )
 
     def _write_conf(self, fsid: str) -> None:
-        Path(self.admin.conf).write_text(ceph_conf.conf(self.settings, fsid, self.folder, self.data))
+        (self.folder / "ceph.conf").write_text(ceph_conf.conf(self.settings, fsid, self._way()))
+
+    def _way(self) -> str:
+        """From the store's folder to its data. Raises UserError where Ceph's settings cannot hold that path."""
+        way = os.path.relpath(self.data, self.folder)
+        if re.search(r"[\s,;#=$\"\\]", way):
+            raise UserError(f"{self.place}.directory", f"Ceph takes no path like {way}", "give a folder without blanks and , ; # = $")
+        return way
 
     def _wipe(self) -> None:
         """Every trace of the cluster; the folder and storelab's marker in it stay."""
@@ -94,12 +102,12 @@ class CephCluster(Managed):
         self._write_conf(fsid)
         for name in ("mon", "mgr", *self.osds):
             (self.data / name).mkdir(mode=0o700)
-        keyring, monmap = self.data / "keyring", str(self.data / "monmap")
-        with os.fdopen(os.open(keyring, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+        keyring, monmap = f"{self._way()}/keyring", f"{self._way()}/monmap"
+        with os.fdopen(os.open(self.folder / keyring, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
             f.write(ceph_conf.keyring(s.servers, self.most_front_ends))
         self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
         mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
-        make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", str(keyring)]}
+        make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
         for i, name in enumerate(self.osds):
             make[name] = [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], "--monmap", monmap, "--no-mon-config"]
         self.admin.together(make, self.daemons.logs)
@@ -127,7 +135,7 @@ class CephCluster(Managed):
         """The same cluster at other ports: the monitor has its own written down."""
         self.daemons.stop()
         self.daemons.sweep()
-        monmap, store = str(self.data / "monmap"), ("-i", "a")
+        monmap, store = f"{self._way()}/monmap", ("-i", "a")
         self.admin.tool("ceph-mon", *store, "--extract-monmap", monmap)
         self.admin.tool("monmaptool", "--rm", "a", monmap)
         self.admin.tool("monmaptool", "--addv", "a", self._monitor(), monmap)

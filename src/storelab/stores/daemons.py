@@ -252,15 +252,15 @@ class Daemons:
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
                 self._kill(process, *workers[process.pid])
+        until = time.monotonic() + 0.5
         for process in rest:
-            if not self._gone(process, time.monotonic() + 0.5):
+            if not self._gone(process, until):
                 self._kill(process)
-        survivors = [n for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)]
+        survivors = {n: p.pid for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)}
         self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
+        survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
         if survivors:
-            raise MeasurementFailed(
-                f"{self.place}: {', '.join(survivors)} (pid {', '.join(str(alive[n].pid) for n in survivors)}) did not end on SIGKILL"
-            )
+            raise MeasurementFailed(f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} did not end on SIGKILL")
         return [p.pid for p in (*alive.values(), *rest)]
 
     def sweep(self, names: Iterable[str] | None = None) -> list[int]:

@@ -22,7 +22,14 @@ def path(endpoint: Endpoint, bucket: Bucket, key: str = "") -> str:
         return name
     if endpoint.protocol == "http":
         return f"{endpoint.url.rstrip('/')}/{name}"
-    return f"{'/' + urlsplit(endpoint.url).path.strip('/')}/{name}".replace("//", "/")
+    return f"{base(endpoint)}/{name}".replace("//", "/")
+
+
+def base(endpoint: Endpoint) -> str:
+    """What the file system calls the folder that holds the buckets (not for S3 and HTTP)."""
+    if endpoint.protocol == "file":
+        return endpoint.url.removeprefix("file://")  # no URL to those who named the folder: `#` and `%` mean themselves
+    return "/" + urlsplit(endpoint.url).path.strip("/")
 
 
 def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, asynchronous: bool = False) -> Any:

@@ -1,0 +1,165 @@
+"""What a Ceph of ours is told: its configuration, keys and pools as text and tables (level 2, measuring side; no input, no output).
+
+Options that differ from Ceph's own defaults do so to start quickly, to stay in the store's folder and on loopback, and to
+leave no maintenance to the middle of a point. See docs/stores.md.
+"""
+
+import base64
+import secrets
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 each), manager (4)
+OSD_PORTS, MGR_PORTS = 8, 4  # an OSD takes 4, and 4 others when it comes back after it was taken for dead
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3}  # of index pools, and OSDs that are needed
+LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2}  # copies that must be there for I/O
+TOLERANCE = {"none": 0, "replica-2": 1, "replica-3": 2, "ec-2-1": 1}  # OSDs that may be lost at once without loss of data
+SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0, "ec-2-1": 1.5}  # raw bytes for each byte stored
+FULL = 0.9  # of an OSD's room; Ceph stops all writes at 0.95
+DATA = "default.rgw.buckets.data"
+POOLS = {  # pool -> placement groups; made by us in one go, since a gateway takes seconds to make each
+    ".rgw.root": 1,
+    "default.rgw.log": 1,
+    "default.rgw.control": 1,
+    "default.rgw.meta": 1,
+    "default.rgw.buckets.index": 8,
+    DATA: 32,
+    "default.rgw.buckets.non-ec": 1,  # multipart uploads under way
+}
+ALL = "allow *"
+MONTH = 30 * 86400  # seconds; a suspended cluster must not find all its tickets and OSDs timed out
+
+CONF = """[global]
+fsid = {fsid}
+mon host = v2:127.0.0.1:{monitor}/0
+mon initial members = a
+ms bind msgr1 = false
+keyring = {data}/keyring
+run dir = run
+crash dir = crash
+log file =
+log to stderr = true
+err to stderr = true
+debug rocksdb = 0/5
+debug rgw = 0/1
+auth service ticket ttl = {month}
+auth mon ticket ttl = {month}
+osd pool default size = {copies}
+osd pool default min size = {least}
+osd pool default pg autoscale mode = off
+osd crush chooseleaf type = 0
+# The monitor reads these as well: a hanging OSD is noticed after 4 s, a killed one at once.
+osd heartbeat interval = 1
+osd heartbeat grace = 4
+mon osd adjust heartbeat grace = false
+
+[mon]
+admin socket = run/$name.sock
+mon data = {data}/mon
+mon cluster log file = log/cluster.log
+mon allow pool size one = true
+mon warn on pool no redundancy = false
+mon max pg per osd = 1000
+mon osd crush smoke test = false
+auth allow insecure global id reclaim = false
+mon data avail warn = 1
+mon data avail crit = 0
+mon osd min down reporters = 1
+mon osd report timeout = {month}
+# Every change of the maps waits for this; with the default of 1 s a start takes 10 s longer.
+paxos propose interval = 0.05
+
+[mgr]
+public addr = 127.0.0.1
+admin socket = run/$name.sock
+mgr data = {data}/mgr
+mgr initial modules =
+
+[osd]
+cluster addr = 127.0.0.1
+public addr = 127.0.0.1
+admin socket = run/$name.sock
+osd data = {data}/osd-$id
+osd objectstore = {objectstore}
+memstore device bytes = {osd_size}
+bluestore block size = {osd_size}
+bluestore block db create = false
+bluestore block wal create = false
+bluestore fsck on mount = false
+osd memory target = 939524096
+osd max object name len = 1024
+osd crush initial weight = 1
+osd op thread suicide timeout = 0
+# Recovery as quick as it can be, and no scrub in the middle of a point.
+osd recovery sleep hdd = 0
+osd recovery max active = 8
+osd max backfills = 4
+osd scrub min interval = 31536000
+osd scrub max interval = 63072000
+osd deep scrub interval = 63072000
+# Gateways that were killed hold up the making of buckets for so long.
+osd client watch timeout = 10
+
+[client]
+rgw data = run
+rgw thread pool size = 64
+rgw enable usage log = false
+rgw run sync thread = false
+rgw enable gc threads = false
+rgw enable lc threads = false
+rgw enable quota threads = false
+rgw dynamic resharding = false
+"""
+
+
+def conf(settings: Any, fsid: str, data: str) -> str:
+    """The file `ceph.conf`; `settings`: the store's own; `data`: path from the store's folder, where all of Ceph's programs work."""
+    return CONF.format(
+        fsid=fsid,
+        monitor=settings.port + MON,
+        data=data,
+        copies=COPIES[settings.redundancy],
+        least=LEAST[settings.redundancy],
+        objectstore=objectstore(settings),
+        osd_size=settings.osd_size,
+        month=MONTH,
+    )
+
+
+def objectstore(settings: Any) -> str:
+    return "memstore" if settings.backing == "memory" else "bluestore"
+
+
+def _key() -> str:
+    """A new key of cephx: type 1 (AES), time of making in s and ns, length, 16 bytes."""
+    return base64.b64encode(struct.pack("<hiih", 1, int(time.time()), 0, 16) + secrets.token_bytes(16)).decode()
+
+
+def keyring(osds: int, gateways: int) -> str:
+    """New keys of all daemons and of the administrator, as a keyring."""
+    who: dict[str, Mapping[str, str]] = {
+        "mon.": {"mon": ALL},
+        "client.admin": {"mon": ALL, "osd": ALL, "mgr": ALL},
+        "mgr.x": {"mon": "allow profile mgr", "osd": ALL},
+    }
+    who |= {f"osd.{i}": {"mon": "allow profile osd", "osd": ALL, "mgr": "allow profile osd"} for i in range(osds)}
+    who |= {f"client.rgw.{i}": {"mon": "allow rw", "osd": "allow rwx", "mgr": "allow rw"} for i in range(1, gateways + 1)}
+    rows = []
+    for name, caps in who.items():
+        rows += [f"[{name}]", f"\tkey = {_key()}", *(f'\tcaps {kind} = "{what}"' for kind, what in caps.items())]
+    return "\n".join(rows) + "\n"
+
+
+def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]:
+    """What the monitor of a new cluster is told; `osds`: UUID of each."""
+    out = [f"osd new {uuid} {i}" for i, uuid in enumerate(osds)]
+    if mgr:  # its balancer would move data in the middle of a point
+        out += [f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")]
+    if redundancy == "ec-2-1":
+        out.append("osd erasure-code-profile set storelab k=2 m=1 crush-failure-domain=osd")
+    for pool, groups in POOLS.items():
+        kind = " erasure storelab" if pool == DATA and redundancy == "ec-2-1" else ""
+        out.append(f"osd pool create {pool} {groups} {groups}{kind}")
+    return out + [f"osd pool application enable {pool} rgw" for pool in POOLS]

@@ -1,0 +1,35 @@
+"""Which processes belong to a daemon: by command line, by session, by where their output goes (level 2, measuring side)."""
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import psutil
+
+
+def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
+    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its title (nginx)."""
+    have, want = " ".join(cmdline).rstrip(), " ".join(argv)
+    return have == want or have.endswith(" " + want)
+
+
+def workers(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
+    """Pid of each leader of a session -> the other processes of its session, oldest first. The leaders must be alive."""
+    out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
+    for pid in psutil.pids() if out else ():
+        with contextlib.suppress(OSError, psutil.Error):
+            if pid not in out and (session := os.getsid(pid)) in out:
+                out[session].append(psutil.Process(pid))
+    return {pid: sorted(found, key=lambda p: (p.create_time(), p.pid)) for pid, found in out.items()}
+
+
+def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
+    """(name of the daemon, process) of those that write to `logs`/<name>.log and read from nowhere, but for these sessions."""
+    folder, out = f"{logs.resolve()}/", []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            source, target = (str(Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in (0, 1))
+            if target.startswith(folder) and source == os.devnull and os.getsid(pid) not in sessions:
+                out.append((target.removeprefix(folder).partition(".log")[0], psutil.Process(pid)))
+    return out

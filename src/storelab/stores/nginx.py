@@ -1,0 +1,163 @@
+"""nginx with WebDAV over a folder: 1..16 front-ends, each an nginx of its own (master and workers) over the same data (level 2).
+
+The nearest thing to a server that costs nothing, and one of the few that answer a multi-range GET. It runs as whoever starts
+it and asks nobody for credentials, so it belongs on loopback. See docs/stores.md.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from storelab.install import program
+from storelab.model import UserError
+from storelab.stores import net
+from storelab.stores.daemons import Daemon
+from storelab.stores.managed import Managed
+
+MODULES = [Path(p) for p in ("/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/local/nginx/modules", "/usr/local/libexec/nginx")]
+DAV_EXT = "ngx_http_dav_ext_module.so"
+FRONT_ENDS = 16
+# Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all that is
+# in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection between operations.
+CONFIGURATION = """daemon off;
+pid "{run}/{name}.pid";
+error_log stderr error;
+worker_processes {processes};
+worker_rlimit_nofile 8192;
+{user}load_module "{module}";
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    log_not_found off;
+    default_type application/octet-stream;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    keepalive_time 24h;
+    keepalive_timeout 1h;
+    client_header_timeout 1h;
+    client_body_timeout 300s;
+    send_timeout 300s;
+    client_max_body_size 0;
+    client_body_buffer_size 256k;
+    large_client_header_buffers 8 64k;
+    absolute_redirect off;
+    client_body_temp_path "{data}/incoming/{name}";
+    proxy_temp_path "{temp}/proxy";
+    fastcgi_temp_path "{temp}/fastcgi";
+    uwsgi_temp_path "{temp}/uwsgi";
+    scgi_temp_path "{temp}/scgi";
+    server {{
+        listen {listen};
+        root "{data}/objects";
+{tls}        location / {{
+            dav_methods PUT DELETE MKCOL COPY MOVE;
+            dav_ext_methods PROPFIND OPTIONS;
+            dav_access user:rw;
+            create_full_put_path on;
+            min_delete_depth 1;
+            autoindex on;
+        }}
+    }}
+}}
+"""
+TLS = """        ssl_certificate "{chain}";
+        ssl_certificate_key "{key}";
+        ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_session_cache shared:tls:10m;
+        ssl_session_timeout 1h;
+"""
+
+
+class Nginx(Managed):
+    system = "nginx"
+    protocol = "http"
+    front = "http-"
+    most_front_ends = FRONT_ENDS
+    port_block = FRONT_ENDS
+
+    def require(self) -> None:
+        self._program()
+        self._module()
+        for path in (self.folder, self.data):
+            if found := re.search(r'["$\\\n]', str(path)):
+                raise UserError(self.place, f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}", "use another folder")
+
+    def _program(self) -> Path:
+        return program("nginx", "nginx", self.place)
+
+    def _module(self) -> Path:
+        for folder in MODULES:
+            if (folder / DAV_EXT).exists():
+                return folder / DAV_EXT
+        raise UserError(self.place, f"nginx has no module {DAV_EXT}", "run `storelab install nginx`")
+
+    @cached_property
+    def _version(self) -> str:
+        def ask() -> str:
+            done = subprocess.run([self._program(), "-v"], capture_output=True, text=True, timeout=30, check=False)
+            found = re.search(r"nginx/(\S+)", done.stderr)
+            return found.group(1) if found else ""
+
+        return self.memoised(self._program(), ask)
+
+    def version(self) -> str:
+        return self._version
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return [list(front_ends)]
+
+    def _text(self, name: str) -> str:
+        s, port = self.settings, self._port(name)
+        host = f"[{s.address}]" if ":" in s.address else s.address
+        folder = self.folder / "tls"
+        return CONFIGURATION.format(
+            name=name,
+            processes=s.processes,
+            user="user root;\n" if os.geteuid() == 0 else "",  # else the workers could not enter folders that are root's alone
+            module=self._module(),
+            listen=f"{host}:{port}" + (" ssl" if s.tls else ""),
+            tls=TLS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",
+            run=self.folder / "run",
+            data=self.data,
+            temp=self.folder / "temp",
+        )
+
+    def _port(self, name: str) -> int:
+        return self.settings.port + self._number(name) - 1
+
+    def _configuration(self, name: str) -> Path:
+        """Its name tells its content, so that a front-end with other settings than today's is recognised by its command line."""
+        return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
+
+    def daemon(self, name: str) -> Daemon:
+        """How the front-end `http-1` … runs."""
+        host, port = self.settings.address, self._port(name)
+        argv = (str(self._program()), "-e", "stderr", "-p", f"{self.folder}/", "-c", str(self._configuration(name)))
+        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
+        health = (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
+        return Daemon(name, argv, host, (port,), health, environ=environ)
+
+    def make_ready(self) -> None:
+        for folder in (self.data / "objects", self.data / "incoming", self.folder / "temp", self.folder / "conf"):
+            folder.mkdir(exist_ok=True, mode=0o700)
+        if self.settings.tls:
+            self.make_certificate()
+        running, wanted = self.daemons.running(), set()
+        for name in (f"{self.front}{i}" for i in range(1, FRONT_ENDS + 1)):
+            path = self._configuration(name)
+            wanted.add(path)
+            if not path.exists():
+                path.write_text(self._text(name))
+            for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
+                rest.unlink()  # an upload that was cut off when it was killed; the folder stays, one that is not recorded may run
+        for path in set((self.folder / "conf").iterdir()) - wanted:
+            path.unlink()
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {"processes": self.settings.processes}

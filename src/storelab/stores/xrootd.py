@@ -1,0 +1,222 @@
+"""XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in a network namespace of its own (level 2, measuring side).
+
+It listens on all addresses whatever it is told, hence the namespace, hence root. The server itself runs as its package's user;
+that one may not be able to reach the store's folder, so the folder is mounted where it can, for its eyes alone. See docs/stores.md.
+"""
+
+import hashlib
+import ipaddress
+import os
+import pwd
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from storelab.install import program
+from storelab.model import MeasurementFailed, UserError
+from storelab.stores import net
+from storelab.stores.access import Access
+from storelab.stores.base import Endpoint
+from storelab.stores.daemons import Daemon
+from storelab.stores.managed import Managed, short_name
+from storelab.stores.namespace import Namespace
+
+USERS = ("xrootd", "nobody")
+MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # a folder that is there and that everybody can reach
+CONFIGURATION = """# at {server}
+xrd.port {port}
+xrd.protocol XrdHttp:{http} libXrdHttp.so
+xrd.network nodnr
+xrd.allow host *
+all.export /
+oss.localroot {root}/objects
+all.adminpath {root}
+all.pidpath {root}
+http.desthttps no
+http.selfhttps2http no
+http.listingdeny no
+xrootd.chksum max 2 adler32 crc32c
+"""
+# Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it. Then stop
+# being root for good: XRootD's own option -R changes the effective user only, and could be root again at any time.
+ENTER = (
+    'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 group=$5 && shift 5 '
+    '&& exec setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"'
+)
+# One object written and read over root://, in a process of its own: the client's threads are not wanted in this one.
+PROBE = """
+import sys
+from XRootD import client
+from XRootD.client.env import EnvPutInt
+from XRootD.client.flags import OpenFlags
+for name, value in (("ConnectionWindow", 5), ("ConnectionRetry", 1), ("RequestTimeout", 10)):
+    EnvPutInt(name, value)
+url, path, data = sys.argv[1], "/storelab-warmup/warm-root", b"warm"
+def ask(answer):
+    if not answer[0].ok:
+        raise SystemExit(answer[0].message.strip())
+    return answer[1]
+f = client.File()
+ask(f.open(url + path, OpenFlags.DELETE)); ask(f.write(data)); ask(f.close())
+g = client.File()
+ask(g.open(url + path, OpenFlags.READ)); read = ask(g.read()); ask(g.close())
+raise SystemExit(0 if read == data else "what was written is not read back")
+"""
+
+
+def handshake(host: str, port: int, timeout: float = 1.0) -> bool:
+    """True if an XRootD server answers the first 20 bytes of root://."""
+    try:
+        with socket.create_connection((host, port), timeout) as s:
+            s.sendall(struct.pack("!5i", 0, 0, 0, 4, 2012))
+            answer = b""
+            while len(answer) < 16 and (more := s.recv(16 - len(answer))):
+                answer += more
+        return len(answer) == 16 and struct.unpack("!HHi", answer[:8]) == (0, 0, 8)
+    except OSError:
+        return False
+
+
+class XRootD(Managed):
+    system = "XRootD"
+    front = "xrootd-"
+
+    @property
+    def protocol(self) -> str:  # type: ignore[override]
+        return self.settings.protocol
+
+    @cached_property
+    def namespace(self) -> Namespace:
+        return Namespace(f"sl-{short_name(self.folder)}", self.settings.subnet, self.place)
+
+    def require(self) -> None:
+        if os.geteuid() != 0:
+            raise UserError(
+                self.place,
+                "XRootD needs root (it listens on all addresses, so it runs in a network namespace of its own)",
+                "run storelab as root, or use a `root` or `http` door that is there already",
+            )
+        self._program()
+        for name in ("ip", "mount", "setpriv"):
+            program(name, "xrootd", self.place)
+        self._user()
+
+    def _program(self) -> Path:
+        return program("xrootd", "xrootd", self.place)
+
+    @staticmethod
+    def _user() -> pwd.struct_passwd:
+        known = {user.pw_name: user for user in pwd.getpwall()}
+        return next(known[name] for name in USERS if name in known)
+
+    @cached_property
+    def _version(self) -> str:
+        def ask() -> str:
+            done = subprocess.run([self._program(), "-v"], capture_output=True, text=True, timeout=30, check=False)
+            found = re.search(r"v(\d\S*)", done.stderr + done.stdout)
+            return found.group(1) if found else ""
+
+        return self.memoised(self._program(), ask)
+
+    def version(self) -> str:
+        return self._version
+
+    def moved(self, settings: Any, index: int) -> Any:
+        """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier ones'."""
+        network = ipaddress.IPv4Network(settings.subnet, strict=False)
+        return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return [list(front_ends)]
+
+    @property
+    def _root(self) -> str:
+        """Where the server finds its folder."""
+        return next(p for p in MOUNT_POINTS if Path(p).is_dir())
+
+    def _text(self) -> str:
+        port = self.settings.port
+        return CONFIGURATION.format(server=self.namespace.server, port=port, http=port + 1, root=self._root)
+
+    def _configuration(self) -> str:
+        """Name of the file; it tells the content, so that one with other settings is recognised by its command line."""
+        return f"{hashlib.sha256(self._text().encode()).hexdigest()[:8]}.cfg"
+
+    def daemon(self, name: str) -> Daemon:
+        host, port = self.namespace.server, self.settings.port
+        user = self._user()
+        argv = (str(self._program()), "-I", "v4", "-c", f"{self._root}/{self._configuration()}")
+        places = (str(self.folder / "spool"), str(self.data / "objects"), self._root)
+        enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
+        environ = {"PATH": os.environ.get("PATH", ""), "HOME": self._root}
+        return Daemon(
+            name,
+            argv,
+            host,
+            (port, port + 1),
+            lambda: handshake(host, port) and net.answers(host, port + 1, "/"),
+            environ=environ,
+            prefix=(*self.namespace.prefix, *enter),
+            elsewhere=True,
+        )
+
+    def make_ready(self) -> None:
+        user, spool = self._user(), self.folder / "spool"
+        for folder in (spool, self.data / "objects"):
+            folder.mkdir(exist_ok=True, mode=0o700)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        (spool / "objects").mkdir(exist_ok=True)  # the place where the data are mounted
+        # What it tells clients as its address is what its host's name resolves to; name servers cannot be asked from there.
+        hosts = f"127.0.0.1 localhost\n{self.namespace.server} {socket.gethostname()}\n"
+        for name, text in ((self._configuration(), self._text()), ("hosts", hosts)):
+            if not (spool / name).exists() or (spool / name).read_text() != text:
+                (spool / name).write_text(text)
+                (spool / name).chmod(0o644)
+        self.namespace.up()
+
+    def dismantle(self) -> None:
+        if os.geteuid() == 0:
+            self.namespace.down()
+        spool = self.folder / "spool"
+        for path in spool.iterdir() if spool.exists() else ():
+            if path.name != "objects":  # sockets, logs of its own, process numbers
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def endpoint(self, name: str) -> Endpoint:
+        host, port = self.namespace.server, self.settings.port
+        url = f"root://{host}:{port}/" if self.protocol == "root" else self._http()
+        return Endpoint(url, protocol=self.protocol)
+
+    def _http(self) -> str:
+        return f"http://{self.namespace.server}:{self.settings.port + 1}"
+
+    def access(self, account: int = 0, front_end: int = 0) -> Access:
+        """Always over HTTP: the client of root:// has threads that a process which starts others does better without."""
+        from storelab.stores.open_access import open_access
+
+        self.endpoints(front_end + 1)
+        return open_access(Endpoint(self._http(), protocol="http"), None, self.place)
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        super().warm_up_one(Endpoint(self._http(), protocol="http"))
+        if endpoint.protocol == "root":
+            done = subprocess.run(
+                [sys.executable, "-c", PROBE, endpoint.url],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            if done.returncode:
+                raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {' '.join(done.stderr.split())[-200:]}")
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}

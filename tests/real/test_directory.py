@@ -1,0 +1,181 @@
+"""A folder as a store: what storelab makes in it, finds again and removes, and what it leaves alone."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from storelab.model import MeasurementFailed, UserError
+from storelab.store_settings import Directory as Settings
+from storelab.stores import buckets, filesystems, make
+from storelab.stores.access import AccessRefused, BucketExists, NoSuchBucket
+
+pytestmark = pytest.mark.real
+ROOT = os.geteuid() == 0
+
+
+def folder(path: Path, **settings):
+    return make("dir", Settings(kind="directory", path=str(path), **settings), Path("none"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "given #1, 100%").mkdir()
+    out = folder(tmp_path / "given #1, 100%")
+    out.up()
+    return out
+
+
+def test_made_marked_found_and_removed(store):
+    places = [store.bucket("camp", i) for i in range(3)]
+    assert [p.name for p in places] == ["storelab-camp-0000", "storelab-camp-0001", "storelab-camp-0002"]
+    buckets.ensure(store, "camp", places)
+    buckets.ensure(store, "camp", places)
+    access = store.access()
+    for key, size in (("a/b/c", 5), ("a/b/d", 0), ("a/bc", 2), ("z", 1)):
+        access.write(places[1].name, key, bytes(size))
+    assert (store.path / places[1].name / "a" / "b" / "c").read_bytes() == bytes(5)
+    access.write(places[1].name, "a/b/c", b"replaced")
+    assert access.read(places[1].name, "a/b/c") == b"replaced"
+    assert not list(store.path.rglob("*tmp*"))
+    assert buckets.own_buckets(store, "camp") == places and buckets.own_buckets(store, "cam") == []
+    with pytest.raises(UserError, match="marked for the campaign 'camp'"):
+        buckets.ensure(store, "other", [places[0]])
+    assert buckets.delete_prefix(access, places[1], "a/b/") == 2
+    assert list(buckets.list_keys(access, places[1], "a/")) == [("a/bc", 2)]
+    assert buckets.remove(store, "camp") == (2, 3) and list(store.path.iterdir()) == []
+
+
+def test_lists_by_prefix(store):
+    bucket = store.bucket("list", 0)
+    buckets.ensure(store, "list", [bucket])
+    access = store.access()
+    for key in ("a", "b/c", "b/cd/e", "b/ce", "bb/f"):
+        access.write(bucket.name, key, b"1")
+    for prefix, found in (
+        ("", ["a", "b/c", "b/cd/e", "b/ce", "bb/f"]),
+        ("b", ["b/c", "b/cd/e", "b/ce", "bb/f"]),
+        ("b/", ["b/c", "b/cd/e", "b/ce"]),
+        ("b/c", ["b/c", "b/cd/e", "b/ce"]),
+        ("b/cd/", ["b/cd/e"]),
+        ("a/", []),
+        ("none/at/all", []),
+    ):
+        assert sorted(key for key, _ in buckets.list_keys(access, bucket, prefix)) == found, prefix
+
+
+def test_absent(store):
+    access = store.access()
+    for act in (lambda: access.read("none", "k"), lambda: access.write("none", "k", b""), lambda: list(access.keys("none"))):
+        with pytest.raises(NoSuchBucket):
+            act()
+    access.make_bucket("there")
+    with pytest.raises(BucketExists):
+        access.make_bucket("there")
+    access.write("there", "k", b"")
+    assert access.read("there", "none") is None and access.read("there", "k/none") is None
+    access.delete("there", ["none", "none/none", "k"])
+    assert access.bucket_names() == ["there"] and list(access.keys("there")) == []
+
+
+def test_what_is_not_storelabs_stays(store):
+    mine = store.path / "mine"
+    mine.mkdir()
+    (mine / "file").write_text("precious")
+    bucket = store.bucket("camp", 0)
+    (store.path / bucket.name).mkdir()  # bears the name, but not the mark
+    (store.path / bucket.name / "file").write_text("precious")
+    with pytest.raises(UserError, match="bears no mark of storelab"):
+        buckets.ensure(store, "camp", [bucket])
+    assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp") == (0, 0)
+    with pytest.raises(MeasurementFailed, match="still holds file"):
+        store.access().drop_bucket(bucket.name)
+    assert (mine / "file").exists() and (store.path / bucket.name / "file").exists()
+
+
+def test_dropping_removes_empty_folders_only(store):
+    access = store.access()
+    access.make_bucket("b")
+    (store.path / "b" / "x" / "y").mkdir(parents=True)
+    access.drop_bucket("b")
+    assert access.bucket_names() == []
+    access.make_bucket("b")
+    (store.path / "b" / "link").symlink_to(store.path)
+    with pytest.raises(MeasurementFailed, match="still holds link"):
+        access.drop_bucket("b")
+
+
+def test_a_read_only_folder_is_read_only(store):
+    bucket = store.bucket("camp", 0)
+    buckets.ensure(store, "camp", [bucket])
+    store.access().write(bucket.name, "k", b"staged")
+    read_only = folder(store.path, read_only=True)
+    read_only.up()
+    access = read_only.access()
+    assert access.read(bucket.name, "k") == b"staged" and buckets.own_buckets(read_only, "camp") == [bucket]
+    buckets.ensure(read_only, "camp", [bucket])
+    with pytest.raises(UserError, match="not staged, and the store is read-only"):
+        buckets.ensure(read_only, "camp", [bucket, read_only.bucket("camp", 1)])
+    with pytest.raises(UserError, match="is read-only: nothing is deleted"):
+        buckets.remove(read_only, "camp")
+    for act in (
+        lambda: access.write(bucket.name, "k", b""),
+        lambda: access.delete(bucket.name, ["k"]),
+        lambda: access.make_bucket("b"),
+        lambda: access.drop_bucket(bucket.name),
+    ):
+        with pytest.raises(UserError, match="read-only"):
+            act()
+    assert access.read(bucket.name, "k") == b"staged"
+
+
+def test_many_threads(store):
+    access = store.access()
+    access.make_bucket("b")
+    threads = [
+        threading.Thread(target=lambda i=i: [access.write("b", f"same/{i % 2}/{j}", bytes([i] * 1000)) for j in range(20)])
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(access.keys("b"))) == 40
+    assert all(len(set(access.read("b", key))) == 1 for key, _ in access.keys("b"))  # never a mixture of two writers
+
+
+def test_the_engines_file_system(store):
+    buckets.ensure(store, "fs", [bucket := store.bucket("fs", 0)])
+    end = store.endpoints()[0]
+    fs, path = filesystems.data(end, {}, 4), filesystems.path(end, bucket, "k")
+    fs.pipe_file(path, bytes(range(100)))
+    assert store.access().read(bucket.name, "k") == bytes(range(100)) == fs.cat_file(path)
+    assert fs.cat_file(path, start=10, end=20) == bytes(range(10, 20))
+
+
+def test_folders_that_cannot_be_used(tmp_path):
+    with pytest.raises(UserError, match=r"'.*/none' is no folder") as caught:
+        folder(tmp_path / "none").up()
+    assert caught.value.place == "stores.dir.path" and "none' is no folder" in folder(tmp_path / "none").status().detail
+    assert folder(tmp_path / "none").free_bytes() is None
+
+
+@pytest.mark.skipif(ROOT, reason="root may write everywhere")
+def test_a_folder_of_someone_else(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="cannot be written"):
+        folder(tmp_path).up()
+    folder(tmp_path, read_only=True).up()
+    with pytest.raises(AccessRefused):
+        folder(tmp_path).access().make_bucket("b")
+
+
+def test_what_it_tells_of_itself(store):
+    deployment = store.deployment()
+    assert deployment["backing"] == store.version() != "?" and str(store.path) not in str(deployment)
+    assert store.free_bytes() > 0 and store.down() == [] and store.actors() == {} and store.credentials() is None
+    bucket = store.bucket("used", 0)
+    buckets.ensure(store, "used", [bucket])
+    store.access().write(bucket.name, "k", bytes(100_000))
+    assert store.used_bytes() >= 100_000
