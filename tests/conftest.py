@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ports
+import pyarrow.parquet as pq
 import pytest
 
+from storelab import measure, plan
+from storelab.config import Config
 from storelab.store_settings import SeaweedFS as Settings
+from storelab.stores import everywhere
 from storelab.stores.base import Store
 from storelab.stores.seaweedfs import SeaweedFS
+from storelab.workloads import WORKLOADS
 
 
 @pytest.fixture
@@ -27,3 +32,36 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
     finally:
         store.down()
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A function that measures all points of some sweeps on one store; returns [(point, record, rows of ops)]."""
+    used = []
+
+    def run(settings, **sweeps):
+        config = Config.model_validate(
+            {
+                "campaign": "lab",
+                "name": "lab",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+                "stores": {"one": settings},
+                "use_stores": ["one"],
+                "repetitions": 1,
+                "sweeps": {n: {"duration": "1200 ms", "warm_up": "100 ms", "objects": 12, **s} for n, s in sweeps.items()},
+            }
+        )
+        used.append(config)
+        points = plan.make(config, WORKLOADS)
+        out = []
+        for p in points:
+            record = measure.point(config, points, p.key)
+            rows = [row for table in sorted((config.raw / p.key).glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
+            out.append((p, record, rows))
+        return out
+
+    yield run
+    for config in used:
+        for store in everywhere(config).values():
+            store.down()

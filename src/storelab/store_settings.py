@@ -60,7 +60,7 @@ class Ceph(Listening):
     redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1"] = Field(
         "replica-3", description="Of the pool of object data; index pools are replicated."
     )
-    mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery and used space; 300 MB of memory.")
+    mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
     osd_size: Size = Field("4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file.")
     tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 

@@ -1,48 +1,11 @@
 """The engine `fsspec` and the deployment axes through `measure.point`: the whole way from configuration to record."""
 
-import pyarrow.parquet as pq
 import pytest
+from laboratory import holds
 
-from storelab import measure, plan
-from storelab.config import Config
 from storelab.model import MeasurementFailed
-from storelab.stores import everywhere
-from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def lab(tmp_path):
-    """A function that measures all points of some sweeps on one store; returns [(point, record, rows of ops)]."""
-    used = []
-
-    def run(settings, **sweeps):
-        config = Config.model_validate(
-            {
-                "campaign": "lab",
-                "name": "lab",
-                "results": str(tmp_path / "results"),
-                "state": str(tmp_path / "state"),
-                "stores": {"one": settings},
-                "use_stores": ["one"],
-                "repetitions": 1,
-                "sweeps": {n: {"duration": "1200 ms", "warm_up": "100 ms", "objects": 12, **s} for n, s in sweeps.items()},
-            }
-        )
-        used.append(config)
-        points = plan.make(config, WORKLOADS)
-        out = []
-        for p in points:
-            record = measure.point(config, points, p.key)
-            rows = [row for table in sorted((config.raw / p.key).glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
-            out.append((p, record, rows))
-        return out
-
-    yield run
-    for config in used:
-        for store in everywhere(config).values():
-            store.down()
 
 
 AXES = {"engine": "fsspec", "workers": 3, "clients": 2, "object_size": "20 kB"}
@@ -51,17 +14,6 @@ SWEEPS = {
     "get": {"workload": "get", "axes": AXES},
     "range": {"workload": "get_range", "axes": {"clients": 2, "workers": 3, "object_size": "1 MB", "range_size": "5 kB"}},
 }
-
-
-def holds(measured, protocol):
-    """What every record of this engine must say."""
-    for point, record, rows in measured:
-        size = point.axes.get("range_size") or point.axes["object_size"]
-        assert len(rows) > 10 and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}
-        assert all(r["start_ns"] < r["end_ns"] <= record["deadline_ns"] for r in rows)
-        assert {r["worker"] for r in rows} <= {0, 1, 2} and {r["client"] for r in rows} == {0, 1}
-        assert record["engine"]["name"] == "fsspec" and record["engine"]["settings"]["protocol"] == protocol
-        assert all(c["ok"] for c in record["checks"])
 
 
 def test_s3(lab, port_block):

