@@ -1,4 +1,19 @@
-"""What every record of a transfer must say, for tests of engines and stores."""
+"""What tests of stores and engines share: buckets of a campaign, processes that are gone, what every record must say."""
+
+import psutil
+
+from storelab.stores import buckets
+
+
+def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
+    """A bucket of the campaign, made and marked."""
+    bucket = store.bucket(campaign, index, account)
+    buckets.ensure(store, campaign, [bucket])
+    return bucket
+
+
+def gone(pids) -> bool:
+    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
 
 
 def holds(measured, protocol):

@@ -60,7 +60,7 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
     the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline;
     other: the host's less both, the kernel's own work included (null where the server's is not known).
-    shared_host: clients reach the store over loopback. requests_per_operation: cost of an operation in the engine's mode.
+    shared_host: the store works on the clients' host, as its record says, or they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode.
     """
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
     rows = []
@@ -116,12 +116,14 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     percent["other_cpu_percent"] = (
         max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"]) if known else None
     )
+    store = run.get("store") or {}
+    here = store.get("on_this_host", bool((store.get("deployment") or {}).get("daemons")))  # older records: it has daemons of storelab's
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),
         "clients_joined": len(clients),
         "lateness_max_ms": max((c.get("lateness_ns") or 0 for c in clients), default=0) / 1e6,
-        "shared_host": bool(clients) and all(loopback(c.get("endpoint") or "") for c in clients),
+        "shared_host": here or (bool(clients) and all(loopback(c.get("endpoint") or "") for c in clients)),
         "engine_version": engine.get("version"),
         "requests_per_operation": ", ".join(f"{op} {n}" for op, n in (engine.get("requests_per_operation") or {}).items()) or None,
         "client_cpu_s": cpu,

@@ -10,6 +10,7 @@ from pathlib import Path
 import ports
 import psutil
 import pytest
+from laboratory import bucket_for, gone
 
 from storelab import install
 from storelab.install import golang
@@ -51,16 +52,6 @@ def running(tmp_path_factory):
     store.down()
 
 
-def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
-    bucket = store.bucket(campaign, index, account)
-    buckets.ensure(store, campaign, [bucket])
-    return bucket
-
-
-def ended(pids) -> bool:
-    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
-
-
 def test_up_and_down_are_idempotent(fresh):
     begun = time.monotonic()
     fresh.up()
@@ -75,7 +66,7 @@ def test_up_and_down_are_idempotent(fresh):
     listening = {c.laddr.ip for c in psutil.Process(pids["minio-1"]).net_connections("inet") if c.status == "LISTEN"}
     assert listening <= {"127.0.0.1", "::1"}
     stopped = fresh.down()
-    assert stopped == list(pids.values()) and ended(stopped)
+    assert stopped == list(pids.values()) and gone(stopped)
     assert fresh.down() == [] and fresh.status().state == "down"
 
 
@@ -248,7 +239,7 @@ def test_another_redundancy_restarts_it_and_fewer_drives_are_refused(fresh):
     pids = fresh.actors()
     other = new(fresh.state, fresh.settings.port, redundancy="ec-3-1")
     other.up()
-    assert other.actors() != pids and ended(pids.values())
+    assert other.actors() != pids and gone(pids.values())
     other.down()
     fewer = new(fresh.state, fresh.settings.port, servers=1, redundancy="none")
     with pytest.raises(UserError, match=r"stores\.mio\.servers: the data in .* are on 4 drives"):
@@ -295,7 +286,7 @@ def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
     after = new(fresh.state, fresh.settings.port)
     after.up()
     assert len(after.actors()) == 1
-    assert after.actors() == pids or ended(pids.values())
+    assert after.actors() == pids or gone(pids.values())
     after.daemons.file.unlink()
     assert len(new(fresh.state, fresh.settings.port).down()) == 1
 

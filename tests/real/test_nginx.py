@@ -13,6 +13,7 @@ from pathlib import Path
 import ports
 import psutil
 import pytest
+from laboratory import bucket_for, gone
 
 from storelab.install import debian
 from storelab.model import MeasurementFailed, UserError
@@ -34,10 +35,6 @@ def new(state: Path, port: int, **settings) -> Nginx:
     return Nginx("ng", Settings(kind="nginx", port=port, **settings), state)
 
 
-def gone(pids) -> bool:
-    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
-
-
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory):
     """A running store with two front-ends."""
@@ -54,12 +51,6 @@ def fresh(tmp_path, port_block):
     store = new(tmp_path / "state", port_block)
     yield store
     new(tmp_path / "state", port_block).down()
-
-
-def bucket_for(store, campaign: str):
-    bucket = store.bucket(campaign, 0)
-    buckets.ensure(store, campaign, [bucket])
-    return bucket
 
 
 def test_up_and_down(fresh):

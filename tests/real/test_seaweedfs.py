@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from laboratory import bucket_for
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.store_settings import SeaweedFS as Settings
@@ -37,12 +38,6 @@ def fresh(tmp_path, port_block):
 def disk_use(folder: Path) -> int:
     """Bytes that the files below `folder` take on the disk."""
     return sum(p.stat().st_blocks * 512 for p in folder.rglob("*") if p.is_file())
-
-
-def bucket_for(store, campaign: str, index: int = 0):
-    bucket = store.bucket(campaign, index)
-    buckets.ensure(store, campaign, [bucket])
-    return bucket
 
 
 def test_up_and_down_are_idempotent(fresh):

@@ -10,6 +10,7 @@ from pathlib import Path
 import ports
 import psutil
 import pytest
+from laboratory import bucket_for, gone
 
 from storelab import install
 from storelab.install import golang
@@ -51,16 +52,6 @@ def running(tmp_path_factory):
     store.down()
 
 
-def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
-    bucket = store.bucket(campaign, index, account)
-    buckets.ensure(store, campaign, [bucket])
-    return bucket
-
-
-def ended(pids) -> bool:
-    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
-
-
 def test_up_and_down_are_idempotent(fresh):
     begun = time.monotonic()
     fresh.up()
@@ -77,7 +68,7 @@ def test_up_and_down_are_idempotent(fresh):
     listening = {c.laddr.ip for p in fresh.actors().values() for c in psutil.Process(p).net_connections("inet") if c.status == "LISTEN"}
     assert listening == {"127.0.0.1"}
     stopped = fresh.down()
-    assert len(stopped) == 4 and ended(stopped)
+    assert len(stopped) == 4 and gone(stopped)
     assert fresh.down() == [] and fresh.status().state == "down"
     assert not (fresh.folder / "run").exists() or not list((fresh.folder / "run").iterdir())
 
@@ -192,7 +183,7 @@ def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
     fresh.daemons.file.unlink()
     after = new(fresh.state, fresh.settings.port)
     after.up(2)
-    assert ended(pids.values()) and set(after.actors()) == set(pids)
+    assert gone(pids.values()) and set(after.actors()) == set(pids)
     after.access(0, 1).write(bucket_for(after, "crash").name, "k", b"x")
     after.daemons.file.unlink()
     assert len(new(fresh.state, fresh.settings.port).down()) == 2

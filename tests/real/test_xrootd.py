@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from laboratory import bucket_for
 
 from storelab.install import debian
 from storelab.model import UserError
@@ -67,12 +68,6 @@ def fresh(tmp_path):
     yield store
     store.down()
     assert left_behind(store) == []
-
-
-def bucket_for(store, campaign: str):
-    bucket = store.bucket(campaign, 0)
-    buckets.ensure(store, campaign, [bucket])
-    return bucket
 
 
 @pytest.mark.parametrize("protocol", ["root", "http"])

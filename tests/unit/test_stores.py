@@ -17,7 +17,7 @@ import pytest
 from storelab.model import MeasurementFailed, UserError
 from storelab.store_settings import S3 as S3Settings
 from storelab.store_settings import SeaweedFS as SeaweedSettings
-from storelab.stores import clients, make, mistakes
+from storelab.stores import access_s3, clients, make, mistakes
 from storelab.stores.base import Bucket, Credentials, Endpoint
 from storelab.stores.daemons import Daemon, Daemons
 
@@ -405,3 +405,26 @@ def test_doctor_looks_and_never_raises(monkeypatch, tmp_path, capsys, port_block
 def test_records_name_no_key(tmp_path, daemons, server):
     daemons.start(server)
     assert set(json.loads(daemons.file.read_text())["daemons"]["web"]) == {"pid", "created", "argv", "grace", "host", "ports"}
+
+
+class Busy:
+    """An S3 client whose server refuses `refusals` times to delete the second key."""
+
+    def __init__(self, refusals, code="SlowDownWrite"):
+        self.refusals, self.code, self.asked = refusals, code, []
+
+    def delete_objects(self, Bucket, Delete):
+        self.asked.append([o["Key"] for o in Delete["Objects"]])
+        self.refusals -= 1
+        return {"Errors": [{"Key": "b", "Code": self.code}]} if self.refusals >= 0 and "b" in self.asked[-1] else {}
+
+
+def test_a_busy_store_is_asked_again_to_delete_what_is_left(monkeypatch):
+    monkeypatch.setattr(access_s3, "PAUSES", (0, 0, 0))
+    busy = Busy(2)
+    access_s3.S3Access(busy, "stores.x").delete("bucket", ["a", "b"])
+    assert busy.asked == [["a", "b"], ["b"], ["b"]]
+    for never in (Busy(9), Busy(9, "AccessDenied")):
+        with pytest.raises(MeasurementFailed, match="1 objects were not deleted, the first with"):
+            access_s3.S3Access(never, "stores.x").delete("bucket", ["a", "b"])
+    assert len(never.asked) == 1, "what is no matter of time is not asked again"

@@ -1,6 +1,7 @@
 """Access to an S3 store through boto3 (level 2, measuring side; never used inside a measurement). Retries are off."""
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -12,6 +13,8 @@ from storelab.model import MeasurementFailed
 from storelab.stores.access import Access, AccessRefused, BucketExists, NoSuchBucket
 from storelab.stores.mistakes import ERRORS, code, explain
 
+BUSY = ("SlowDown", "InternalError", "ServiceUnavailable")  # of single keys: a store that is behind with its writes (MinIO)
+PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
 ABSENT = {"NoSuchKey", "404"}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
 
@@ -54,9 +57,16 @@ class S3Access(Access):
                     yield entry["Key"], entry["Size"]
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        with self._explained():
-            answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": k} for k in keys], "Quiet": True})
-        if errors := answer.get("Errors"):
+        left, errors = list(keys), []
+        for pause in PAUSES:
+            with self._explained():
+                answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True})
+            errors = answer.get("Errors") or []
+            if not errors or not all(str(e.get("Code")).startswith(BUSY) for e in errors):
+                break
+            left = [e["Key"] for e in errors]
+            time.sleep(pause)
+        if errors:
             raise MeasurementFailed(f"bucket {bucket}: {len(errors)} objects were not deleted, the first with {errors[0].get('Code')}")
 
     def bucket_names(self) -> list[str]:

@@ -148,6 +148,10 @@ class Store(ABC):
         owner = f"a{account}-" if account else ""
         return f"{prefix}-{campaign.lower().replace('.', '-')}-{owner}{index:04d}"
 
+    def on_this_host(self) -> bool:
+        """Whether the store works with this machine's cores, whatever address its clients use."""
+        return self.managed
+
     def buckets_per_account(self) -> int | None:
         """The most buckets that an account may have; None where no bound is known."""
         return None

@@ -12,6 +12,8 @@ from storelab.model import UserError
 from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
 from storelab.stores.folders import filesystem
 
+LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")  # file systems of this machine's own disks and memory
+
 
 class Directory(Store):
     protocol = "file"
@@ -68,6 +70,9 @@ class Directory(Store):
             "tls": False,
             "accounts": 1,
         }
+
+    def on_this_host(self) -> bool:
+        return filesystem(self.path) in LOCAL
 
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
