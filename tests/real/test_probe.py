@@ -255,12 +255,12 @@ def test_one_account_leaves_the_second_untried_and_the_deadline_ends_it(seaweedf
 
 
 def test_many_clients_ask_at_their_front_ends(seaweedfs, tmp_path):
-    config = configured(seaweedfs, tmp_path, "gang", duration="1500 ms", clients=2, front_ends=2)
+    config = configured(seaweedfs, tmp_path, "probed-by-many", duration="1500 ms", clients=2, front_ends=2)
     record, _ = measured(config)
     assert len({c["endpoint"] for c in record["clients"]}) == 2
     second = pq.read_table(next(config.raw.rglob("answers.1.parquet"))).to_pylist()
     assert {r["client"] for r in second} == {1} and not {r["topic"] for r in second} & {"buckets", "versioning", "administration"}
-    assert buckets.remove(seaweedfs, "gang").buckets == 1
+    assert buckets.remove(seaweedfs, "probed-by-many").buckets == 1
 
 
 # Known answers of other systems, found by hand.
