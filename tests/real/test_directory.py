@@ -53,6 +53,8 @@ def test_lists_by_prefix(store):
     access = store.access()
     for key in ("a", "b/c", "b/cd/e", "b/ce", "bb/f"):
         access.write(bucket.name, key, b"1")
+    assert sorted(access.prefixes(bucket.name, "")) == ["b/", "bb/"] and access.prefixes(bucket.name, "b/") == ["b/cd/"]
+    assert access.prefixes(bucket.name, "none/") == []
     for prefix, found in (
         ("", ["a", "b/c", "b/cd/e", "b/ce", "bb/f"]),
         ("b", ["b/c", "b/cd/e", "b/ce", "bb/f"]),

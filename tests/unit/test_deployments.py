@@ -98,6 +98,13 @@ def test_accounts_own_buckets_in_turn_and_defaults_rename_nothing(tmp_path):
     assert point.dataset["name"].endswith("-64x2a2") and point.dataset["accounts"] == 2
 
 
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_missing_ca_file_is_told(tmp_path, kind):
+    store = {"kind": kind, "endpoint": "https://door.example.org/folder"[: 24 if kind == "s3" else None], "ca_file": "/none.pem"}
+    with pytest.raises(UserError, match=r"stores\.one\.ca_file: '/none\.pem' is not there; give a PEM file"):
+        all_stores(config(tmp_path, {}, store=store))["one"].endpoints()
+
+
 def test_a_preset_without_multipart_uploads(tmp_path):
     one = all_stores(config(tmp_path, {}, store=EXTERNAL | {"preset": "huawei-uds-1"}))["one"]
     two = all_stores(config(tmp_path, {}, store=EXTERNAL | {"preset": "huawei-uds-2"}))["one"]

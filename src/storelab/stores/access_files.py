@@ -178,7 +178,11 @@ class FilesAccess(Access):
             return [posixpath.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
 
     def prefixes(self, bucket: str, above: str) -> list[str]:
-        raise NotImplementedError("a store of files has folders for buckets, never a prefix in one bucket")
+        with self._explained():
+            self._bucket(bucket)
+            path = self._path(bucket, above.rstrip("/"))
+            entries = self.fs.ls(path, detail=True) if self._present(path) else []
+            return [f"{above}{posixpath.basename(e['name'].rstrip('/'))}/" for e in entries if e["type"] == "directory"]
 
     def make_bucket(self, bucket: str) -> None:
         self._may_write()

@@ -138,6 +138,16 @@ class Store(ABC):
         endpoint = self.endpoints(front_end + 1)[front_end]
         return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
 
+    def listed(self) -> list[str]:
+        """The setting `endpoint` as a list. Raises UserError where it is empty, or where the setting `ca_file` names no file."""
+        given, ca_file = self.settings.endpoint, getattr(self.settings, "ca_file", None)
+        urls = [given] if isinstance(given, str) else list(given)
+        if not urls:
+            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
+        if ca_file and not Path(ca_file).expanduser().is_file():
+            raise UserError(f"{self.place}.ca_file", f"{ca_file!r} is not there", "give a PEM file")
+        return urls
+
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
         return Bucket(self.bucket_name("storelab", campaign, index, account), "", account)

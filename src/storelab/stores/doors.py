@@ -2,6 +2,7 @@
 
 import os
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,10 +23,7 @@ class Door(Store):
 
     @cached_property
     def _urls(self) -> list[str]:
-        s = self.settings
-        urls = [s.endpoint] if isinstance(s.endpoint, str) else list(s.endpoint)
-        if not urls:
-            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
+        urls = self.listed()
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
@@ -125,7 +123,8 @@ class Http(Door):
         s = self.settings
         if s.token and not os.environ.get(s.token):
             raise UserError(f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there")
-        return Endpoint(url, verify=s.verify_tls, ca_file=s.ca_file, protocol="http", token=s.token)
+        ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
+        return Endpoint(url, verify=s.verify_tls, ca_file=ca_file, protocol="http", token=s.token)
 
     @cached_property
     def _version(self) -> str:

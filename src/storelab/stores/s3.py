@@ -39,16 +39,11 @@ class S3(Store):
 
     @cached_property
     def _urls(self) -> list[str]:
-        s = self.settings
-        urls = [s.endpoint] if isinstance(s.endpoint, str) else list(s.endpoint)
-        if not urls:
-            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
+        urls = self.listed()
         for url in urls:
             self._check_url(url)
-        if s.ca_file and not Path(s.ca_file).expanduser().is_file():
-            raise UserError(f"{self.place}.ca_file", f"{s.ca_file!r} is not there", "give a PEM file")
         urls = [u.rstrip("/") for u in urls]
-        return self._resolve(urls) if s.resolve_all else urls
+        return self._resolve(urls) if self.settings.resolve_all else urls
 
     def _resolve(self, urls: list[str]) -> list[str]:
         """One URL per address of the one name. Its certificate and its virtual hosts are known by name only."""
