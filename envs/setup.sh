@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv from the hash-pinned lock file: `make setup`. Needs Python >= 3.11 (PYTHON=… names another); no root.
+# Makes .venv from the hash-pinned lock file, and builds storelab's own Go program: `make setup`. Needs Python >= 3.11 (PYTHON=… names
+# another); no root. Where Go cannot build, all but the calibration works.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -7,20 +8,37 @@ python=${PYTHON:-python3}
     echo "storelab: $python is missing or older than 3.11; name another with: make setup PYTHON=python3.11" >&2
     exit 2
 }
-wanted=$(cat envs/requirements.lock pyproject.toml | sha256sum | cut -c1-32)
-[ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && exit 0
-echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
-if [ ! -x .venv/bin/python ]; then
-    # Debian splits the module that makes environments with pip into a package of its own.
-    "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; envs/apt.sh python3-venv && "$python" -m venv .venv; } || {
-        echo "storelab: $python cannot make virtual environments; install the package python3-venv" >&2
-        exit 2
-    }
-fi
-uv=$(awk '/^uv==/,!/\\$/' envs/requirements.lock)
-.venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
-.venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
-.venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
-.venv/bin/python -m compileall -q src || true
-echo "$wanted" > .venv/storelab-lock
-echo "setup: done"
+environment() {
+    local wanted uv
+    wanted=$(cat envs/requirements.lock pyproject.toml | sha256sum | cut -c1-32)
+    [ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
+    echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
+    if [ ! -x .venv/bin/python ]; then
+        # Debian splits the module that makes environments with pip into a package of its own.
+        "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; envs/apt.sh python3-venv && "$python" -m venv .venv; } || {
+            echo "storelab: $python cannot make virtual environments; install the package python3-venv" >&2
+            exit 2
+        }
+    fi
+    uv=$(awk '/^uv==/,!/\\$/' envs/requirements.lock)
+    .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
+    .venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
+    .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
+    .venv/bin/python -m compileall -q src || true
+    echo "$wanted" > .venv/storelab-lock
+    echo "setup: done"
+}
+
+loadgen() {
+    local sources said
+    [ -d loadgen ] || return 0
+    sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
+    [ "$(cat .venv/storelab-loadgen 2>/dev/null)" = "$sources" ] && return
+    echo "setup: the near-null server in Go (42 MB to download once, a minute to build)"
+    said=$(.venv/bin/storelab install loadgen 2>&1) ||
+        echo "storelab: not built, so campaigns need \`calibrate: false\`, or \`storelab install loadgen\`: $(tail -n 1 <<<"$said")" >&2
+    echo "$sources" > .venv/storelab-loadgen
+}
+
+environment
+loadgen

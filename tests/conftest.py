@@ -49,6 +49,7 @@ def lab(tmp_path):
                 "stores": {"one": settings},
                 "use_stores": ["one"],
                 "repetitions": 1,
+                "calibrate": False,
                 "sweeps": {n: {"duration": "1200 ms", "warm_up": "100 ms", "objects": 12, **s} for n, s in sweeps.items()},
             }
         )

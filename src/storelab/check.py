@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storelab import stage, units
+from storelab import calibration, check_axes, stage, units
 from storelab.config import Config
 from storelab.datasets.payload import BODIES
 from storelab.model import Point, UserError, Workload
-from storelab.plan import deployment
+from storelab.plan import deployment, stores_of
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 
@@ -29,13 +29,14 @@ class Summary:
 
 def scratch_bytes(point: Point) -> int:
     """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
-    if point.workload not in ("put", "get", "get_range", "space"):
+    what = point.axes.get("operation", point.workload)  # of a calibration: its operation
+    if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
     size = point.axes["object_size"]
-    if point.axes["engine"] == "fsspec":  # answers stay in memory
+    if point.axes["engine"] not in ("s5cmd", "none"):  # answers stay in memory
         return BODIES * size
     ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
-    return BODIES * size + (ring if point.workload == "get" else 0)
+    return BODIES * size + (ring if what in ("get", "write", "read") else 0)
 
 
 def summarise(points: list[Point], store: str) -> Summary:
@@ -53,10 +54,15 @@ def summarise(points: list[Point], store: str) -> Summary:
     return out
 
 
+def _own_first(points: list[Point]) -> list[Point]:
+    """A mistake is told of the sweep that has it, before the calibration that follows from it."""
+    return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
+
+
 def limits(config: Config, points: list[Point]) -> None:
     """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
     bound = config.limits
-    for store in config.use_stores:
+    for store in stores_of(config, points):
         total = summarise(points, store)
         for what, value, limit, show in (
             ("stored_bytes", total.staged_bytes, bound.stored_bytes, units.human_size),
@@ -69,7 +75,7 @@ def limits(config: Config, points: list[Point]) -> None:
                     f"campaign {config.name} needs {show(value)} in store {store}, the limit is {show(limit)}",
                     "raise the limit, or ask for less",
                 )
-    for p in points:
+    for p in _own_first(points):
         clients = p.axes.get("clients", 1)
         if clients > bound.clients:
             raise UserError(
@@ -87,7 +93,7 @@ def limits(config: Config, points: list[Point]) -> None:
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """What a store cannot or may not do. Raises UserError."""
-    for p in points:
+    for p in _own_first(points):
         settings = config.stores[p.store]
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
@@ -111,6 +117,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
 def _able(point: Point, store: Store, workload: Workload) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
     place, axes, needs = f"sweeps.{point.sweep}.axes", point.axes, workload.needs
+    _null_server(point, store, workload)
     if store.protocol != "s3" and axes.get("engine") in workload.only_s3:
         others = [e for e in workload.axis("engine").choices if e not in workload.only_s3]
         raise UserError(
@@ -125,10 +132,7 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
             f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) does not tell",
             "leave the sweep out, or the store",
         )
-    if axes.get("range_size", 0) > axes.get("object_size", 0):
-        raise UserError(
-            f"{place}.range_size", f"{units.format_size(axes['range_size'])} is more than the object", "make it smaller than `object_size`"
-        )
+    check_axes.transfer(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
@@ -148,21 +152,41 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
         )
 
 
+def _null_server(point: Point, store: Store, workload: Workload) -> None:
+    """The null server serves calibrations, and no other does. Raises UserError."""
+    calibrates = "null_server" in workload.needs
+    if calibrates == store.keeps:
+        problem = "keeps what it is given" if store.keeps else "keeps nothing"
+        mend = "calibrate at one of kind `nullserver`" if store.keeps else "only the workload `calibrate` uses it"
+        raise UserError(
+            f"sweeps.{point.sweep}.workload", f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}", mend
+        )
+    if calibrates:
+        from storelab.workloads import calibrate
+
+        calibrate.possible(point)
+
+
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
     """s5cmd, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
     from storelab.engines import s5cmd
 
     s5cmd.binary()
-    for point in {deployment(p): p for p in points}.values():
+    for point in {deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:
             name, settings = changed(store, point.axes)
-            make(name, settings, store.state).require()
+            try:
+                make(name, settings, store.state).require()
+            except UserError as error:
+                if store.keeps:
+                    raise
+                raise UserError(error.place, error.problem, f"{error.mend}, or set `calibrate: false`") from None
 
 
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
     """Disk of the stores, tmpfs of the clients, disk of the results. Raises UserError."""
-    for name in config.use_stores:
+    for name in stores_of(config, points):
         need, free = summarise(points, name).staged_bytes, stores[name].free_bytes()
         if free is not None and need > free:
             raise UserError(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.config_types import Boolean, Closed, Duration, Name, Rate, Size
 from storelab.model import UserError
-from storelab.store_settings import KINDS, Store
+from storelab.store_settings import KINDS, NullServer, Store
 
 
 class Limits(Closed):
@@ -30,7 +30,9 @@ class Limits(Closed):
     connections: int = Field(4096, ge=1, description="Most workers of one point over all clients.")
     throughput: Rate | None = Field(None, description="Abort a point whose clients move more than this; default: no bound.")
     requests_per_s: int | None = Field(None, ge=1, description="Abort a point that exceeds this many requests/s; default: no bound.")
-    error_fraction: float = Field(0.01, ge=0, le=1, description="A point with a larger fraction of failed operations fails.")
+    error_fraction: float | None = Field(
+        None, ge=0, le=1, description="Abort a point in which a larger fraction of the operations fails; default: no bound."
+    )
 
 
 class Sweep(Closed):
@@ -54,8 +56,17 @@ class Campaign(Closed):
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
     use_stores: list[Name] = Field(min_length=1, description="Stores of config.yaml to measure.")
-    repetitions: int = Field(3, ge=1, description="Runs of each point; from 6 on, 95 % intervals are shown instead of ranges.")
+    repetitions: int = Field(
+        8, ge=1, description="Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %."
+    )
     seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
+    scale: float = Field(1.0, gt=0, description="Factor on all durations, warm-ups and numbers of objects; never on an axis.")
+    failure_budget: float = Field(
+        0.01, ge=0, le=1, description="A run in which a larger fraction of the operations fails is invalid, and shown so."
+    )
+    calibrate: Boolean = Field(
+        True, description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md."
+    )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
 
 
@@ -73,6 +84,16 @@ class Config(Campaign):
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
     lead: Duration = Field("200 ms", description="Time between the last client's arrival and the agreed start.")
+
+    @field_validator("stores")
+    @classmethod
+    def _calibrated(cls, stores: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """A campaign that is calibrated has a null server, which nobody needs to configure."""
+        if not info.data.get("calibrate") or any(s.kind == "nullserver" for s in stores.values()):
+            return stores
+        if "nullserver" in stores:
+            raise ValueError("a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`")
+        return {**stores, "nullserver": NullServer(kind="nullserver")}
 
     @property
     def campaign_dir(self) -> Path:

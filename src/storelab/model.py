@@ -31,7 +31,7 @@ class MeasurementFailed(Exception):
 class Axis:
     """One axis of a workload.
 
-    kind: `int`, `size` (bytes), `percent` (0 < value <= 100) or `text`. `default` is left out of paths, so that a new
+    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size). `default` is left out of paths, so that a new
     axis renames no old point. `minimum` bounds `int` axes; `choices` bound `text` axes.
     """
 
@@ -66,6 +66,11 @@ class Axis:
                 raise UserError(place, f"{value!r} is not a percentage", "give a number in (0, 100]")
             return float(value)
         text = str(value)
+        if self.kind == "place" and text not in self.choices:
+            try:
+                return units.format_size(units.parse(value, "size", place)).replace(" ", "")
+            except UserError:
+                raise UserError(place, f"{text!r} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB") from None
         if self.choices and text not in self.choices:
             raise UserError(place, f"{text!r} is not known", f"one of: {', '.join(self.choices)}")
         return text

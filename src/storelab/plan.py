@@ -2,6 +2,7 @@
 
 Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the order of the
 blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
+Before and after them the calibration, if the campaign has one.
 """
 
 import difflib
@@ -11,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from storelab import calibration
 from storelab.config import Config, Sweep
 from storelab.model import DEFAULT, DEPLOYMENT_AXES, Point, UserError, Workload, derive_seed, point_key
 
 SCHEMA = 1
+CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
 def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
@@ -46,12 +49,21 @@ def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> l
     return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
 
 
-def dataset_of(workload: Workload, axes: Mapping[str, Any], sweep: Sweep, seed: int) -> dict[str, Any] | None:
+def scaled(sweep: Sweep, factor: float) -> Sweep:
+    """The sweep with durations (whole ms) and number of objects times `factor`; axes stay."""
+    if factor == 1:
+        return sweep
+    ms = 10**6
+    times = {name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0 for name in ("duration", "warm_up")}
+    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor))})
+
+
+def dataset_of(workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
     """The data set that the point reads, as (name, parameters); None where nothing is staged."""
     if workload.dataset == "payload":
         from storelab.units import format_size
 
-        size, buckets, count, accounts = axes["object_size"], axes["buckets"], sweep.objects, axes["accounts"]
+        size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
         name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (f"a{accounts}" if accounts > 1 else "")
         owners = {"accounts": accounts} if accounts > 1 else {}
         return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
@@ -72,13 +84,15 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
             )
         workload = workloads[sweep.workload]
+        sweep = scaled(sweep, config.scale)
         if sweep.warm_up >= sweep.duration:
             raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
         fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
-        if workload.dataset == "payload":
-            fixed["objects"] = sweep.objects
         for axes in sweep_axes(config, name, sweep, workload):
-            dataset = dataset_of(workload, axes, sweep, config.seed)
+            fixed = dict(fixed)
+            if workload.dataset == "payload" or "objects" in workload.needs:
+                fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
+            dataset = dataset_of(workload, axes, fixed, config.seed)
             for store, rep in itertools.product(sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
                 key = point_key(store, workload, axes, rep)
                 point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)
@@ -89,7 +103,13 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                         f"point {key} stands in sweep {other.sweep!r} too, with other settings",
                         "let the two sweeps differ in an axis, or agree",
                     )
-    return order(list(points.values()), config.seed)
+    ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
+    return order(list((ceilings | points).values()), config.seed)
+
+
+def stores_of(config: Config, points: list[Point]) -> list[str]:
+    """The campaign's stores, and the null server where the plan has points of it."""
+    return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
 
 
 def deployment(point: Point) -> tuple[str, ...]:
@@ -98,9 +118,13 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1."""
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first and last."""
+    first, points, last = calibration.in_order(points)
+    for part in (first, last):
+        part.sort(key=lambda p: p.key)
+        random.Random(derive_seed(seed, calibration.WORKLOAD)).shuffle(part)
     rng = random.Random(derive_seed(seed, "order"))
-    out: list[Point] = []
+    out = first
     for rep in sorted({p.rep for p in points}):
         deployments = sorted({deployment(p) for p in points if p.rep == rep})
         rng.shuffle(deployments)
@@ -108,7 +132,7 @@ def order(points: list[Point], seed: int) -> list[Point]:
             block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
             rng.shuffle(block)
             out += block
-    return [replace(p, order=i) for i, p in enumerate(out, 1)]
+    return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 
 def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
@@ -116,8 +140,8 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
     used = {p.workload for p in points}
     return {
         "schema": SCHEMA,
-        "campaign": {k: getattr(config, k) for k in ("name", "title", "authors", "repetitions", "seed")},
-        "stores": {name: config.stores[name].model_dump(mode="json") for name in config.use_stores},
+        "campaign": {k: getattr(config, k) for k in CAMPAIGN},
+        "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
         "limits": config.limits.model_dump(mode="json"),
         "workloads": {
             name: {"help": w.help, "axes": [asdict(a) | {"column": a.column} for a in w.axes]}

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from storelab.model import Point, UserError
 
-SCHEMA = 1
+SCHEMA = 2  # 2: `intended_ns`, the monitor; invalid runs
 OPS = pa.schema(
     [
         ("client", pa.int16()),
@@ -35,6 +35,7 @@ OPS = pa.schema(
         ("status", pa.int16()),
         ("error", pa.string()),
         ("latency_hist", pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())]))),
+        ("intended_ns", pa.int64()),  # open loop: when the operation was due; null in a closed loop
     ]
 )
 READS = pa.schema(
@@ -90,8 +91,30 @@ ANSWERS = pa.schema(
         ("end_ns", pa.int64()),
     ]
 )
+# What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`: `host`, `client`
+# (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
+MONITOR = pa.schema(
+    [
+        ("host", pa.string()),
+        ("what", pa.string()),
+        ("name", pa.string()),
+        ("time_ns", pa.int64()),
+        ("cpu_user_s", pa.float64()),
+        ("cpu_system_s", pa.float64()),
+        ("rss_bytes", pa.int64()),  # host: memory in use
+        ("established", pa.int64()),  # TCP sockets of the host, by state
+        ("time_wait", pa.int64()),
+        ("syn", pa.int64()),  # SYN_SENT, SYN_RECV
+        ("closing", pa.int64()),  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+        ("sockets", pa.int64()),  # client: sockets that it holds open
+        ("rx_bytes", pa.int64()),
+        ("tx_bytes", pa.int64()),
+        ("rx_packets", pa.int64()),
+        ("tx_packets", pa.int64()),
+    ]
+)
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
-TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS}
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:

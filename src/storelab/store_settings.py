@@ -116,6 +116,15 @@ class HDFS(Listening):
     redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
 
 
+class NullServer(Listening):
+    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own ceiling. Only the workload
+    `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
+
+    kind: Literal["nullserver"]
+    port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
+    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
+
+
 class Directory(Closed):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
@@ -193,9 +202,11 @@ class WebHdfs(External):
 
 
 Store = Annotated[
-    SeaweedFS | Ceph | Versitygw | MinIO | Nginx | XRootD | HDFS | Directory | S3 | Root | Http | WebHdfs, Field(discriminator="kind")
+    SeaweedFS | Ceph | Versitygw | MinIO | Nginx | XRootD | HDFS | NullServer | Directory | S3 | Root | Http | WebHdfs,
+    Field(discriminator="kind"),
 ]
 KINDS: dict[str, type[Closed]] = {
     m.model_fields["kind"].annotation.__args__[0]: m
-    for m in (SeaweedFS, Ceph, Versitygw, MinIO, Nginx, XRootD, HDFS, Directory, S3, Root, Http, WebHdfs)
+    for m in (SeaweedFS, Ceph, Versitygw, MinIO, Nginx, XRootD, HDFS, NullServer, Directory, S3, Root, Http, WebHdfs)
 }
+S3_KINDS = ("seaweedfs", "ceph", "versitygw", "minio", "s3")  # systems under test whose clients speak S3

@@ -36,12 +36,17 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
     items = [(places[b], key, files[body]) for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)]
+    put_items(store, name, items, progress)
+    size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
+    progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
+
+
+def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], progress: Progress) -> None:
+    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises MeasurementFailed."""
     shown = Shown(name, len(items), progress)
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
         (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
-    size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
-    progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
 def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:

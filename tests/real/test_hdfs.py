@@ -292,7 +292,12 @@ def test_from_configuration_to_record(tmp_path):
         {
             **{"campaign": "lab", "name": "lab", "results": str(tmp_path / "results"), "state": str(tmp_path / "state")},
             "stores": {"h": {"kind": "hdfs", "port": ports.block(80), "servers": 1, "redundancy": "none"}},
-            **{"use_stores": ["h"], "repetitions": 1, "sweeps": {name: times | sweep for name, sweep in sweeps.items()}},
+            **{
+                "use_stores": ["h"],
+                "repetitions": 1,
+                "calibrate": False,
+                "sweeps": {name: times | sweep for name, sweep in sweeps.items()},
+            },
         }
     )
     try:

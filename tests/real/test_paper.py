@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from make_examples import make
+from make_examples import LATENCY, REFUSED, make
 
 from storelab import drawing, latex, tables, typeset
 from storelab.model import UserError
@@ -51,6 +51,30 @@ def test_sections_without_data_are_left_out(tmp_path):
 def test_a_campaign_in_which_all_failed(tmp_path):
     text = paper(tmp_path, repetitions=1, failed=("put", "get", "read_entries"))
     assert "No point was measured" in text and "Raw data performance" not in text
+
+
+def test_a_store_that_refuses_half_of_the_requests(tmp_path):
+    text = paper(tmp_path, repetitions=2, failed=(), sweeps={"refused": REFUSED}, invalid=("refused",), calibrate=False)
+    for part in (
+        "4 runs are invalid",
+        "503 SlowDown",
+        "Failed operations",
+        "Operations that ended, by outcome",
+        "more than failure_budget",
+    ):
+        assert part in text, part
+
+
+def test_latency_has_a_section(tmp_path):
+    text = paper(tmp_path, repetitions=2, failed=(), sweeps=LATENCY, calibrate=False)
+    for part in (
+        "Latency against concurrency, closed loop",
+        "Latency against load, open loop",
+        "Latency by quantile",
+        "the system did not",
+        "coordinated omission",
+    ):
+        assert part in text, part
 
 
 def test_only_reads_and_no_title(tmp_path):

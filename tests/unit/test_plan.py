@@ -17,6 +17,7 @@ def make(**campaign) -> list:
         "name": "x",
         "stores": {"a": {"kind": "seaweedfs"}, "b": {"kind": "seaweedfs"}},
         "use_stores": ["a"],
+        "calibrate": False,
         "sweeps": {"up": {"workload": "put", "axes": {"clients": [1, 2], "object_size": ["4 kB", "1 MB"]}}},
     }
     return plan.make(Config.model_validate(base | campaign), WORKLOADS)
@@ -72,9 +73,24 @@ def test_one_point_with_two_meanings_is_refused():
 
 def test_json_round_trip():
     config = Config.model_validate(
-        {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": {"down": {"workload": "get"}}}
+        {
+            "campaign": "x",
+            "name": "x",
+            "stores": {"a": {"kind": "seaweedfs"}},
+            "use_stores": ["a"],
+            "calibrate": False,
+            "sweeps": {"down": {"workload": "get"}},
+        }
     )
     points = plan.make(config, WORKLOADS)
     data = plan.to_json(config, points, WORKLOADS)
     assert [Point(**p) for p in data["points"]] == points
     assert data["points"][0]["dataset"]["kind"] == "payload"
+
+
+def test_one_factor_scales_durations_and_objects_but_no_axis():
+    sweep = {"workload": "get", "duration": "10 s", "warm_up": "1 s", "objects": 100, "axes": {"workers": [1, 200], "buckets": [1, 30]}}
+    whole, tenth = (make(sweeps={"s": sweep}, scale=factor, calibrate=False) for factor in (1, 0.1))
+    assert {p.key for p in whole} == {p.key for p in tenth}, "the same points, not other ones"
+    assert {p.fixed["duration_ns"] for p in tenth} == {10**9} and {p.fixed["warm_up_ns"] for p in tenth} == {10**8}
+    assert {(p.axes["buckets"], p.fixed["objects"]) for p in tenth} == {(1, 10), (30, 30)}, "no bucket stays empty"

@@ -12,7 +12,14 @@ from storelab.workloads import WORKLOADS
 @pytest.fixture
 def point():
     config = Config.model_validate(
-        {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": {"up": {"workload": "put"}}}
+        {
+            "campaign": "x",
+            "name": "x",
+            "stores": {"a": {"kind": "seaweedfs"}},
+            "use_stores": ["a"],
+            "calibrate": False,
+            "sweeps": {"up": {"workload": "put"}},
+        }
     )
     return plan.make(config, WORKLOADS)[0]
 

@@ -1,5 +1,6 @@
-"""Error classes and HTTP statuses of what the Python libraries throw (level 2, measuring side)."""
+"""Error classes and HTTP statuses of what the engines' libraries and programs throw or print (level 2, measuring side)."""
 
+import re
 from typing import Any
 
 
@@ -7,8 +8,28 @@ class WrongAnswer(Exception):
     """The server answered, but not with what was asked for: never counted as moved."""
 
 
+# Words of the Rust libraries (obstore) and of Go's (s5cmd) for one and the same failure of the network, in the order of looking.
+NETWORK = (
+    ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
+    ("ConnectionReset", ("ConnectionReset", "connection reset")),
+    ("Timeout", ("TimedOut", "kind: Timeout", "timeout")),
+    ("NameNotResolved", ("dns error", "no such host")),
+    ("ConnectionClosed", ("IncompleteMessage", "UnexpectedEof", "IncompleteBody", "EOF")),
+)
+_OBSTORE_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+
+
+def network(text: str) -> str | None:
+    """Class of a failure of the network that a message tells, or None."""
+    low = text.lower()
+    return next((name for name, words in NETWORK if any(w.lower() in low for w in words)), None)
+
+
 def classify(error: BaseException) -> tuple[str, int]:
     """(error class, HTTP status or 0): the S3 error code where an answer bears one, else the name of the exception."""
+    if type(error).__module__.startswith("obstore") or type(error).__name__ == "GenericError":
+        return obstore(error)
     link: BaseException | None = error
     while link is not None:
         response: Any = getattr(link, "response", None)
@@ -19,3 +40,14 @@ def classify(error: BaseException) -> tuple[str, int]:
             return type(link).__name__, status
         link = link.__cause__
     return getattr(error, "kind", None) or type(error).__name__, 0
+
+
+def obstore(error: BaseException) -> tuple[str, int]:
+    """The same of an exception of obstore, whose status and S3 code stand in the message only."""
+    text = str(error)
+    if found := _OBSTORE_STATUS.search(text):
+        code = _CODE.search(text)
+        return (code.group(1) if code else f"Http{found.group(1)}"), int(found.group(1))
+    if "NotPartial" in text:
+        return "NotPartial", 0  # the whole object came where a range was asked for
+    return network(text.partition("inner:")[2] or text) or type(error).__name__, 0

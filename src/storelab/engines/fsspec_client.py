@@ -15,10 +15,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab import clock
+from storelab.engines import processes
 from storelab.engines.errors import classify
 from storelab.engines.guard import Guard, LimitExceeded
 from storelab.stores import filesystems
@@ -172,12 +172,7 @@ class FsspecClient(Client):
     def _sample(self) -> None:
         """Sockets that this process has open, five times a second."""
         while clock.now_ns() < self.deadline_ns:
-            count = 0
-            with suppress(OSError):
-                for fd in Path("/proc/self/fd").iterdir():
-                    with suppress(OSError):  # closed meanwhile
-                        count += str(fd.readlink()).startswith("socket:")
-            self.samples.append((clock.now_ns(), count))
+            self.samples.append((clock.now_ns(), processes.open_sockets(os.getpid())))
             time.sleep(max(0.0, min(0.2, (self.deadline_ns - clock.now_ns()) / 1e9)))
 
     def result(self) -> Result:

@@ -10,6 +10,7 @@ from storelab.datasets import payload
 from storelab.engines.errors import WrongAnswer
 from storelab.engines.fsspec_client import FsspecClient, Task
 from storelab.engines.keys import put_key
+from storelab.engines.ranges import begins
 from storelab.model import derive_seed
 from storelab.records import read_json
 from storelab.stores import filesystems
@@ -102,7 +103,7 @@ class FsspecGet(FsspecClient):
 
 
 class FsspecGetRange(FsspecGet):
-    """Downloads of one range of `range_size` bytes at a random place of a staged object: single-range requests."""
+    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
 
     op = "GET_RANGE"
 
@@ -116,8 +117,8 @@ class FsspecGetRange(FsspecGet):
         rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
         while True:
             for task in rng.sample(self.objects, len(self.objects)):
-                begin = rng.randrange(self.size - self.length + 1)
-                yield task._replace(begin=begin, end=begin + self.length)
+                for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
+                    yield task._replace(begin=begin, end=begin + self.length)
 
     def expected(self, task: Task) -> int:
         return self.length

@@ -11,7 +11,7 @@ class Guard:
     """Watches one client's share of `limits` over spans of at least one second.
 
     limits: `throughput` (bytes/s or None), `requests_per_s` (or None) of the whole point, shared evenly by `clients`;
-    `error_fraction` of the operations (looked at from 50 operations on, so that one early error does not end a point);
+    `error_fraction` of the operations or None (looked at from 50 operations on, so that one early error does not end a point);
     `room_bytes`: what may still be uploaded in all, where the workload writes.
     """
 
@@ -21,12 +21,14 @@ class Guard:
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
         self.room = limits["room_bytes"] / clients if limits.get("room_bytes") is not None else None
-        self.error_fraction = limits.get("error_fraction", 0.01)
+        self.error_fraction = limits.get("error_fraction")
+        self.active = any(bound is not None for bound in (self.throughput, self.requests, self.room, self.error_fraction))
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
         """Give running totals. Raises LimitExceeded."""
-        if operations + errors >= 50 and errors > self.error_fraction * (operations + errors) and errors >= 5:
+        few = self.error_fraction is None or operations + errors < 50 or errors < 5
+        if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(
                 f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = {self.error_fraction:g}"
             )

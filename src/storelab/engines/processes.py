@@ -4,6 +4,8 @@ import ctypes
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,3 +29,16 @@ def stop(process: subprocess.Popen, grace_s: float = 5.0, sig: int = signal.SIGT
         except subprocess.TimeoutExpired:
             process.kill()
     return process.wait()
+
+
+def open_sockets(pid: int) -> int:
+    """Sockets that a process holds open, as the kernel lists its files; 0 where it has ended.
+
+    Not by way of /proc/net/tcp: with thousands of closed sockets in TIME_WAIT that costs a tenth of a core.
+    """
+    count = 0
+    with suppress(OSError):
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                count += str(fd.readlink()).startswith("socket:")
+    return count

@@ -15,7 +15,6 @@ import subprocess
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -59,14 +58,19 @@ def environ(endpoint: Endpoint) -> dict[str, str]:
     return out
 
 
-def part_option(endpoint: Endpoint, size: int) -> str:
-    """Option of `cp` that makes parts (MiB) as large as the object, '' where it is not needed: a server without multipart uploads."""
-    return "" if endpoint.multipart or size <= PART_SIZE else f"--part-size {-(-size // 2**20)} "
+def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
+    """Options of `cp` for the axes `part_size` and `parallel_parts`, '' where both stand at their default.
+
+    A server without multipart uploads gets parts (MiB) as large as the object: a single PUT.
+    """
+    if not endpoint.multipart and size > PART_SIZE:
+        return f"--part-size {-(-size // 2**20)} "
+    return (f"--part-size {part_size // 2**20} " if part_size else "") + (f"--concurrency {parallel} " if parallel else "")
 
 
-def requests_per_operation(op: str, size: int, multipart: bool = True) -> int:
+def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
     """HTTP requests that one operation costs in `run` mode (multipart: create, parts, complete)."""
-    parts = -(-size // PART_SIZE) if size and (multipart or op == "GET") else 1
+    parts = -(-size // (part_size or PART_SIZE)) if size and (multipart or op == "GET") else 1
     if op == "GET":
         return 1 + parts
     return 1 if parts == 1 else parts + 2
@@ -81,7 +85,8 @@ class S5cmdClient(Client):
         point = self.job.point
         self.size, self.workers = point.axes["object_size"], point.axes["workers"]
         self.guard = Guard(self.job.limits, point.axes["clients"])
-        self.per_operation = requests_per_operation(self.op, self.size, self.job.endpoint.multipart)
+        self.part_size, self.parallel = point.axes.get("part_size", 0), point.axes.get("parallel_parts", 0)
+        self.per_operation = requests_per_operation(self.op, self.size, self.job.endpoint.multipart, self.part_size)
         self.process: subprocess.Popen | None = None
         self.chunks: list[tuple[int, bytes]] = []
         self.error_chunks: list[tuple[int, bytes]] = []
@@ -174,20 +179,9 @@ class S5cmdClient(Client):
                         raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
 
     def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Count the connections that s5cmd really has open, five times a second: its sockets, as the kernel lists its files.
-
-        Not by way of /proc/net/tcp: with thousands of closed sockets in TIME_WAIT that costs a tenth of a core.
-        """
-        files = Path(f"/proc/{process.pid}/fd")
+        """Count the connections that s5cmd really has open, five times a second."""
         while clock.now_ns() < deadline_ns and process.poll() is None:
-            open_now = 0
-            try:
-                for fd in files.iterdir():
-                    with suppress(FileNotFoundError):  # closed meanwhile
-                        open_now += str(fd.readlink()).startswith("socket:")
-            except OSError:
-                return  # it has ended: what was sampled stands
-            self.samples.append((clock.now_ns(), open_now))
+            self.samples.append((clock.now_ns(), processes.open_sockets(process.pid)))
             clock.sleep_until(min(clock.now_ns() + 200_000_000, deadline_ns))
 
     def result(self) -> Result:
@@ -202,7 +196,12 @@ class S5cmdClient(Client):
         engine = {
             "name": "s5cmd",
             "version": self.version,
-            "settings": {**SETTINGS, "numworkers": self.workers},
+            "settings": {
+                **SETTINGS,
+                "part_size_bytes": self.part_size or PART_SIZE,
+                "concurrency": self.parallel or SETTINGS["concurrency"],
+                "numworkers": self.workers,
+            },
             "requests_per_operation": {self.op: self.per_operation},
             "errors": out.messages,
             # Operations in flight at the deadline: s5cmd counts them as errors without a line.

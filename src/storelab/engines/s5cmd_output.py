@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from storelab.engines.errors import network
 from storelab.model import MeasurementFailed
 
 Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
@@ -36,15 +37,8 @@ def lines(chunks: Chunks) -> list[tuple[int, str]]:
 
 def classify(message: str) -> str:
     """Error class: the S3 error code where the message begins with one, else the kind of network failure."""
-    for text, name in (
-        ("connection refused", "ConnectionRefused"),
-        ("connection reset", "ConnectionReset"),
-        ("timeout", "Timeout"),
-        ("no such host", "NameNotResolved"),
-        ("EOF", "ConnectionClosed"),
-    ):
-        if text.lower() in message.lower():
-            return name
+    if name := network(message):
+        return name
     match = _CLASS.match(message)
     return match.group(1) if match else "Other"
 

@@ -23,7 +23,7 @@ class S5cmdPut(S5cmdClient):
 
     def commands(self) -> Iterator[str]:
         buckets, client, n = self.job.own_buckets, self.job.client, 0
-        option = part_option(self.job.endpoint, self.size)
+        option = part_option(self.job.endpoint, self.size, self.part_size, self.parallel)
         while True:
             bucket = buckets[(client + n) % len(buckets)]
             yield f"cp {option}{self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{put_key(self.job.attempt, client, n)}\n"
@@ -64,9 +64,10 @@ class S5cmdGet(S5cmdClient):
     def commands(self) -> Iterator[str]:
         rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
         turns = [0] * payload.BODIES
+        option = part_option(self.job.endpoint, 0, self.part_size, self.parallel)
         while True:
             for url, body in rng.sample(self.objects, len(self.objects)):
-                yield f"cp {url} {self.slot(body, turns[body])}\n"
+                yield f"cp {option}{url} {self.slot(body, turns[body])}\n"
                 turns[body] += 1
 
     def check_content(self) -> Check:

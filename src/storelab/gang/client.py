@@ -57,13 +57,14 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
         records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
     for name, columns in result.tables.items():
         records.write_table(folder / f"{name}.{rank}.parquet", records.TABLES[name], columns, sync=False)
-    failed = sum(e is not None for e in result.ops.get("error", []))
+    counts, errors = result.ops.get("count", []), result.ops.get("error", [])
+    failed = sum(int(n) for n, e in zip(counts, errors, strict=True) if e is not None)
     return {
         "engine": result.engine,
         "checks": [asdict(c) for c in result.checks],
         "connections_max": result.connections.get("max"),
         "connections": result.connections.get("samples", []),
-        "operations": len(result.ops["end_ns"]) - failed,
+        "operations": int(sum(counts)) - failed,
         "errors": failed,
         "bytes": int(sum(result.ops["bytes"])),
     }

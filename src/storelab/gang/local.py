@@ -33,6 +33,10 @@ class LocalLauncher:
                     )
                 )
 
+    def pids(self) -> dict[int, int]:
+        """rank -> pid of the clients on this host."""
+        return {rank: c.pid for rank, c in enumerate(self.clients)}
+
     def ended(self) -> dict[int, int]:
         """rank -> exit status of the clients that have ended."""
         return {rank: status for rank, c in enumerate(self.clients) if (status := c.poll()) is not None}

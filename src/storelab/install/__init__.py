@@ -33,6 +33,7 @@ KINDS = {
     "xrootd": ("storelab.install.debian", "xrootd"),
     "versitygw": ("storelab.install.golang", "versitygw"),
     "minio": ("storelab.install.golang", "minio"),
+    "loadgen": ("storelab.install.golang", "loadgen"),
     "hdfs": ("storelab.install.maven", "hdfs"),
 }
 

@@ -1,7 +1,7 @@
-"""Building Go programs from source (level 2, measuring side): versitygw and MinIO, as an ordinary user.
+"""Building Go programs from source (level 2, measuring side): versitygw, MinIO and storelab's own, as an ordinary user.
 
-`envs/go/<kind>/go.mod` pins the program's version, `go.sum` the hash of every module in it: Go builds from no others. Modules
-and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
+`envs/go/<kind>/go.mod` (of storelab's own: `loadgen/go.mod`) pins versions, `go.sum` the hash of every module: Go builds from no others.
+Modules and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
 """
 
 import contextlib
@@ -30,13 +30,15 @@ EVERY = 20.0  # seconds between two lines of progress
 
 @dataclass(frozen=True)
 class Program:
-    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built."""
+    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own: folder of its sources
+    where they are storelab's own."""
 
     kind: str
     module: str
     package: str
     needs: str
     room: float
+    own: Path | None = None
 
 
 VERSITYGW = Program(
@@ -53,6 +55,14 @@ MINIO = Program(
     "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk while it builds; 112 MB stay; no root",
     4e9,
 )
+NULLSERVER = Program(
+    "nullserver",
+    "storelab/loadgen",
+    "./cmd/nullserver",
+    "Go modules, 42 MB to download; half a minute to a minute on two cores, 350 MB of disk while it builds; 6 MB stay; no root",
+    0.5e9,
+    Path(__file__).parents[3] / "loadgen",
+)
 
 
 def versitygw(tools: Path) -> list[Part]:
@@ -63,20 +73,26 @@ def minio(tools: Path) -> list[Part]:
     return _part(MINIO, tools)
 
 
+def loadgen(tools: Path) -> list[Part]:
+    return _part(NULLSERVER, tools)
+
+
 def _part(program: Program, tools: Path) -> list[Part]:
     what = f"{program.kind} {pinned(program)}, built from source"
     return [Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))]
 
 
 def _pins(program: Program) -> Path:
-    folder = PINS / program.kind
+    folder = program.own or PINS / program.kind
     if not (folder / "go.sum").exists():
         raise UserError("install", f"the pins of {program.kind} are not there ({folder})", "run it from a checkout of storelab")
     return folder
 
 
 def pinned(program: Program) -> str:
-    """Its version in go.mod, without the leading `v`. Raises UserError outside of a checkout."""
+    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make. Raises UserError outside of a checkout."""
+    if program.own:
+        return _hash(program)[:12]
     text = (_pins(program) / "go.mod").read_text()
     found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", text, re.MULTILINE)
     if not found:
@@ -84,9 +100,15 @@ def pinned(program: Program) -> str:
     return found.group(1)
 
 
+def _hash(program: Program) -> str:
+    """SHA-256 of the pins, and of storelab's own sources, without their tests."""
+    folder = _pins(program)
+    sources = sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.own else []
+    return hashlib.sha256(b"".join(p.read_bytes() for p in (folder / "go.mod", folder / "go.sum", *sources))).hexdigest()
+
+
 def _wanted(program: Program) -> dict[str, str]:
-    pins = b"".join((_pins(program) / name).read_bytes() for name in ("go.mod", "go.sum"))
-    return {"package": program.package, "version": pinned(program), "pins": hashlib.sha256(pins).hexdigest()}
+    return {"package": program.package, "version": pinned(program), "pins": _hash(program)}
 
 
 def _binary(program: Program, tools: Path) -> Path:
@@ -161,9 +183,11 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
     log = scratch / "build.log"
     progress(f"downloading and building with {go}")
     try:
-        _run([str(go), "build", "-v", "-ldflags=-s -w", "-o", str(temporary), program.package], pins, environ, log, progress)
-        told = subprocess.run([temporary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
-        if told.returncode or module_version(temporary, program.module) != pinned(program):
+        flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
+        _run([str(go), "build", "-v", flags, "-o", str(temporary), program.package], pins, environ, log, progress)
+        told = subprocess.run([temporary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
+        version = told.stdout.strip() if program.own else module_version(temporary, program.module)
+        if told.returncode or version != pinned(program):
             raise MeasurementFailed(f"install: the {program.kind} that was built is not {pinned(program)}, or does not run here")
         with temporary.open("rb") as f:
             os.fsync(f.fileno())

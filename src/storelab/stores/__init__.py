@@ -21,6 +21,7 @@ KINDS = {
     "nginx": ("storelab.stores.nginx", "Nginx"),
     "xrootd": ("storelab.stores.xrootd", "XRootD"),
     "hdfs": ("storelab.stores.hdfs", "HDFS"),
+    "nullserver": ("storelab.stores.nullserver", "NullServer"),
     "directory": ("storelab.stores.directory", "Directory"),
     "s3": ("storelab.stores.s3", "S3"),
     "root": ("storelab.stores.doors", "Root"),

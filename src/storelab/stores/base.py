@@ -85,6 +85,7 @@ class Store(ABC):
     protocol: str = "s3"  # what clients speak to it
     port_block: int = 0  # ports that one deployment takes, from `settings.port` on
     tells_used: bool = False  # whether `used_bytes` has an answer
+    keeps: bool = True  # whether what is written can be read again: not at the null server
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -161,6 +162,10 @@ class Store(ABC):
     def on_this_host(self) -> bool:
         """Whether the store works with this machine's cores, whatever address its clients use."""
         return self.managed
+
+    def multipart(self) -> bool:
+        """Whether uploads in parts are possible (S3)."""
+        return True
 
     def buckets_per_account(self) -> int | None:
         """The most buckets that an account may have; None where no bound is known."""

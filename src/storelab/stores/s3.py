@@ -75,8 +75,11 @@ class S3(Store):
                 self.place, f"{front_ends} front-ends asked, {len(urls)} known", "list more URLs in `endpoint`, or sweep fewer front_ends"
             )
         ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
-        multipart = self.preset.multipart if s.multipart is None and self.preset else s.multipart is not False
-        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=multipart) for u in urls[:front_ends]]
+        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=self.multipart()) for u in urls[:front_ends]]
+
+    def multipart(self) -> bool:
+        given = self.settings.multipart
+        return self.preset.multipart if given is None and self.preset else given is not False
 
     def buckets_per_account(self) -> int | None:
         return self.settings.buckets_per_account or (self.preset.buckets_per_account if self.preset else None)

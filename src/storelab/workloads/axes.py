@@ -7,7 +7,29 @@ WORKERS = Axis("workers", "int", 8, "Workers per client", "Parallel operations o
 FRONT_ENDS = Axis("front_ends", "int", 1, "Front-ends", "Front-ends used; client i talks to front-end i mod n.")
 OBJECT_SIZE = Axis("object_size", "size", 4000, "Object size", "Size of every object.")
 BUCKETS = Axis("buckets", "int", 1, "Buckets", "Buckets that the objects are spread over, round robin.")
-ENGINE = Axis("engine", "text", "s5cmd", "Engine", "What moves the bytes: the program s5cmd, or fsspec.", choices=("s5cmd", "fsspec"))
+ENGINE = Axis(
+    "engine",
+    "text",
+    "s5cmd",
+    "Engine",
+    "What moves the bytes: the program s5cmd, fsspec (all protocols), or obstore (S3, times of each operation).",
+    choices=("s5cmd", "fsspec", "obstore"),
+)
+PART_SIZE = Axis(
+    "part_size", "size", 0, "Part size", "Larger objects move in parts of this size; 0 B: as the engine does by itself.", minimum=0
+)
+PARALLEL_PARTS = Axis(
+    "parallel_parts", "int", 0, "Parallel parts", "Parts of one object that move at a time; 0: as the engine does by itself.", minimum=0
+)
+ARRIVAL_RATE = Axis(
+    "arrival_rate",
+    "int",
+    0,
+    "Arrival rate",
+    "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker begins when it is free.",
+    minimum=0,
+)
+TRANSFER = (PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE)
 ACCOUNTS = Axis("accounts", "int", 1, "Accounts", "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.")
 # A deployment of a managed store; the default is the store as it is configured.
 REDUNDANCY = Axis("redundancy", "text", DEFAULT["redundancy"], "Redundancy", "Redundancy of the store: none, replica-N, ec-K-M.")

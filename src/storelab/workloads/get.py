@@ -6,10 +6,20 @@ from storelab.workloads.base import Client, Job
 
 SPEC = Workload(
     "get",
-    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
+    (
+        axes.ENGINE,
+        axes.OBJECT_SIZE,
+        axes.CLIENTS,
+        axes.WORKERS,
+        axes.BUCKETS,
+        axes.FRONT_ENDS,
+        axes.ACCOUNTS,
+        *axes.TRANSFER,
+        *axes.DEPLOYMENT,
+    ),
     "Download of staged objects, each client in an order of its own.",
     dataset="payload",
-    only_s3=("s5cmd",),
+    only_s3=("s5cmd", "obstore"),
 )
 
 
@@ -18,6 +28,10 @@ def client(job: Job) -> Client:
         from storelab.engines.fsspec_transfers import FsspecGet
 
         return FsspecGet(job)
+    if job.point.axes["engine"] == "obstore":
+        from storelab.engines.obstore_transfers import ObstoreGet
+
+        return ObstoreGet(job)
     from storelab.engines.s5cmd_transfers import S5cmdGet
 
     return S5cmdGet(job)

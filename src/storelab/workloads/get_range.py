@@ -7,22 +7,36 @@ from storelab.workloads.base import Client, Job
 SPEC = Workload(
     "get_range",
     (
-        Axis("engine", "text", "fsspec", "Engine", "What moves the bytes.", choices=("fsspec",)),
+        Axis("engine", "text", "fsspec", "Engine", "What moves the bytes.", choices=("fsspec", "obstore")),
         Axis("object_size", "size", 10_000_000, "Object size", "Size of every object."),
-        Axis("range_size", "size", 4000, "Range size", "Bytes of one range, at a random place; one request, one range."),
+        Axis("range_size", "size", 4000, "Range size", "Bytes of one range; one request, one range."),
+        Axis(
+            "offset",
+            "place",
+            "random",
+            "Offset",
+            "Where the ranges begin: `random`; `sequential`: one after the other through an object; or a size: always there.",
+            choices=("random", "sequential"),
+        ),
         axes.CLIENTS,
         axes.WORKERS,
         axes.BUCKETS,
         axes.FRONT_ENDS,
         axes.ACCOUNTS,
+        axes.ARRIVAL_RATE,
         *axes.DEPLOYMENT,
     ),
-    "Download of one range at a random place of a staged object. An answer of another length or with other bytes is an error.",
+    "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
     dataset="payload",
+    only_s3=("obstore",),
 )
 
 
 def client(job: Job) -> Client:
+    if job.point.axes["engine"] == "obstore":
+        from storelab.engines.obstore_transfers import ObstoreGetRange
+
+        return ObstoreGetRange(job)
     from storelab.engines.fsspec_transfers import FsspecGetRange
 
     return FsspecGetRange(job)

@@ -16,10 +16,20 @@ if TYPE_CHECKING:  # a client process must start fast
 
 SPEC = Workload(
     "put",
-    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, axes.FRONT_ENDS, axes.ACCOUNTS, *axes.DEPLOYMENT),
+    (
+        axes.ENGINE,
+        axes.OBJECT_SIZE,
+        axes.CLIENTS,
+        axes.WORKERS,
+        axes.BUCKETS,
+        axes.FRONT_ENDS,
+        axes.ACCOUNTS,
+        *axes.TRANSFER,
+        *axes.DEPLOYMENT,
+    ),
     "Upload of new objects, each key once.",
     direction="write",
-    only_s3=("s5cmd",),
+    only_s3=("s5cmd", "obstore"),
 )
 
 
@@ -28,6 +38,10 @@ def client(job: Job) -> Client:
         from storelab.engines.fsspec_transfers import FsspecPut
 
         return FsspecPut(job)
+    if job.point.axes["engine"] == "obstore":
+        from storelab.engines.obstore_transfers import ObstorePut
+
+        return ObstorePut(job)
     from storelab.engines.s5cmd_transfers import S5cmdPut
 
     return S5cmdPut(job)

@@ -1,0 +1,46 @@
+"""Values of axes that an engine, a store or each other rule out: parts, ranges, batches, arrivals (level 3, measuring side)."""
+
+from storelab import units
+from storelab.engines.ranges import fixed
+from storelab.model import Point, UserError
+from storelab.stores.base import Store
+
+MIB = 2**20
+MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
+# Axes, off their default, that only some engines know.
+ENGINES = {"arrival_rate": ("obstore",), "part_size": ("s5cmd", "obstore"), "parallel_parts": ("s5cmd", "obstore")}
+
+
+def transfer(point: Point, store: Store) -> None:
+    """Raises UserError at the first value that cannot be."""
+    place, axes = f"sweeps.{point.sweep}.axes", point.axes
+    for axis, engines in ENGINES.items():
+        if axes.get(axis) and axes["engine"] not in engines:
+            raise UserError(f"{place}.{axis}", f"engine {axes['engine']} has no {axis}", f"sweep engine {' or '.join(engines)}")
+    _parts(place, point, store)
+    _range(place, point)
+    if axes.get("batch", 1) > MOST_BATCH:
+        raise UserError(f"{place}.batch", f"{axes['batch']} objects are more than one request may delete", f"at most {MOST_BATCH}")
+
+
+def _parts(place: str, point: Point, store: Store) -> None:
+    part, size = point.axes.get("part_size", 0), point.axes.get("object_size", 0)
+    if not part:
+        return
+    if point.axes["engine"] == "s5cmd" and part % MIB:
+        raise UserError(
+            f"{place}.part_size", f"{units.format_size(part)} is no whole number of MiB, as s5cmd wants", "write it like 16 MiB"
+        )
+    if point.workload == "put" and part < size and not store.multipart():
+        raise UserError(
+            f"{place}.part_size", f"store {store.name} takes no multipart uploads", "leave it out: each object goes in a single PUT"
+        )
+
+
+def _range(place: str, point: Point) -> None:
+    length, size = point.axes.get("range_size", 0), point.axes.get("object_size", 0)
+    if length > size:
+        raise UserError(f"{place}.range_size", f"{units.format_size(length)} is more than the object", "make it smaller than `object_size`")
+    offset = point.axes.get("offset", "random")
+    if length and fixed(offset) + length > size:
+        raise UserError(f"{place}.offset", f"a range of {units.format_size(length)} at {offset} ends behind the object", "begin earlier")

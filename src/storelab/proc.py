@@ -1,0 +1,191 @@
+"""What the Linux kernel tells of a host and its processes, read as cheaply as it can be (level 1, measuring side).
+
+Plain reads of /proc through files that stay open, and the netlink interface sock_diag(7) for sockets by state. psutil costs ten
+times as much; /proc/net/tcp prints a line for every socket, thousands of TIME_WAIT ones included. A thing that a kernel does not
+tell is None, never an error: a monitor must not end a measurement.
+"""
+
+import os
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+# Numbers of TCP states (include/net/tcp_states.h), and the bits by which a dump asks for them.
+SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING = 2, 3, 4, 5, 8, 9, 11
+OPENING, SHUTTING = (SYN_SENT, SYN_RECV), (FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
+ASKED = sum(1 << s for s in (*OPENING, *SHUTTING))
+_SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLMSG_DONE, _REQUEST_DUMP = 20, 2, 3, 0x301
+
+
+class Cpu(NamedTuple):
+    """CPU seconds of the whole host since its boot; `busy` is all but idle, waiting for disks, and guests (they are in user)."""
+
+    user: float
+    system: float
+    busy: float
+
+
+class Process(NamedTuple):
+    """CPU seconds of a process since its begin (all threads, without children), resident memory, parent and session."""
+
+    user: float
+    system: float
+    rss: int
+    parent: int
+    session: int
+
+
+class Files:
+    """Files of /proc, up to `most` of which stay open between reads: opening one costs as much as reading it. For one thread."""
+
+    def __init__(self, most: int = 256):
+        self._open: dict[str, int] = {}
+        self.most = most
+
+    def read(self, path: str, size: int = 4096) -> bytes | None:
+        """The first `size` bytes, None where there is no such thing (any more). A larger buffer than needed costs page faults."""
+        fd = self._open.get(path)
+        try:
+            if fd is None:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(fd, size, 0)
+        except OSError:
+            data = None
+        if data and len(self._open) < self.most:
+            self._open[path] = fd
+        elif fd is not None:
+            self._open.pop(path, None)
+            os.close(fd)
+        return data or None
+
+    def close(self) -> None:
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+
+def cpu(files: Files) -> Cpu:
+    """From the first line of /proc/stat: user nice system idle iowait irq softirq steal …"""
+    data = files.read("/proc/stat", 512) or b"cpu 0 0 0 0 0 0 0 0\n"
+    user, nice, system, _, _, irq, softirq, steal = (int(v) / TICK for v in data[: data.index(b"\n")].split()[1:9])
+    return Cpu(user + nice, system + irq + softirq, user + nice + system + irq + softirq + steal)
+
+
+def memory_in_use(files: Files) -> int | None:
+    """MemTotal - MemAvailable in bytes: what cannot be had without swapping; files on tmpfs count, caches of disks do not."""
+    data = files.read("/proc/meminfo", 256)
+    if not data or b"MemAvailable:" not in data:
+        return None
+    kib = {line[: line.index(b":")]: int(line.split()[1]) for line in data.splitlines()[:3]}
+    return (kib[b"MemTotal"] - kib[b"MemAvailable"]) * 1024
+
+
+def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
+    """Name -> (rx_bytes, tx_bytes, rx_packets, tx_packets) of this network namespace."""
+    out = {}
+    for line in (files.read("/proc/net/dev", 1 << 16) or b"").splitlines()[2:]:
+        name, _, numbers = line.partition(b":")
+        v = numbers.split()
+        out[name.strip().decode()] = (int(v[0]), int(v[8]), int(v[1]), int(v[9]))
+    return out
+
+
+def tcp(files: Files) -> tuple[int | None, int | None]:
+    """From /proc/net/snmp, IPv4 and IPv6: sockets in ESTABLISHED or CLOSE_WAIT now (tcpCurrEstab of RFC 4022), and connections
+    that were opened by programs of this network namespace since its begin (tcpActiveOpens)."""
+    lines = [line.split() for line in (files.read("/proc/net/snmp") or b"").splitlines() if line.startswith(b"Tcp:")]
+    if len(lines) != 2:
+        return None, None
+    return int(lines[1][lines[0].index(b"CurrEstab")]), int(lines[1][lines[0].index(b"ActiveOpens")])
+
+
+def time_wait(files: Files) -> int | None:
+    """TCP sockets in TIME_WAIT, IPv4 and IPv6, from /proc/net/sockstat."""
+    words = (files.read("/proc/net/sockstat") or b"").split()
+    return int(words[words.index(b"tw") + 1]) if b"tw" in words else None
+
+
+def changing() -> dict[int, int] | None:
+    """TCP state -> sockets of OPENING and SHUTTING in this network namespace, IPv4 and IPv6; None where it cannot be asked.
+
+    The kernel walks its whole table, TIME_WAIT sockets too, but sends only those asked for. An answer holds the family in its
+    first byte, the state in its second.
+    """
+    out = dict.fromkeys((*OPENING, *SHUTTING), 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as s:  # NETLINK_SOCK_DIAG
+            s.settimeout(1.0)
+            for family in (socket.AF_INET, socket.AF_INET6):
+                request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 0, 0, ASKED)
+                s.send(struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + request)
+                _count(s, out)
+    except OSError:
+        return None
+    return out
+
+
+def _count(s: socket.socket, out: dict[int, int]) -> None:
+    while True:
+        data, at = s.recv(1 << 15), 0
+        while at < len(data):
+            length, kind = struct.unpack_from("=IH", data, at)
+            if kind == _NLMSG_DONE:
+                return
+            if kind == _NLMSG_ERROR:
+                raise OSError("sock_diag refuses")
+            state = data[at + 17]
+            out[state] = out.get(state, 0) + 1
+            at += (length + 3) & ~3
+
+
+def process(files: Files, pid: int) -> Process | None:
+    """One process, None where it has ended. Its name may hold blanks and brackets: fields count from the last bracket."""
+    data = files.read(f"/proc/{pid}/stat")
+    if not data:
+        return None
+    v = data[data.rindex(b")") + 2 :].split()
+    return Process(int(v[11]) / TICK, int(v[12]) / TICK, int(v[21]) * PAGE, int(v[1]), int(v[3]))
+
+
+def pids() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - Path makes an object of each
+
+
+def sockets(pid: int) -> int | None:
+    """Open sockets of a process, None where its files cannot be seen. Costs some 4 us for each open file."""
+    try:
+        folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    count = 0
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208 - Path makes an object of each
+            with suppress(OSError):  # closed meanwhile
+                count += os.readlink(name, dir_fd=folder).startswith("socket:")
+    except OSError:  # the process has ended
+        return None
+    finally:
+        os.close(folder)
+    return count
+
+
+def link_speed(interface: str) -> int | None:
+    """Bits/s of a network card as its driver tells, None where it has none: loopback, most virtual ones."""
+    try:
+        speed = int(Path(f"/sys/class/net/{interface}/speed").read_text())
+    except (OSError, ValueError):
+        return None
+    return speed * 10**6 if speed > 0 else None
+
+
+def ephemeral_ports() -> int | None:
+    """How many local ports the kernel hands out for connections."""
+    try:
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        return None
+    return last - first + 1

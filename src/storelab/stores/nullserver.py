@@ -1,0 +1,77 @@
+"""The near-null S3 server of the calibration: one process that answers at almost no cost (level 2, measuring side).
+
+storelab's own Go program, `loadgen/cmd/nullserver`: objects are there without being written (the last but one component of a key names a
+body), uploads are thrown away, nothing is listed, no signature is looked at. See docs/calibration.md.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from storelab.install import program, tools_folder
+from storelab.stores import net
+from storelab.stores.base import Endpoint
+from storelab.stores.daemons import Daemon
+from storelab.stores.managed import Managed
+
+
+class NullServer(Managed):
+    system = "near-null S3 server"
+    keeps = False
+    tells_used = False
+    port_block = 1
+
+    def program(self) -> Path:
+        return program("nullserver", "loadgen", self.place, tools_folder() / "bin")
+
+    def require(self) -> None:
+        self.program()
+
+    @cached_property
+    def _version(self) -> str:
+        def ask() -> str:
+            done = subprocess.run([self.program(), "-version"], capture_output=True, text=True, timeout=30, check=False)
+            return done.stdout.strip()
+
+        return self.memoised(self.program(), ask)
+
+    def version(self) -> str:
+        return self._version
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return (front_ends,)
+
+    @property
+    def bodies(self) -> Path:
+        return self.data / "bodies"
+
+    def make_ready(self) -> None:
+        self.bodies.mkdir(exist_ok=True, mode=0o700)
+        if self.settings.tls:
+            self.make_certificate()
+
+    def add_bodies(self, files: Iterable[Path]) -> None:
+        """Let objects have the content of these files (on tmpfs, and mapped into the server's memory when first asked for)."""
+        for file in files:
+            link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
+            if not (link.is_symlink() and link.readlink() == file.absolute()):
+                fresh.symlink_to(file.absolute())
+                fresh.replace(link)
+
+    def daemon(self, name: str) -> Daemon:
+        s = self.settings
+        at = f"[{s.address}]:{s.port}" if ":" in s.address else f"{s.address}:{s.port}"
+        argv = (str(self.program()), "-listen", at, "-bodies", str(self.bodies))
+        if s.tls:
+            argv += ("-cert", str(self.folder / "tls" / "server.pem"), "-key", str(self.folder / "tls" / "server.key"))
+        health = (lambda: net.speaks_tls(s.address, s.port, "/health")) if s.tls else "/health"
+        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
+        return Daemon(name, argv, s.address, (s.port,), health, environ=environ)
+
+    def make_accounts(self, accounts: int) -> None:
+        self.make_keys(accounts)  # clients sign with them, as they would elsewhere; nobody looks
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        """Healthy is usable: there is nothing behind it."""

@@ -1,0 +1,61 @@
+"""A small campaign with its calibration, from configuration to figures."""
+
+import json
+
+import pandas as pd
+import ports
+import pytest
+from common import laboratory, storelab
+from test_campaign import snakemake
+
+from storelab.install import golang, tools_folder
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not golang.present(golang.NULLSERVER, tools_folder()), reason="run `storelab install loadgen`"),
+]
+SWEEPS = {"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": {"object_size": "10 kB", "workers": 2}}}
+
+
+@pytest.fixture(scope="module")
+def measured():
+    stores = {kind: {"kind": kind, "port": ports.block()} for kind in ("seaweedfs", "nullserver")}
+    with laboratory(SWEEPS, stores, calibrate=True) as folder:
+        checked = storelab(folder, "check").stdout
+        assert "store nullserver" in checked and "calibrate" in checked and "5 points" in checked
+        done = snakemake(folder, "--config", "measure=true", "--", "figures")
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield folder
+
+
+def test_it_is_measured_before_the_campaign_and_after_it(measured):
+    runs = sorted((json.loads(p.read_text()) for p in (measured / "results/bench/raw").rglob("run.json")), key=lambda r: r["start_ns"])
+    phases = [r["point"]["axes"].get("phase", "between") for r in runs]
+    assert phases == ["before"] * 3 + ["between", "after"]
+    assert all(c["ok"] for r in runs for c in r["checks"])
+
+
+def test_points_bear_their_ceiling(measured):
+    tables = measured / "results/bench/tables"
+    ceilings = pd.read_csv(tables / "calibration.csv").set_index("target")
+    assert sorted(ceilings.index) == ["memory", "network", "tmpfs"] and ceilings["drift_percent"].notna().to_dict()["network"]
+    for name in ("points", "throughput"):
+        t = pd.read_csv(tables / f"{name}.csv")
+        (row,) = t[t["workload"] == "put"].to_dict("records")
+        assert row["ceiling_rate_per_s"] == pytest.approx(ceilings.loc["network", "rate_per_s"])
+        assert 1 < row["ceiling_percent"] < 150 and row["client_bound"] is False and row["shared_host"]
+    assert set(pd.read_csv(tables / "throughput.csv")["store"]) == {"seaweedfs"}
+
+
+def test_nothing_is_left(measured):
+    assert "nullserver (nullserver): down" in storelab(measured, "status").stdout
+    assert "removed" in storelab(measured, "clean", "--yes", "bench").stdout
+    storelab(measured, "down", "--all")
+    assert not list((measured / ".storelab/nullserver/data/bodies").glob("*")) and storelab(measured, "check").returncode == 0
+
+
+def test_measuring_again_measures_nothing(measured):
+    raw = measured / "results/bench/raw"
+    before = {p: p.stat().st_mtime_ns for p in raw.rglob("run.json")}
+    assert snakemake(measured, "--forceall", "--config", "measure=true", "--", "collect").returncode == 0
+    assert {p: p.stat().st_mtime_ns for p in raw.rglob("run.json")} == before

@@ -1,0 +1,127 @@
+"""The near-null S3 server and the workload `calibrate`: every engine there is moves against it what it moves elsewhere."""
+
+import shutil
+import subprocess
+
+import psutil
+import pytest
+from laboratory import gone
+
+from storelab import measure, plan
+from storelab.config import Config
+from storelab.install import golang, tools_folder
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not golang.present(golang.NULLSERVER, tools_folder()), reason="run `storelab install loadgen`"),
+]
+CASES = [
+    (operation, engine, more)
+    for operation, more in (
+        ("put", {}),
+        ("get", {}),
+        ("get_range", {"object_size": "1 MB", "range_size": "5 kB"}),
+        ("put", {"object_size": "12 MB", "part_size": "5 MiB", "parallel_parts": 2}),
+        ("get", {"object_size": "12 MB", "part_size": "5 MiB", "parallel_parts": 2}),
+        ("delete", {}),
+        ("delete", {"batch": 100}),
+    )
+    for engine in WORKLOADS[operation].axis("engine").choices
+    if "part_size" not in more or engine != "fsspec"
+]
+
+
+@pytest.mark.parametrize(("operation", "engine", "more"), CASES, ids=lambda v: v if isinstance(v, str) else "-".join(v) or "plain")
+def test_engines(lab, port_block, operation, engine, more):
+    axes = {"operation": operation, "engine": engine, "clients": 2, "workers": 2} | more
+    ((point, record, rows),) = lab(
+        {"kind": "nullserver", "port": port_block},
+        it={"workload": "calibrate", "duration": "2 s" if "part_size" in more else "600 ms", "axes": axes},
+    )
+    assert record["engine"]["name"] == engine and record["store"]["kind"] == "nullserver"
+    assert len(rows) > 10 and {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
+    moved = 0 if operation == "delete" else point.axes["range_size"] or point.axes["object_size"]
+    assert {r["bytes"] // r["count"] for r in rows} == {moved} and all(c["ok"] for c in record["checks"])
+
+
+def test_https(lab, port_block):
+    axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
+    measured = lab({"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes})
+    assert len(measured) == 6
+    for point, record, rows in measured:
+        scheme = "https" if point.axes["scheme"] == "https" else "http"
+        assert all(c["endpoint"].startswith(f"{scheme}://") for c in record["clients"]) and len(rows) > 10
+
+
+def test_memory_and_files(lab, port_block, tmp_path):
+    sweeps = {
+        "memory": {"workload": "calibrate", "axes": {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"}},
+        "files": {
+            "workload": "calibrate",
+            "axes": {"operation": ["write", "read"], "target": ["tmpfs", "disk"], "engine": "none", "object_size": "10 kB", "workers": 3},
+        },
+    }
+    measured = lab({"kind": "nullserver", "port": port_block}, **sweeps)
+    assert len(measured) == 5
+    for point, record, rows in measured:
+        assert sum(r["count"] for r in rows) > 100 and all(r["bytes"] == r["count"] * point.axes["object_size"] for r in rows)
+        assert all(c["ok"] for c in record["checks"]) and len(rows) < 3000  # bins
+    assert not list((tmp_path / "state" / "one" / "calibrate").iterdir())
+
+
+def configured(tmp_path, port, **more) -> Config:
+    base = {"campaign": "x", "name": "x", "use_stores": ["null"], "results": str(tmp_path / "results"), "state": str(tmp_path / "state")}
+    sweep = {"workload": "calibrate", "axes": {"operation": "put", "object_size": "1 MB"}}
+    return Config.model_validate(
+        base | {"stores": {"null": {"kind": "nullserver", "port": port}}, "calibrate": False, "sweeps": {"up": sweep}} | more
+    )
+
+
+@pytest.fixture
+def store(tmp_path, port_block):
+    store = all_stores(configured(tmp_path, port_block))["null"]
+    yield store
+    store.down()
+
+
+def test_a_limit_that_guards_systems_does_not_hold_here(tmp_path, port_block, store):
+    config = configured(tmp_path, port_block, limits={"throughput": "1 kB/s", "requests_per_s": 1}, repetitions=1)
+    (point,) = plan.make(config, WORKLOADS)
+    assert measure.point(config, [point], point.key)["host"]["client_cpu_s"] > 0
+
+
+def test_start_status_stop(store):
+    store.up()
+    store.up()
+    (pid,) = store.actors().values()
+    assert store.status().state == "up" and store.version() == golang.pinned(golang.NULLSERVER)
+    assert store.access().bucket_names() == []
+    store.suspend()
+    assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    store.resume()
+    store.access().write("any", "key", b"thrown away")
+    assert store.access().read("any", "key") is None
+    assert store.down() == [pid] and gone([pid]) and store.status().state == "down"
+
+
+def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
+    store.up()
+    body = tmp_path / "1-3-0"
+    for content in (b"abc", b"abc"):
+        body.write_bytes(content)
+        store.add_bodies([body])
+        assert store.access().read("any", "data/1-3-0/7") == b"abc"
+        body.unlink()
+
+
+@pytest.mark.heavy
+def test_the_go_tests(tmp_path):
+    go = shutil.which("go")
+    if not go:
+        pytest.skip("there is no go in PATH")
+    environ = golang._environ(tmp_path)
+    for command in ("vet", "test"):
+        done = subprocess.run([go, command, "./..."], cwd=golang.NULLSERVER.own, env=environ, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr

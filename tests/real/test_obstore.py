@@ -1,0 +1,185 @@
+"""The engine `obstore` through `measure.point`: times of each operation, parts, ranges, deletions, open loop, errors as results."""
+
+import itertools
+from collections import Counter
+
+import latency_truth
+import ports
+import pytest
+from counting_proxy import CountingProxy
+from delay_server import DelayServer
+from lying_proxy import LyingProxy
+
+from storelab import clock
+from storelab.engines.obstore_transfers import ObstoreGet
+from storelab.model import MeasurementFailed
+from storelab.stores.base import Credentials
+
+pytestmark = pytest.mark.real
+AXES = {"engine": "obstore", "object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
+RANGE = {"engine": "obstore", "object_size": "1 MB", "range_size": "5 kB"}
+
+
+@pytest.fixture
+def keys(seaweedfs, monkeypatch):
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in seaweedfs.credentials().environ().items():
+        monkeypatch.setenv(name, value)
+
+
+def external(url) -> dict:
+    return {"kind": "s3", "endpoint": url}
+
+
+def test_all_transfers(lab, seaweedfs, keys):
+    measured = lab(
+        external(seaweedfs.endpoints(1)[0].url),
+        put={"workload": "put", "axes": AXES},
+        get={"workload": "get", "axes": AXES},
+        ranges={"workload": "get_range", "axes": RANGE | {"offset": ["random", "sequential", "100 kB"]}},
+        parts={"workload": "put", "axes": AXES | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
+        ranged={"workload": "get", "axes": AXES | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
+    )
+    for point, record, rows in measured:
+        assert record["valid"] and record["engine"]["name"] == "obstore" and all(c["ok"] for c in record["checks"])
+        assert len(rows) >= (3 if point.axes.get("part_size") else 20)
+        size = point.axes.get("range_size") or point.axes["object_size"]
+        assert {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size} and {r["intended_ns"] for r in rows} == {None}
+        assert {r["client"] for r in rows} == set(range(point.axes["clients"])) and all(r["object"] for r in rows)
+        assert {r["worker"] for r in rows} <= set(range(point.axes["workers"]))
+        for r in rows:
+            assert record["start_ns"] <= r["start_ns"] < r["end_ns"]
+            assert r["first_byte_ns"] is None if point.workload == "put" else r["start_ns"] < r["first_byte_ns"] <= r["end_ns"]
+        requests = {"put": 3 + 2, "get": 3}[point.workload] if point.axes.get("part_size") else 1
+        assert {r["requests"] for r in rows} == {requests}
+        assert record["host"]["monitor_samples"] >= 3
+
+
+def test_https_with_a_certificate_of_our_own(lab, port_block):
+    ((_, record, rows),) = lab(
+        {"kind": "seaweedfs", "port": port_block, "tls": True}, get={"workload": "get", "axes": AXES | {"clients": 1}}
+    )
+    assert record["valid"] and len(rows) > 20 and record["clients"][0]["endpoint"].startswith("https://")
+
+
+def test_connections_are_the_workers(lab, seaweedfs, keys):
+    ((_, record, _),) = lab(external(seaweedfs.endpoints(1)[0].url), get={"workload": "get", "axes": AXES | {"clients": 1}})
+    # One socket beside the connections is the library's own.
+    assert 5 <= record["clients"][0]["connections_max"] <= 6 + record["engine"]["settings"]["processes"]
+
+
+def test_parts_and_ranges_are_the_requests_that_are_declared(lab, seaweedfs, keys):
+    """A proxy counts: a PUT or GET of one request is one request, and a connection serves many buckets."""
+    at = seaweedfs.endpoints(1)[0].url.rpartition(":")
+    with CountingProxy("127.0.0.1", int(at[2])) as proxy:
+        axes = AXES | {"object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
+        (_, record, rows) = lab(external(proxy.url), get={"workload": "get", "axes": axes})[0]
+        staged, around = proxy.requests, 200  # staging, checks and markers are requests too
+        assert record["valid"] and len(rows) <= staged <= len(rows) + around
+
+
+def test_deletions(lab, seaweedfs, keys):
+    axes = {"workers": 3, "clients": 2, "buckets": 2}
+    measured = lab(
+        external(seaweedfs.endpoints(1)[0].url),
+        one={"workload": "delete", "objects": 400, "axes": axes | {"batch": 1}},
+        many={"workload": "delete", "objects": 400, "axes": axes | {"batch": 30}},
+    )
+    for point, record, rows in measured:
+        single = point.axes["batch"] == 1
+        assert sum(r["count"] for r in rows) == 400 and {r["op"] for r in rows} == {"DELETE" if single else "DELETE_MULTI"}
+        assert len(rows) == 400 if single else 14 <= len(rows) < 30
+        gone = next(c for c in record["checks"] if c["name"] == "gone")
+        assert gone["ok"] and "400 of 400 objects reported as deleted, 0 still listed" in gone["detail"]
+        assert max(c["end_ns"] for c in record["clients"]) < record["deadline_ns"], "a run ends when nothing is left"
+
+
+class Refusing(LyingProxy):
+    """Every `every`-th request for the content of an object gets 503."""
+
+    def __init__(self, targets, every: int):
+        super().__init__(targets, set())
+        self.every, self.numbers = every, itertools.count(1)
+
+    def change(self, method, target, sent, status, answer):
+        if method == "GET" and "/data/payload" in target and not target.endswith(".staged") and next(self.numbers) % self.every == 0:
+            return 503, b"<Error><Code>SlowDown</Code></Error>"
+        return status, answer
+
+
+@pytest.fixture
+def refusing(seaweedfs):
+    def proxy(every: int) -> Refusing:
+        return Refusing([("127.0.0.1", int(seaweedfs.endpoints(1)[0].url.rpartition(":")[2]))], every)
+
+    return proxy
+
+
+@pytest.mark.parametrize("engine", ["obstore", "s5cmd", "fsspec"])
+def test_half_of_the_requests_refused_is_a_result(lab, refusing, keys, engine):
+    with refusing(2) as proxy:
+        ((_, record, rows),) = lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
+    failed = [r for r in rows if r["error"]]
+    assert not record["valid"] and 0.3 < record["budget"]["fraction"] < 0.7 and len(failed) == record["budget"]["errors"]
+    assert "of the operations failed, more than failure_budget = 1 %" in record["budget"]["reason"]
+    said = Counter((r["error"], r["status"]) for r in failed)
+    assert {status for _, status in said} == {503}, said
+    assert engine == "fsspec" or set(said) == {("SlowDown", 503)}, said
+    assert all(r["bytes"] == 0 for r in failed)
+
+
+def test_without_any_success_nothing_was_measured(lab, refusing, keys):
+    with refusing(1) as proxy, pytest.raises(MeasurementFailed, match=r"something moved.*SlowDown"):
+        lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": "obstore", "workers": 2}})
+
+
+def direct(server, tmp_path, workers: int, rate: int, seconds: float):
+    """Result of one client of the engine against a server that knows no S3 but answers."""
+    client = ObstoreGet(latency_truth.job(server.url, tmp_path, server.body, workers, rate))
+    try:
+        client.prepare()
+        start = clock.now_ns()
+        client.run(start, start + int(seconds * 1e9))
+        return start, client.result()
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def anybody(monkeypatch):
+    for name, value in Credentials("any", "body").environ().items():
+        monkeypatch.setenv(name, value)
+
+
+def test_an_open_loop_keeps_its_schedule(tmp_path, anybody):
+    with DelayServer(ports.block(), [0.01], b"x" * 1000) as server:
+        start, result = direct(server, tmp_path, 12, 100, 1.5)
+    due = sorted(result.ops["intended_ns"].tolist())
+    assert due == [start + k * 10_000_000 for k in range(150)], "evenly spaced, none left out"
+    assert all(result.ops["start_ns"] >= result.ops["intended_ns"]) and result.engine["not_begun"] == 0
+
+
+def test_an_open_loop_counts_what_it_could_not_begin(tmp_path, anybody):
+    """2 workers and 100 ms an answer: 20 operations a second begin of 100 that are due, each later than the one before."""
+    with DelayServer(ports.block(), [0.1], b"x" * 1000) as server:
+        _, result = direct(server, tmp_path, 2, 100, 1.5)
+    n = len(result.ops["end_ns"])
+    assert 20 <= n <= 32 and n + result.engine["not_begun"] + result.engine["cut_off"] == 150
+    late = (result.ops["end_ns"] - result.ops["intended_ns"]) / 1e9
+    assert max(late) > 1.0, "latency counts from when an operation was due"
+
+
+def test_operations_in_flight_at_the_deadline_end(tmp_path, anybody):
+    with DelayServer(ports.block(), [0.4], b"x" * 1000) as server:
+        start, result = direct(server, tmp_path, 3, 0, 1.0)
+    assert len(result.ops["end_ns"]) == 9 and result.engine["cut_off"] == 0, "three begin before the deadline and end after it"
+    assert sum(result.ops["end_ns"] > start + 10**9) == 3
+
+
+def test_a_server_that_hangs_ends_the_client(tmp_path, anybody):
+    with DelayServer(ports.block(), [0.001, 0.001, 0.001, 3600.0], b"x" * 1000) as server:
+        begun = clock.now_ns()
+        _, result = direct(server, tmp_path, 2, 0, 0.5)
+        assert (clock.now_ns() - begun) / 1e9 < 12, "the deadline plus what is granted to operations in flight"
+    assert result.engine["cut_off"] == 2 and len(result.ops["end_ns"]) >= 3

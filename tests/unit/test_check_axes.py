@@ -1,0 +1,60 @@
+"""Values of axes that cannot be: one line with the place, the value and the mend, before anything is touched."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from storelab import check_axes
+from storelab.model import Point, UserError
+from storelab.workloads import WORKLOADS
+
+MIB = 2**20
+
+
+def check(workload: str, multipart: bool = True, **axes) -> None:
+    every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
+    point = Point("uds", workload, every, 1, "", "sweep", 1, 1)
+    check_axes.transfer(point, SimpleNamespace(name="uds", multipart=lambda: multipart))
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes", "multipart"),
+    [
+        ("put", {}, False),
+        ("put", {"part_size": 16 * MIB, "parallel_parts": 4, "object_size": 10**9}, True),
+        ("put", {"engine": "obstore", "part_size": 10**7, "object_size": 10**9, "arrival_rate": 5}, True),
+        ("get", {"part_size": 16 * MIB, "object_size": 10**9}, False),  # ranged GETs need no multipart uploads
+        ("get_range", {"offset": "sequential"}, True),
+        ("delete", {"batch": 1000}, True),
+    ],
+)
+def test_what_can_be(workload, axes, multipart):
+    check(workload, multipart, **axes)
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes", "multipart", "line"),
+    [
+        ("get", {"arrival_rate": 100}, True, "sweeps.sweep.axes.arrival_rate: engine s5cmd has no arrival_rate; sweep engine obstore"),
+        ("put", {"engine": "fsspec", "part_size": 10**7}, True, "engine fsspec has no part_size; sweep engine s5cmd or obstore"),
+        ("put", {"part_size": 10**7, "object_size": 10**9}, True, "10 MB is no whole number of MiB, as s5cmd wants; write it like 16 MiB"),
+        ("put", {"part_size": 16 * MIB, "object_size": 10**9}, False, "store uds takes no multipart uploads; leave it out"),
+        ("get_range", {"range_size": 2 * 10**7}, True, "axes.range_size: 20 MB is more than the object"),
+        ("get_range", {"offset": "9999kB"}, True, "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier"),
+        ("delete", {"batch": 1001}, True, "axes.batch: 1001 objects are more than one request may delete; at most 1000"),
+    ],
+)
+def test_what_cannot(workload, axes, multipart, line):
+    with pytest.raises(UserError) as caught:
+        check(workload, multipart, **axes)
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "text"), [("random", "random"), ("sequential", "sequential"), ("1 MB", "1MB"), ("0 B", "0B")])
+def test_places_of_ranges(value, text):
+    assert WORKLOADS["get_range"].axis("offset").parse(value, "here") == text
+
+
+def test_no_place():
+    with pytest.raises(UserError, match="here: 'somewhere' is no place; one of: random, sequential, or a size like 1 MB"):
+        WORKLOADS["get_range"].axis("offset").parse("somewhere", "here")
