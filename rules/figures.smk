@@ -3,10 +3,13 @@
 
 rule draw_figures:
     input:
-        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse", "space")],
+        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse", "space", "resources", "latency", "errors_over_time")],
         code=[
             "src/storelab/figures.py",
             "src/storelab/figures_systems.py",
+            "src/storelab/figures_resources.py",
+            "src/storelab/figures_latency.py",
+            "src/storelab/figures_errors.py",
             "src/storelab/plots.py",
             "src/storelab/drawing.py",
             "src/storelab/words.py",

@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import example_monitor
+
 from storelab import config, plan, records
 from storelab.model import Point
 from storelab.workloads import WORKLOADS
@@ -28,6 +30,7 @@ CONFIG = {
     "authors": ["A. Tester", "B. Tester & Sons"],
     "use_stores": ["alpha"],
     "repetitions": 3,
+    "calibrate": False,
     "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
         "upload": {
@@ -43,6 +46,12 @@ CONFIG = {
         "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}},
     },
 }
+_TIMED = {"workload": "get", "duration": "4 s"}
+LATENCY = {  # sweeps of an engine that tells the times of each operation
+    "closed": {**_TIMED, "axes": {"engine": "obstore", "object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
+    "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
+}
+REFUSED = {**_TIMED, "axes": {"object_size": "4 kB", "clients": [1, 2]}}  # a sweep whose points `make` may make invalid
 
 
 def jitter(rep: int) -> int:
@@ -50,8 +59,17 @@ def jitter(rep: int) -> int:
     return (rep // 2) * (1 if rep % 2 == 0 else -1)
 
 
+def ceiling(point: Point) -> int:
+    """Operations/s of one client of a calibration: 1.2 times what it reaches with two front-ends; a twentieth less after the campaign."""
+    known = PER_CLIENT.get(point.axes["operation"], {}).get(point.axes["object_size"], 500)
+    before = 24 * known // 10
+    return before if point.axes["phase"] == "before" else before - before // 20
+
+
 def per_client(point: Point) -> int:
     """Operations/s of one client: grows with the front-ends, never with the clients."""
+    if point.workload == "calibrate":
+        return ceiling(point)
     rate = PER_CLIENT["get" if point.workload == "get" else "put"][point.axes["object_size"]]
     return rate * point.axes.get("front_ends", 1) + jitter(point.rep)
 
@@ -111,6 +129,22 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
         "status": [0] * (n + 1),
         "error": [None] * n + ["SlowDown"],
     }
+
+
+def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
+    """Starts and first bytes: operation i takes 1 to 100 ms and sends its first byte after half of that; in an open loop it was due
+    0 to 40 ms before it began."""
+    begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
+    first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
+    due = {"intended_ns": [b - i % 5 * 10_000_000 for i, b in enumerate(begins)]} if point.axes.get("arrival_rate") else {}
+    return {"start_ns": begins, "first_byte_ns": first, **due}
+
+
+def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The same, but to every second operation the store answered 503."""
+    n = len(ops["end_ns"])
+    answer = {"error": ["SlowDown" if i % 2 else None for i in range(n)], "status": [503 if i % 2 else 200 for i in range(n)]}
+    return ops | answer | {"bytes": [0 if i % 2 else b for i, b in enumerate(ops["bytes"])]}
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -210,8 +244,8 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
     }
 
 
-def write_point(raw: Path, point: Point) -> None:
-    """One measured point with its Parquet files; run.json last."""
+def write_point(raw: Path, point: Point, valid: bool = True) -> None:
+    """One measured point with its Parquet files; run.json last. Not valid: half of its operations failed."""
     folder, start = raw / point.key, T0 + point.order * 10 * S
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
@@ -221,14 +255,28 @@ def write_point(raw: Path, point: Point) -> None:
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
         else:
             ops = put_or_get(point, client, start)
+            ops |= times(point, ops["end_ns"]) if point.axes.get("engine") == "obstore" else {}
+            ops = ops if valid else refused(ops)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
         beside(point, folder, client, start)
-    run = run_json(point, start, "http://127.0.0.1:18300" if point.store == "alpha" else "https://s3.example.org")
-    records.finish(folder, run | ({"observed": observed(point)} if point.workload == "space" else {}))
+    if point.store == "alpha":
+        example_monitor.write(point, folder, start, DURATION)
+    here = f"{'https' if point.axes.get('scheme') == 'https' else 'http'}://127.0.0.1:18300"
+    run = run_json(point, start, "https://s3.example.org" if point.store == "beta" else here)
+    run["host"] |= example_monitor.of_host(point) if point.store == "alpha" else {}
+    run |= {"observed": observed(point)} if point.workload == "space" else {}
+    broken = {"valid": False, "budget": {"reason": "50 % of the operations failed, more than failure_budget = 1 %", "failure_budget": 0.01}}
+    records.finish(folder, run if valid else run | broken)
 
 
-def make(folder: Path, failed: tuple[str, ...] = ("alpha/put/object_size~10MB_clients~0004_rep~002",), **changes: Any) -> list[Point]:
-    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave failed.json."""
+def make(
+    folder: Path,
+    failed: tuple[str, ...] = ("alpha/put/object_size~10MB_clients~0004_rep~002",),
+    invalid: tuple[str, ...] = (),
+    **changes: Any,
+) -> list[Point]:
+    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave failed.json; those of
+    the sweeps in `invalid` a record that is not valid."""
     settings = config.Config.model_validate(CONFIG | changes)
     points = plan.make(settings, WORKLOADS)
     raw = folder / "raw"
@@ -236,7 +284,7 @@ def make(folder: Path, failed: tuple[str, ...] = ("alpha/put/object_size~10MB_cl
         if point.key in failed or point.workload in failed:
             records.fail(raw / point.key, point, "client 3 did not arrive within 60 s (50 % of _all_ {clients})")
         else:
-            write_point(raw, point)
+            write_point(raw, point, point.sweep not in invalid)
     records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
     records.write_sums(raw)
     return points

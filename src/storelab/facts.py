@@ -8,9 +8,24 @@ from typing import Any
 
 import pandas as pd
 
-from storelab import loading, published, stats, units, windows, words
+from storelab import (
+    calibrated,
+    calibration,
+    error_rates,
+    latency,
+    loading,
+    noise,
+    published,
+    resources,
+    scaling,
+    speed,
+    stats,
+    units,
+    windows,
+    words,
+)
 
-LARGE = 10**6  # bytes: objects from 1 MB on show throughput, smaller ones the rate of operations ("metadata")
+LARGE = speed.LARGE  # bytes: objects from 1 MB on show throughput, smaller ones the rate of operations ("metadata")
 DISTURBED_PERCENT = 10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
 CLASSES = {
     "throughput_download": ("get", True),
@@ -50,13 +65,15 @@ def _best(throughput: pd.DataFrame, name: str) -> list[tuple[str, Any, str]]:
     return out
 
 
-def _of_points(points: pd.DataFrame) -> list[tuple[str, Any, str]]:
+def _of_points(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    own = every[every["workload"] != calibration.WORKLOAD]
+    points = own if len(own) else every  # a calibration is no result of a store; unless there is nothing else
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
     out = [
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),
-        ("points_failed", len(points) - len(ok), ""),
+        ("points_failed", int((every["state"] == "failed").sum()), ""),
         ("operations", ok["operations"].sum(), ""),
         ("errors", ok["errors"].sum(), ""),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
@@ -119,7 +136,10 @@ def _definitions() -> list[tuple[str, Any, str]]:
         ("steadiness_significance", 100 * windows.DRIFT_P, "%"),
         ("interval_least", stats.LEAST, ""),
         ("interval_confidence", "95 %", ""),
+        ("noise_percentile", 100 * noise.PERCENTILE, "%"),
+        ("curve_least", scaling.LEAST_VALUES, ""),
         ("large_object", units.format_size(LARGE), ""),
+        *latency.definitions(),
     ]
 
 
@@ -136,6 +156,12 @@ def numbers(campaign: loading.Campaign, tables: Mapping[str, pd.DataFrame]) -> p
     for name in CLASSES:
         rows += [(*r, "throughput.csv") for r in _best(tables["throughput"], name)]
     rows += [(*r, "sparse.csv") for r in _of_reads(tables["sparse"])]
+    rows += [(*r, "calibration.csv") for r in calibrated.numbers(tables["points"], tables["throughput"], tables["calibration"])]
+    rows += [(*r, "latency.csv") for r in latency.numbers(tables["latency"])]
+    rows += [(*r, "errors.csv") for r in error_rates.numbers(campaign, tables["points"], tables["errors"])]
+    rows += [(*r, "resources.csv") for r in resources.numbers(tables["resources"])]
+    rows += [(*r, "noise.csv") for r in noise.numbers(tables["noise"])]
+    rows += [(*r, "scaling.csv") for r in scaling.numbers(tables["scaling"])]
     rows.append(("interval_text", words.interval_text(tables["throughput"]["n"]), "", "throughput.csv"))
     rows += [(*r, "the definitions") for r in _definitions()]
     rows += [(r["name"], r["value"], r["unit"], r["source"]) for r in published.numbers()]

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from storelab import facts, figures_systems, units, words
-from storelab.plots import MARKERS, canvas, count_axis, curves, legend, style, subtitle, value_axis, with_series
+from storelab import facts, figures_errors, figures_latency, figures_resources, figures_systems, units, words
+from storelab.plots import MARKERS, canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
 
 
 def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
@@ -26,7 +26,7 @@ def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str],
     rows = rows[rows[f"{metric[0]}_median_{metric[1]}"].notna()] if len(rows) else rows
     if rows.empty or (rows["store"].nunique() > 2 and rows["clients"].nunique() == 1):
         return None  # many systems at one number of clients: `systems` shows them side by side
-    rows = with_series(rows, "front_ends", ("object_size_bytes", "clients"))
+    rows = with_series(fewer(rows, "clients"), "front_ends", ("object_size_bytes", "clients"))
     order = list(dict.fromkeys(rows["series"]))
     panels = list(rows.groupby(["store", "object_size_bytes"]))
     sizes, engines = list(rows["object_size_bytes"].unique()), facts.joined(rows["engine"])
@@ -167,6 +167,42 @@ FIGURES: dict[str, Spec] = {
         "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets needed, "
         "and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. {shared}",
     ),
+    "latency_closed": Spec(
+        figures_latency.latency_closed,
+        "latency",
+        "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, and the time to the first "
+        "byte. A closed loop asks nothing while the system stalls, and so sees a stall once per worker only. Medians of the runs; {bars}. {shared}",
+    ),
+    "latency_open": Spec(
+        figures_latency.latency_open,
+        "latency",
+        "Latency against the operations due per second, open loop ({engine}, runs of {seconds} s): quantiles of each run, counted from when an "
+        "operation was due. Open symbols: the system did not keep up. Medians of the runs; {bars}. {shared}",
+    ),
+    "latency_spectrum": Spec(
+        figures_latency.latency_spectrum,
+        "latency",
+        "Latency by quantile, by system and loop: the closed loop at the least and at the most operations in flight, the open loop at the highest "
+        "rate. Medians of the runs; {bars}. {shared}",
+    ),
+    "threads": Spec(
+        figures_resources.threads,
+        "throughput",
+        "Rates of the least number of clients against the workers (threads or connections) of each, by operation and buckets ({engine}, runs of "
+        "{seconds} s). Medians; {bars}. {shared}",
+    ),
+    "client_resources": Spec(
+        figures_resources.client_resources,
+        "resources",
+        "What the client used meanwhile ({engine}): the most sockets that its processes held open, and how many more were in TIME_WAIT on its "
+        "host than at the start (those of a server on the same host included); the most memory of its processes; their CPU. "
+        "Medians; {bars}. {shared}",
+    ),
+    "errors_over_time": Spec(
+        figures_errors.errors_over_time,
+        "errors_over_time",
+        "Operations that ended in each second, by outcome, of the runs with the largest fractions of failed operations. Single runs. {shared}",
+    ),
 }
 
 
@@ -177,23 +213,28 @@ WORKLOADS = {
     "buckets": ("put", "get"),
     "space": ("space",),
 }
+PARTS = {"threads": figures_resources.against_workers, "client_resources": figures_resources.against_workers}
+LOOPS = {"latency_closed": "closed", "latency_open": "open"}
 
 
 def caption(name: str, table: pd.DataFrame) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host."""
     rows = facts.of_class(table, name) if name in facts.CLASSES else table
     rows = rows[rows["workload"].isin(WORKLOADS[name])] if name in WORKLOADS else rows
+    rows = rows[rows["loop"] == LOOPS[name]] if name in LOOPS else rows
+    rows = PARTS[name](rows) if name in PARTS else rows
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if name in facts.CLASSES else []
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     text = FIGURES[name].caption.format(
         sizes=" and ".join(units.format_size(int(s)) for s in sizes),
-        engine=facts.joined(rows["engine"]),
+        engine=facts.joined(rows["engine"]) if "engine" in rows else "",
         seconds=" and ".join(f"{s:g}" for s in seconds),
-        bars=words.bars_text(rows),
+        bars=words.bars_text(rows) if "interval" in rows else "",
         scaling="Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
         if shared.any()
         else "",
-        shared="Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "",
+        shared=("Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "")
+        + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else ""),
     )
     return text.strip()

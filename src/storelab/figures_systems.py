@@ -11,7 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from storelab import facts, units, words
-from storelab.plots import MARKERS, canvas, count_axis, curves, legend, style, subtitle, value_axis, with_series
+from storelab.plots import (
+    MARKERS,
+    canvas,
+    client_bound,
+    count_axis,
+    curves,
+    fewer,
+    hollow,
+    legend,
+    style,
+    subtitle,
+    value_axis,
+    with_series,
+)
 
 METRICS = {
     "metadata_upload": ("Uploads", ("rate", "per_s"), "objects/s"),
@@ -58,6 +71,7 @@ def systems(table: pd.DataFrame) -> Figure | None:
                 y = [order.index(d) + 0.24 * ((len(engines) - 1) / 2 - i) for d in own["deployment"]]
                 bars = [own[median] - own[low], own[high] - own[median]]
                 ax.errorbar(own[median], y, xerr=bars, fmt=MARKERS[i], color=colours[i], markersize=5, capsize=2.5, elinewidth=1)
+                hollow(ax, own[median], pd.Series(y, index=own.index), client_bound(own), colours[i], MARKERS[i], 5)
             ax.set_yticks(range(len(order)), order if place % columns == 0 else [""] * len(order))
             ax.set_ylim(-0.6, len(order) - 0.4)
             if rows[median].max() > 20 * rows[median].min() > 0:
@@ -89,13 +103,14 @@ def _against(table: pd.DataFrame, column: str, title: str, label: str) -> Figure
                 panels.append((f"{deployment}, {what.lower()} of {units.format_size(int(size))}", part, metric, shown))
     if not panels:
         return None
+    panels = [(name, fewer(part, column), metric, shown) for name, part, metric, shown in panels]
     every = pd.concat(part for _, part, _, _ in panels)
     # What differs between panels only stands in no curve's name.
     fixed = [c for c in words.axes_of(every) if all(part[c].nunique() <= 1 for _, part, _, _ in panels)]
     every = with_series(every, "clients" if column == "front_ends" else "accounts", (column, *fixed))
     small = subtitle(every)
     if column == "front_ends" and every["shared_host"].astype(bool).any():
-        small += ": what more front-ends would bring, it cannot tell"
+        small += "; it cannot tell what more front-ends would bring"
     order = list(dict.fromkeys(every["series"]))
     columns = min(len(panels), 2)
     with style():

@@ -11,7 +11,19 @@ from typing import Any
 
 import pandas as pd
 
-from storelab import facts, latex_systems, latex_tables, records, tables, words
+from storelab import (
+    facts,
+    latency,
+    latex_calibration,
+    latex_latency,
+    latex_systems,
+    latex_tables,
+    latex_trust,
+    latex_verdicts,
+    records,
+    tables,
+    words,
+)
 from storelab.figures import FIGURES
 from storelab.latex_parts import THIN, escape
 from storelab.model import UserError
@@ -49,12 +61,18 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
         name: float(value.get(key, 0) or 0) > 0
         for name, key in (
             ("failed", "points_failed"),
+            ("invalid", "points_invalid"),
+            ("aa_compared", "aa_compared"),
+            ("errors_seen", "errors_runs"),
+            ("latency_behind", "latency_open_behind"),
             ("measured", "points_measured"),
             ("too_short", "too_short"),
             ("drifting", "drifting"),
             ("shared_host", "shared_host"),
             ("errors", "errors"),
             ("disturbed", "disturbed"),
+            ("client_bound", "client_bound"),
+            ("calibration_drift", "calibration_drift_most"),
         )
     }
     has["throughput"] = has["throughput_download"] or has["throughput_upload"]
@@ -62,8 +80,17 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
     has["raw"] = has["throughput"] or has["metadata"]
     has["sparse"] = bool(len(found["sparse"]))
     has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
+    has["latency"] = bool(len(latency.shown(found["latency"])))
+    has["latency_of_closed"], has["latency_of_open"] = (f"latency_{loop}_longest" in value for loop in ("closed", "open"))
     has["scaling"] = has["front_ends"] or has["buckets"]
     has["compared"] = any(has[name] for name in ("systems", "scaling", "capabilities", "consistency", "space_used"))
+    has["verdicts"] = bool(len(found["verdicts"]))
+    has["monitor_cost"], has["ports_used"], has["client_memory"] = (
+        name in value for name in ("monitor_cost_most", "ports_most", "client_memory_most")
+    )
+    has["noise"], has["aa_whole"] = "noise_floor" in value, "aa_whole" in value
+    has["curves"], has["front_end_linearity"] = bool(len(found["scaling"])), "linearity_front_ends" in value
+    has["calibration"] = bool(len(found["calibration"]))
     has["other_cpu"] = "other_cpu_most" in value
     has["read_wire"] = "best_read_wire" in value
     has["amplification"] = "amplification_most" in value
@@ -98,7 +125,9 @@ def sections(has: Mapping[str, bool]) -> str:
         "introduction",
         "method",
         compared,
+        "threads" if has["threads"] else None,
         "raw" if has["raw"] else None,
+        "latency" if has["latency"] else None,
         "entries" if has["sparse"] else None,
         "earlier",
         "conclusions",
@@ -127,6 +156,12 @@ def build(campaign_dir: Path) -> list[Path]:
         "table_evidence": latex_systems.evidence(found["capabilities"]),
         "table_consistency": latex_systems.consistency(found["consistency"]),
         "table_space": latex_systems.space(found["space"]),
+        "table_latency": latex_latency.latencies(found["latency"]),
+        "table_errors": latex_latency.errors(found["errors"]),
+        "table_invalid": latex_latency.invalid(found["points"]),
+        "table_verdicts": latex_verdicts.verdicts(found["verdicts"]),
+        "table_knees": latex_trust.knees(found["scaling"]),
+        "table_calibration": latex_calibration.ceilings(found["calibration"]),
         "table_failed": latex_tables.failed(found["points"]),
         "table_environment": latex_tables.environment(found["environment"]),
     }

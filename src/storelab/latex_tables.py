@@ -8,11 +8,17 @@ from storelab.latex_parts import row as line
 
 NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
 RAW = ("put", "get")
+SHOWN = {"mb_per_s": "MB/s", "per_s": "objects/s"}
 
 
 def _share(row: pd.Series) -> str:
     """CPU of clients / server in percent of the host's cores."""
     return " / ".join("--" if pd.isna(row[f"{who}_cpu_percent"]) else f"{row[f'{who}_cpu_percent']:.0f}" for who in ("client", "server"))
+
+
+def _bound(row: pd.Series) -> str:
+    """`c` where the client was near what it could do at most."""
+    return "c" if str(row.get("client_bound")) == "True" else ""
 
 
 def _metric(name: str) -> tuple[str, str]:
@@ -34,11 +40,9 @@ def best(table: pd.DataFrame) -> str:
                 *(words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")),
                 f"{top['n']:g}",
             ]
-            rows.append(
-                line([escape(c) for c in cells] + [spread(top, metric, unit), "MB/s" if unit == "mb_per_s" else "objects/s", _share(top)])
-            )
-    head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]"]
-    return tabular("lllrrrrrlr", head, rows) if rows else ""
+            rows.append(line([*map(escape, cells), spread(top, metric, unit), SHOWN[unit], _share(top), _bound(top)]))
+    head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]", ""]
+    return tabular("lllrrrrrlrl", head, rows) if rows else ""
 
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
@@ -48,8 +52,10 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     still = list(filter(None, (words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
     lines = []
     for _, r in rows.iterrows():
-        labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column])
-        cells = [words.cell(c, r[c]) for c in moving] + [f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["reps_failed"] else "")]
+        labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column]) + _bound(r)
+        cells = [words.cell(c, r[c]) for c in moving] + [
+            f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
+        ]
         lines.append(
             line(
                 [escape(c) for c in cells]
@@ -69,7 +75,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs "
         "in the window in which all clients are active; errors of all runs together; longest tail; CPU of the clients / of the server in "
         "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
-        "short to judge its steadiness."
+        "short to judge its steadiness; c, client-bound: near what the clients could do at most."
     )
     return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
 

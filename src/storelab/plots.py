@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -29,6 +30,7 @@ STYLE = {
     "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
 }
+MOST_CURVES = 4  # of one axis
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 
@@ -47,10 +49,28 @@ def with_series(rows: pd.DataFrame, always: str, apart: Iterable[str]) -> pd.Dat
     return rows.assign(series=[", ".join(filter(None, parts)) or "as configured" for parts in said])
 
 
+def fewer(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Where an axis was swept beside `column` with more values than curves can be told apart: its least and its most."""
+    for axis in ("workers", "clients", "buckets"):
+        if axis != column and axis in rows and rows[axis].nunique() > MOST_CURVES:
+            rows = rows[rows[axis].isin([rows[axis].min(), rows[axis].max()])]
+    return rows
+
+
 def subtitle(rows: pd.DataFrame) -> str:
+    """What the bars are; where client and server share a host, with the share of its cores that each took; what open symbols are."""
     shared = rows["shared_host"].astype(bool)
     note = "; client and server share one host" if shared.all() else "; some clients share the server's host" if shared.any() else ""
+    note += words.cpu_shares(rows[shared]) if shared.any() else ""
+    note += "; open symbols: client-bound" if client_bound(rows).any() else ""
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
+
+
+def client_bound(rows: pd.DataFrame) -> pd.Series:
+    """Which rows came near what the client could do at most (false where nobody knows)."""
+    if "client_bound" not in rows:
+        return pd.Series(False, index=rows.index)
+    return rows["client_bound"].map(lambda v: not pd.isna(v) and str(v) == "True").astype(bool)
 
 
 def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, list[list[Axes]]]:
@@ -61,7 +81,7 @@ def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, 
 
 
 def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list[str]) -> None:
-    """Medians of metric y = (name, unit) with bars low-high against x, one colour and marker per series."""
+    """Medians of metric y = (name, unit) with bars low-high against x, one colour and marker per series; client-bound ones are open."""
     median, low, high = (f"{y[0]}_{part}_{y[1]}" for part in ("median", "low", "high"))
     palette = dict(zip(order, sns.color_palette("colorblind", max(len(order), 1)), strict=False))
     markers = {s: MARKERS[i % len(MARKERS)] for i, s in enumerate(order)}
@@ -75,7 +95,15 @@ def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list
         sns.lineplot(
             x=aside, y=line[median], color=palette[name], marker=markers[name], errorbar=None, ax=ax, markeredgewidth=0.5, markersize=6
         )
+        hollow(ax, aside, line[median], client_bound(line), palette[name], markers[name])
     sns.despine(ax=ax)
+
+
+def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str, size: float = 6) -> None:
+    """Open symbols over those that are chosen."""
+    chosen = chosen.to_numpy(bool)
+    if chosen.any():
+        ax.plot(x[chosen], y[chosen], ls="none", marker=marker, mfc="white", mec=colour, ms=size, zorder=4)
 
 
 def legend(fig: Figure, order: list[str], title: str) -> None:
@@ -92,11 +120,21 @@ def legend(fig: Figure, order: list[str], title: str) -> None:
     )
 
 
-def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients") -> None:
-    """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more."""
+def _apart(ticks: list[int], labels: int) -> list[int]:
+    """The ticks that can bear a label on a logarithmic axis with room for so many: the last, and going down what is far enough."""
+    least, kept = (ticks[-1] / ticks[0]) ** (1 / labels), ticks[-1:]
+    for tick in reversed(ticks[:-1]):
+        if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
+            kept.append(tick)
+    return kept[::-1]
+
+
+def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels: int = 9) -> None:
+    """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most so many labels."""
     ticks = sorted({int(v) for v in values})
     if ticks[-1] / ticks[0] >= WIDE:
         ax.set_xscale("log", base=2)
+        ticks = _apart(ticks, labels)
     if len(ticks) > 12:
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
 NAMES = ("hepix_2010_storage_lab", "systems_2015", "uds1_2012_single_client_threads", "uds_2015_sparse_reads", "uds_headlines")
 
 
@@ -26,10 +27,27 @@ def share_amplification() -> pd.DataFrame:
     return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))
 
 
-def headline(system: str, quantity: str) -> float:
-    """The one value of `uds_headlines` with this system and quantity."""
+def headline(system: str, quantity: str, setting: str | None = None) -> float:
+    """The one value of `uds_headlines` with this system and quantity (and setting, where they have several)."""
     t = load("uds_headlines")
-    return t[(t["system"] == system) & (t["quantity"] == quantity)]["value"].item()
+    return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))]["value"].item()
+
+
+def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """name, value, unit of what `uds1_2012_single_client_threads` tells about threads."""
+    small_up, small_down, large_up = (
+        threads[(threads["operation"] == operation) & (threads["object_size_printed"] == size)]
+        for operation, size in (("upload", "4 kB"), ("download", "4 kB"), ("upload", "10 MB"))
+    )
+    one = small_up.loc[small_up["threads"] == 1, "files_per_s"].item()
+    full = large_up.loc[large_up["mb_per_s"] >= 0.95 * large_up["mb_per_s"].max(), "threads"].min()
+    lost = set(small_up["threads"]) - set(large_up["threads"])  # asked of large objects as well, and never printed
+    return [
+        ("small_upload_one_thread", one, "files/s"),
+        ("small_download_threads", small_down["threads"].max(), ""),
+        ("large_threads", full, ""),
+        ("memory_threads", min(lost), ""),
+    ]
 
 
 def numbers() -> list[dict[str, Any]]:
@@ -37,6 +55,7 @@ def numbers() -> list[dict[str, Any]]:
     sparse, threads, hepix = share_amplification(), load("uds1_2012_single_client_threads"), load("hepix_2010_storage_lab")
     atlas = hepix[(hepix["use_case"] == "ATLAS") & (hepix["threads"] == 80)].set_index("solution")
     large = threads[threads["object_size_printed"] == "10 MB"].groupby("operation")["mb_per_s"].max()
+    single = one_client(threads)
     rows = [
         ("published_entries", sparse["entries"].iloc[0], "", "uds_2015_sparse_reads"),
         ("published_few_entries", sparse["entries"].iloc[1], "", "uds_2015_sparse_reads"),
@@ -48,7 +67,11 @@ def numbers() -> list[dict[str, Any]]:
         ("published_network", headline("uds2_2015", "network limit, reached"), "Gb/s", "uds_headlines"),
         ("published_single_small_upload", headline("uds1_2012", "upload 4 kB, 1 bucket, limit"), "files/s", "uds_headlines"),
         ("published_single_buckets_upload", headline("uds1_2012", "upload 4 kB, 5 buckets"), "files/s", "uds_headlines"),
+        ("published_single_buckets", "5 buckets", "", "uds_headlines"),
+        ("published_accounts_upload", headline("uds1_2013", "upload 4 kB", ACCOUNTS), "files/s", "uds_headlines"),
+        ("published_accounts", ACCOUNTS.partition(", ")[2], "", "uds_headlines"),
         ("published_single_small_download", headline("uds1_2012", "download 4 kB, client limit"), "files/s", "uds_headlines"),
+        *((f"published_single_{name}", value, unit, "uds1_2012_single_client_threads") for name, value, unit in single),
         ("published_single_large_upload", large["upload"], "MB/s", "uds1_2012_single_client_threads"),
         ("published_single_large_download", large["download"], "MB/s", "uds1_2012_single_client_threads"),
         ("published_jobs", 80, "", "hepix_2010_storage_lab"),

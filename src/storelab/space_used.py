@@ -35,7 +35,7 @@ def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd
     columns = [*by, "n", "interval", "coverage_percent", "objects", "stored_mb", *spread, "delete_s", "reclaim_s"]
     if not rows:
         return pd.DataFrame(columns=columns)
-    both = points[points["workload"] == "space"].merge(pd.DataFrame(rows), on="key")
+    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(pd.DataFrame(rows), on="key")
     out = []
     for key, group in both.groupby(by, dropna=False, sort=True):
         row = dict(zip(by, key, strict=True))

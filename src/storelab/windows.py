@@ -10,26 +10,25 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
   docs/result-columns-explanation.md).
 * tail = last completion - first client's end, not below 0.
 * rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise with
-  their useful bytes. A bin counts with its `count` at its end. Failed operations count as errors only.
+  their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
 * steadiness: the overlap window in 10 equal slices. `too short` below 2 s or 50 operations; `drifting` where completions per
-  slice rise or fall with time (Kendall's tau, two-sided p < 0.01) and the last three slices differ from the first three by
+  slice rise or fall with time (Kendall's tau, two-sided p < 0.05) and the last three slices differ from the first three by
   more than 10 % of the mean; else `steady`.
 """
 
-from typing import Any
-
-import duckdb
 import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
+from storelab import scan
 from storelab.loading import Campaign
 
 WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = 10
 SHORTEST_S, FEWEST = 2.0, 50
-DRIFT_P, DRIFT = 0.01, 0.10
+DRIFT_P, DRIFT = 0.05, 0.10
 MB = 1e6
+BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:
@@ -43,48 +42,51 @@ def bounds(campaign: Campaign) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns"])
 
 
-def _connect(files: dict[str, str], edges: pd.DataFrame) -> duckdb.DuckDBPyConnection:
-    """A connection with tables `files` (filename, key) and `edges`, and the view `rows` of all Parquet rows with their key."""
-    con = duckdb.connect()
-    con.register("files", pd.DataFrame({"filename": list(files), "key": list(files.values())}))
-    con.register("edges", edges)
-    con.register("parquet", con.read_parquet(list(files), filename=True))
-    con.execute("CREATE TEMP VIEW rows AS SELECT * FROM parquet JOIN files USING (filename) JOIN edges USING (key)")
-    return con
+_CELLS = """
+SELECT key, good, cell, sum(count) AS operations, sum(bytes) AS bytes, max(end_ns) AS last_ns
+FROM (SELECT key, error IS NULL AS good, count, bytes, end_ns,
+        CASE WHEN end_ns <= agreed_ns THEN -2 WHEN end_ns > first_end_ns THEN {n} WHEN end_ns <= overlap_begin_ns THEN -1
+          ELSE ((end_ns - overlap_begin_ns - 1) * {n}) // (first_end_ns - overlap_begin_ns) END::TINYINT AS cell
+      FROM rows WHERE latency_hist IS NULL)
+GROUP BY ALL"""
+_BINS = "SELECT key, error IS NULL AS good, count, bytes, end_ns, agreed_ns, overlap_begin_ns, first_end_ns FROM rows WHERE latency_hist IS NOT NULL"
 
 
-_OPS = """
-SELECT key, max(end_ns) AS last_ns,
-  sum(count) FILTER (good) AS good, sum(count) FILTER (NOT good) AS errors,
-  {sums},
-  {slices}
-FROM (SELECT *, error IS NULL AS good, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS in_overlap,
-        end_ns > agreed_ns AND end_ns <= first_end_ns AS in_first_done, end_ns > agreed_ns AS in_last_done,
-        ((end_ns - overlap_begin_ns - 1) * {n}) // greatest(first_end_ns - overlap_begin_ns, 1) AS slice FROM rows)
-GROUP BY key"""
+def _cells(campaign: Campaign, edges: pd.DataFrame) -> pd.DataFrame:
+    """Sums of operations and bytes per key, good (or failed) and cell: -2 before the agreed start, -1 the warm-up, 0 … SLICES - 1 the
+    slices of the overlap window, SLICES after it; last_ns: the last completion among them."""
+    con = scan.connect(campaign, "ops", edges)
+    if con is None:
+        return pd.DataFrame({"key": [], "good": [], "cell": [], "operations": [], "bytes": [], "last_ns": []})
+    single, bins = con.execute(_CELLS.format(n=SLICES)).df(), con.execute(_BINS).df()
+    return pd.concat([single, _spread(bins)]) if len(bins) else single
 
 
-def _ops_query() -> str:
-    sums = ",\n  ".join(
-        f"coalesce(sum(count) FILTER (good AND in_{w}), 0) AS {w}_operations, "
-        f"coalesce(sum(bytes) FILTER (good AND in_{w}), 0) AS {w}_bytes, "
-        f"coalesce(sum(count) FILTER (NOT good AND in_{w}), 0) AS {w}_errors"
-        for w in WINDOWS
-    )
-    slices = ", ".join(f"coalesce(sum(count) FILTER (good AND in_overlap AND slice = {i}), 0) AS slice{i}" for i in range(SLICES))
-    return _OPS.format(sums=sums, slices=slices, n=SLICES)
+def _spread(bins: pd.DataFrame) -> pd.DataFrame:
+    """Bins cut at the edges of the cells: a bin's operations are taken as evenly spaced in it. Same columns as `_cells`."""
+    end, begin, first_end = (bins[c].to_numpy() for c in ("end_ns", "overlap_begin_ns", "first_end_ns"))
+    inner = [begin + np.maximum(first_end - begin, 0) * i // SLICES for i in range(SLICES)]
+    edges = [end - BIN_NS, bins["agreed_ns"].to_numpy(), *(np.minimum(e, first_end) for e in inner), first_end, end]
+    parts = []
+    for cell, low, high in zip(range(-2, SLICES + 1), edges[:-1], edges[1:], strict=True):
+        share = np.clip(np.minimum(end, high) - np.maximum(end - BIN_NS, low), 0, None) / BIN_NS
+        part = bins[["key", "good"]].assign(cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end)
+        parts.append(part[share > 0])
+    return pd.concat(parts).groupby(["key", "good", "cell"], as_index=False).agg({"operations": "sum", "bytes": "sum", "last_ns": "max"})
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
     """Per measured key (the index): the three windows, tail_s, steadiness, errors. Columns bear their units; shape (runs, ...)."""
     edges = bounds(campaign)
-    files = campaign.files("ops")
-    if files:
-        found = _connect(files, edges).execute(_ops_query()).df()
-    else:
-        found = pd.DataFrame({"key": pd.Series(dtype=str), "last_ns": pd.Series(dtype="Int64")})
-    t = edges.merge(found, on="key", how="left").set_index("key")
-    t["last_ns"] = t["last_ns"].fillna(t["first_end_ns"]).astype("int64")
+    cells = _cells(campaign, edges)
+    t = edges.set_index("key")
+    t["last_ns"] = cells.groupby("key")["last_ns"].max().reindex(t.index).fillna(t["first_end_ns"]).astype("int64")
+    good = cells["good"].astype(bool)
+    of_window = {
+        "overlap": cells["cell"].between(0, SLICES - 1),
+        "first_done": cells["cell"].between(-1, SLICES - 1),
+        "last_done": cells["cell"] >= -1,
+    }
     ends = {
         "overlap": ("overlap_begin_ns", "first_end_ns"),
         "first_done": ("agreed_ns", "first_end_ns"),
@@ -96,20 +98,24 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         out[f"{w}_end_s"] = (t[end] - t["agreed_ns"]) / 1e9
         length = ((t[end] - t[begin]) / 1e9).clip(lower=0)
         out[f"{w}_length_s"] = length
-        for name in ("operations", "bytes", "errors"):
-            out[f"{w}_{name}"] = _whole(t, f"{w}_{name}")
+        chosen = of_window[w]
+        for name, rows, column in (("operations", good, "operations"), ("bytes", good, "bytes"), ("errors", ~good, "operations")):
+            out[f"{w}_{name}"] = _whole(cells[chosen & rows], column, t.index)
         length = length.where(length > 0)  # an empty window has no rate, not an infinite one
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
         out[f"{w}_rate_per_s"] = out[f"{w}_operations"].astype(float) / length
     out["tail_s"] = ((t["last_ns"] - t["first_end_ns"]) / 1e9).clip(lower=0)
-    out["operations"], out["errors"] = _whole(t, "good"), _whole(t, "errors")
-    slices = t.reindex(columns=[f"slice{i}" for i in range(SLICES)]).fillna(0).to_numpy(float)
+    out["operations"], out["errors"] = (_whole(cells[rows], "operations", t.index) for rows in (good, ~good))
+    inside = cells[good & of_window["overlap"]].astype({"cell": int, "operations": float})
+    slices = inside.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum").reindex(t.index, columns=range(SLICES))
+    slices = slices.fillna(0).to_numpy(float)
     out["steadiness"] = [steadiness(s, length) for s, length in zip(slices, out["overlap_length_s"], strict=True)]
     return out
 
 
-def _whole(t: pd.DataFrame, name: str) -> pd.Series:
-    return (t[name] if name in t else pd.Series(0, index=t.index)).fillna(0).astype("int64")
+def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
+    """Sums per key in whole numbers; bins may have been cut."""
+    return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
 
 def steadiness(slices: np.ndarray, length_s: float) -> str:
@@ -145,20 +151,19 @@ def reads(campaign: Campaign) -> pd.DataFrame:
     bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events delivered.
     Throughputs are those of all clients together.
     """
-    files = campaign.files("reads")
-    if not files:
+    con = scan.connect(campaign, "reads", bounds(campaign))
+    if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
-    return _connect(files, bounds(campaign)).execute(_READS.format(phases=phases)).df().set_index("key")
+    return con.execute(_READS.format(phases=phases)).df().set_index("key")
 
 
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:
     """Time series of one point for looking at it: columns second (from the agreed start; middle of the slice), client,
     operations_per_s, mb_per_s. Slices are `1/slices` of the time until the last completion."""
-    edges = bounds(campaign).query("key == @key")
-    files: dict[str, Any] = {path: k for path, k in campaign.files("ops").items() if k == key}
-    con = _connect(files, edges)
-    t = con.execute("SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s").df()
+    con = scan.connect(campaign, "ops", bounds(campaign), [key])
+    query = "SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s"
+    t = con.execute(query).df() if con else pd.DataFrame()
     if t.empty:
         return pd.DataFrame({"second": [], "client": [], "operations_per_s": [], "mb_per_s": []})
     width = t["s"].max() / slices

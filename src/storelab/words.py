@@ -23,6 +23,7 @@ HEADINGS = {
     "backing": "Backing",
     "scheme": "Scheme",
     "range_size_bytes": "Range",
+    "arrival_rate": "Due/s",
     "scale": "File",
     "entry_fraction_percent": "Entries [%]",
     "volume_fraction_percent": "Volume [%]",
@@ -41,9 +42,12 @@ def plural(n: float, noun: str) -> str:
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
+_OPERATIONS = {"put": "upload", "get": "download", "get_range": "download of a range", "delete": "deletion"}
 _VALUES: dict[str, Callable[[Any], str]] = {
+    "workload": lambda v: _OPERATIONS.get(v, v.replace("_", " ")),
     "clients": lambda v: plural(v, "client"),
     "front_ends": lambda v: plural(v, "front-end"),
+    "arrival_rate": lambda v: f"open loop, {grouped(f'{v:.0f}')} operations/s due" if v else "closed loop",
     "workers": lambda v: f"{plural(v, 'worker')} per client",
     "buckets": lambda v: plural(v, "bucket"),
     "accounts": lambda v: plural(v, "account"),
@@ -112,16 +116,28 @@ def bars_text(rows: pd.DataFrame) -> str:
     return f"n = {runs_text(rows['n'])}; bars: {shown}"
 
 
+def cpu_shares(rows: pd.DataFrame) -> str:
+    """`; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows; empty where nobody knows."""
+    parts = []
+    for who, noun in (("client", "clients"), ("server", "server")):
+        column = f"{who}_cpu_percent"
+        known = rows[column].dropna().astype(float) if column in rows else []
+        if len(known):
+            ends = dict.fromkeys(f"{v:.0f}" for v in (known.min(), known.max()))
+            parts.append(f"{noun} {'-'.join(ends)} %")
+    return f"; CPU: {', '.join(parts)} of the host" if parts else ""
+
+
 def interval_text(n: Iterable[int]) -> str:
     """What low and high of groups with these numbers of runs are, with their true coverage of the median."""
     counts, parts = sorted({int(i) for i in n if i}), []
     few = [i for i in counts if i < stats.LEAST]
     for what, chosen in (
         ("the range (minimum to maximum)", few),
-        ("a 95 % interval by order statistics", [i for i in counts if i not in few]),
+        ("a 95 % interval by interpolated order statistics", [i for i in counts if i not in few]),
     ):
         if chosen:
-            cover = span([float(f"{100 * stats.order_statistics(i)[1]:.3g}") for i in chosen], "%")
+            cover = span([float(f"{100 * stats.coverage(i):.3g}") for i in chosen], "%")
             parts.append(f"{what} of {runs_text(chosen)}, which covers the true median with a probability of {cover}")
     return "; ".join(parts)
 

@@ -49,6 +49,7 @@ def campaign(tmp_path):
             "stores": {"alpha": {"kind": "seaweedfs"}},
             "use_stores": ["alpha"],
             "repetitions": 2,
+            "calibrate": False,
             "sweeps": {
                 "c": {"workload": "consistency", "duration": "4 s", "axes": {"clients": 2, "front_ends": 2}},
                 "p": {"workload": "put", "duration": "4 s"},

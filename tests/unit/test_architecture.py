@@ -8,8 +8,11 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "storelab"
 MEASURING = {
     "measure",
+    "monitor",
+    "proc",
     "stage",
     "check",
+    "check_axes",
     "doctor",
     "plan_file",
     "upload",
@@ -22,7 +25,7 @@ MEASURING = {
     "stores",
     "probing",
 }
-SHARED = {"records", "plan", "config", "config_types", "store_settings", "environment", "model", "units", "clock"}
+SHARED = {"records", "plan", "calibration", "config", "config_types", "store_settings", "environment", "model", "units", "clock"}
 TOP = {"cli", "workflow", "__main__"}
 LEVEL_0 = {"model", "units", "clock"}
 

@@ -18,6 +18,7 @@ CAMPAIGN = """
 name: small
 use_stores: [seaweedfs]
 repetitions: 2
+calibrate: false
 sweeps:
   up:
     workload: put
@@ -68,7 +69,7 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ({"stores": {"far": {"endpiont": "x"}}}, "command line: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?"),
         (
             {"stores": {"far": {"kind": "s4"}}},
-            "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, directory, s3, root, http, webhdfs",
+            "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, nullserver, directory, s3, root, http, webhdfs",
         ),
         ({"limits": {"stored_bytes": "4 KB"}}, "command line: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?"),
         (

@@ -21,6 +21,7 @@ def config(tmp_path, axes, workload="put", store=None, limits=None):
             "use_stores": ["one"],
             "state": str(tmp_path),
             "repetitions": 1,
+            "calibrate": False,
             "sweeps": {"s": {"workload": workload, "axes": axes}},
             "limits": limits or {},
         }

@@ -20,7 +20,9 @@ def texts(fig) -> str:
     return "\n".join([*handles, fig.get_supxlabel(), *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes)])
 
 
-OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ("systems", "front_ends", "buckets", "space")]
+ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
+ELSEWHERE += ("threads", "client_resources")
+OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
@@ -60,7 +62,7 @@ def test_without_data_nothing_is_drawn(tmp_path):
     (tmp_path / "figures/entries.pdf").write_text("of an older state")
     drawing.build(tmp_path)
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
-    assert set(index) == {"throughput_download", "metadata_download", "front_ends"}
+    assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
     assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
     assert all(
         spec.function(pd.DataFrame({"workload": [], "n": []})) is None for name, spec in figures.FIGURES.items() if name != "entries"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from make_examples import make
+from make_examples import LATENCY, REFUSED, make
 
 from storelab import drawing, figures, latex, latex_tables, published, tables, words
 from storelab.model import UserError
@@ -54,8 +54,11 @@ def test_spread_shows_what_low_and_high_differ_in():
     assert words.spread([float("nan")] * 3) == "--"
 
 
-def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex):
-    defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", (tex / "numbers.tex").read_text() + (tex / "figures.tex").read_text()))
+def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
+    ends = {"workload": "put", "duration": "4 s", "repetitions": 6, "axes": {"front_ends": [1, 2, 3]}}  # enough for halves and a line
+    timed = built(tmp_path, sweeps=LATENCY | {"refused": REFUSED, "ends": ends}, invalid=("refused",), repetitions=1, calibrate=True)
+    written = "".join((folder / name).read_text() for folder in (tex, timed) for name in ("numbers.tex", "figures.tex"))
+    defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined

@@ -1,4 +1,4 @@
-"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut."""
+"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut, `compare.py` one act of the latter."""
 
 import importlib
 import sys
@@ -11,7 +11,8 @@ from storelab.model import MeasurementFailed, UserError
 
 COMMANDS = {
     "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "client", "collect", "clean"),
-    "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "capabilities", "docs"),
+    "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
+    "compare": ("compare",),
 }
 
 

@@ -90,6 +90,18 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
 
 @click.command()
 @campaign_option
+def verdict(campaign_dir: Path) -> None:
+    """What limited each store, by workload and object size, and the evidence (from tables/verdicts.csv)."""
+    from storelab import tables, verdicts
+
+    found = tables.read(campaign_dir, "verdicts")
+    if found.empty:
+        raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
+    click.echo("\n".join(verdicts.lines(found)))
+
+
+@click.command()
+@campaign_option
 @click.option("--output", default="docs/capabilities.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Generate docs/capabilities.md from the probe points of a campaign."""

@@ -1,0 +1,65 @@
+"""What is compared of a point: its speed, and its latencies where known (level 2, analysis). Pure.
+
+The speed is the useful throughput in the `overlap` window where an operation moves objects or ranges from 1 MB on, and the rate of
+operations below, as in the paper's figures. Only runs that count (`state` ok) have a value.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+LARGE = 10**6  # bytes: from 1 MB on the data path counts, below the work of an operation ("metadata")
+THROUGHPUT, RATE = "throughput", "rate"
+SPEED = "speed"  # either of them, where points of both kinds are taken together
+COLUMNS = {
+    THROUGHPUT: "overlap_throughput_mb_per_s",
+    RATE: "overlap_rate_per_s",
+    "latency_p50": "latency_p50_ms",
+    "latency_p99": "latency_p99_ms",
+}
+UNITS = {THROUGHPUT: "MB/s", RATE: "1/s", "latency_p50": "ms", "latency_p99": "ms"}
+SPEEDS = (THROUGHPUT, RATE, SPEED)
+MOVING = ("put", "get", "get_range")  # a deletion moves nothing, whatever the object's size
+
+
+def lower_is_better(metric: str) -> bool:
+    return metric not in SPEEDS
+
+
+def kind(metric: str) -> str:
+    """The metrics that are taken together over all points: `speed`, or a latency."""
+    return SPEED if metric in SPEEDS else metric
+
+
+def _large(points: pd.DataFrame) -> pd.Series:
+    """Whether an operation of the point moves 1 MB or more."""
+    sizes = [points[c].astype("Float64") for c in ("range_size_bytes", "object_size_bytes") if c in points]
+    if not sizes:
+        return pd.Series(False, index=points.index)
+    size = sizes[0] if len(sizes) == 1 else sizes[0].fillna(sizes[1])
+    return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
+
+
+def of_points(points: pd.DataFrame) -> pd.DataFrame:
+    """Rows of points.csv that count, with `metric` (throughput or rate) and `value` (float, MB/s or 1/s; NaN left out)."""
+    ok = points[points["state"] == "ok"]
+    large = _large(ok)
+    value = ok[COLUMNS[RATE]].astype("Float64").mask(large, ok[COLUMNS[THROUGHPUT]].astype("Float64"))
+    out = ok.assign(metric=large.map({True: THROUGHPUT, False: RATE}), value=value.astype(float))
+    return out[out["value"].notna()]
+
+
+def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
+    """`of_points`, and the same rows again for each latency that is known of a run (ms)."""
+    parts = [of_points(points)]
+    for metric in (m for m in COLUMNS if lower_is_better(m) and COLUMNS[m] in points):
+        ok = points[(points["state"] == "ok") & points[COLUMNS[metric]].notna()]
+        parts.append(ok.assign(metric=metric, value=ok[COLUMNS[metric]].astype(float)))
+    return pd.concat([p for p in parts if len(p)] or parts[:1], ignore_index=True)
+
+
+def groups(runs: pd.DataFrame, by: list[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """(identity with `metric`, its runs) of `of_points` or `with_latencies`, sorted; null axes (of other workloads) group together."""
+    for key, rows in runs.groupby([*by, "metric"], dropna=False, sort=True):
+        yield dict(zip([*by, "metric"], key, strict=True)), rows

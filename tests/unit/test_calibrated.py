@@ -1,0 +1,246 @@
+"""Ceilings: which points measure them, and which points came near them; from examples whose rates are known exactly."""
+
+import itertools
+
+import pandas as pd
+import pytest
+from make_examples import make
+
+from storelab import calibrated, calibration, check, config, figures, latex, plan, plots, tables
+from storelab.model import UserError
+from storelab.store_settings import KINDS, S3_KINDS
+from storelab.stores import KINDS as CLASSES
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+
+SWEEPS = {
+    "up": {"workload": "put", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}},
+    "down": {"workload": "get", "axes": {"clients": 2, "workers": 4, "buckets": [1, 3]}},
+}
+
+
+def configured(**more) -> config.Config:
+    stores = {"a": {"kind": "seaweedfs"}, "far": {"kind": "s3", "endpoint": ["https://a", "https://b"]}, "web": {"kind": "nginx"}}
+    base = {"campaign": "x", "name": "x", "stores": stores, "use_stores": ["a"], "repetitions": 2, "sweeps": SWEEPS}
+    return config.Config.model_validate(base | more)
+
+
+def planned(**more) -> list:
+    return plan.make(configured(**more), WORKLOADS)
+
+
+def ceilings(points, **wanted) -> list:
+    return [p for p in points if p.workload == "calibrate" and all(p.axes[k] == v for k, v in wanted.items())]
+
+
+def test_each_distinct_client_has_one_ceiling_before_and_one_after():
+    points = planned()
+    for phase in ("before", "after"):
+        found = [
+            (p.axes["operation"], p.axes["object_size"], p.axes["clients"], p.axes["workers"])
+            for p in ceilings(points, target="network", phase=phase)
+        ]
+        uploads = [("put", size, clients, 8) for size, clients in itertools.product((4000, 10_000_000), (1, 2))]
+        assert sorted(found) == sorted([*uploads, ("get", 4000, 2, 4)])
+    assert {p.rep for p in ceilings(points)} == {1} and {p.store for p in ceilings(points)} == {"nullserver"}
+
+
+def test_memory_and_tmpfs_are_measured_once():
+    local = [p.axes for p in ceilings(planned()) if p.axes["target"] != "network"]
+    found = {(a["target"], a["operation"], a["object_size"], a["clients"], a["workers"]) for a in local}
+    assert len(found) == len(local) == 5 and {(a["phase"], a["engine"]) for a in local} == {("before", "none")}
+    assert (
+        ("memory", "copy", 10_000_000, 2, 1) in found and ("tmpfs", "write", 4000, 2, 4) in found and ("tmpfs", "read", 4000, 2, 8) in found
+    )
+    assert not [a for p in ceilings(planned(sweeps={"r": {"workload": "get_range"}})) if (a := p.axes)["target"] == "tmpfs"]
+
+
+def test_before_comes_first_and_after_last_and_the_rest_is_as_without():
+    points, without = planned(use_stores=["a", "far"]), planned(use_stores=["a", "far"], calibrate=False)
+    phases = [p.axes.get("phase", "between") for p in points]
+    assert [k for k, _ in itertools.groupby(phases)] == ["before", "between", "after"]
+    assert [p.key for p in points if p.workload != "calibrate"] == [p.key for p in without]
+    assert [p.order for p in points] == list(range(1, len(points) + 1)) and [p.key for p in points] == [
+        p.key for p in planned(use_stores=["a", "far"])
+    ]
+
+
+def test_https_has_a_ceiling_of_its_own():
+    assert {p.axes["scheme"] for p in ceilings(planned(use_stores=["far"]), target="network")} == {"https"}
+    sweeps = {"up": {"workload": "put", "axes": {"scheme": ["default", "https"]}}}
+    assert sorted(p.axes["scheme"] for p in ceilings(planned(sweeps=sweeps), target="network", phase="after")) == ["default", "https"]
+
+
+def test_what_has_no_ceiling():
+    """Reads of ROOT files, and protocols that the null server does not speak."""
+    for more in (
+        {"sweeps": {"r": {"workload": "read_entries"}}},
+        {"use_stores": ["web"], "sweeps": {"up": {"workload": "put", "axes": {"engine": "fsspec"}}}},
+    ):
+        points = planned(**more)
+        assert points and not ceilings(points)
+
+
+def test_a_large_object_gets_the_time_that_it_needs_whatever_the_scale():
+    size = {"up": {"workload": "put", "axes": {"object_size": ["4 kB", "1 GB"], "workers": 4}}}
+    for scale in (1, 0.1):
+        seconds = {
+            p.axes["object_size"]: p.fixed["duration_ns"] / 1e9 for p in ceilings(planned(sweeps=size, scale=scale), target="network")
+        }
+        assert seconds == {4000: 2, 10**9: 32}
+    huge = ceilings(planned(sweeps={"up": {"workload": "put", "axes": {"object_size": "10 GB", "workers": 64}}}), target="network")
+    assert {p.fixed["duration_ns"] for p in huge} == {calibration.LONGEST_NS}
+
+
+def test_one_more_sweep_changes_no_ceiling_of_the_others():
+    before = {p.key: p.fixed for p in ceilings(planned())}
+    more = {
+        p.key: p.fixed for p in ceilings(planned(sweeps=SWEEPS | {"long": {"workload": "get", "duration": "60 s", "axes": {"clients": 1}}}))
+    }
+    assert len(more) == len(before) + 2 and all(more[k] == fixed for k, fixed in before.items())
+
+
+def test_the_null_server_is_there_without_being_named():
+    assert configured().stores["nullserver"].port == 25000 and "nullserver" not in configured(calibrate=False).stores
+    own = configured(stores={"a": {"kind": "seaweedfs"}, "mine": {"kind": "nullserver", "port": 26000}})
+    assert set(own.stores) == {"a", "mine"} and {p.store for p in ceilings(plan.make(own, WORKLOADS))} == {"mine"}
+    with pytest.raises(ValueError, match="a store of another kind is called 'nullserver'; give it another name"):
+        configured(stores={"nullserver": {"kind": "seaweedfs"}}, use_stores=["nullserver"])
+
+
+def test_its_settings_stand_in_the_plan():
+    settings = configured()
+    data = plan.to_json(settings, plan.make(settings, WORKLOADS), WORKLOADS)
+    assert set(data["stores"]) == {"a", "nullserver"}
+    assert set(plan.to_json(configured(calibrate=False), planned(calibrate=False), WORKLOADS)["stores"]) == {"a"}
+
+
+def test_which_kinds_speak_s3_is_told_as_their_classes_do():
+    import importlib
+
+    speaks = {kind: getattr(importlib.import_module(module), name).protocol == "s3" for kind, (module, name) in CLASSES.items()}
+    assert set(CLASSES) == set(KINDS) and {k for k, s3 in speaks.items() if s3} == {*S3_KINDS, "nullserver"}
+
+
+@pytest.mark.parametrize(
+    ("store", "workload", "axes", "line"),
+    [
+        ("nullserver", "put", {}, "sweeps.s.workload: put at store nullserver (kind nullserver), which keeps nothing; only the workload"),
+        ("a", "calibrate", {}, "sweeps.s.workload: calibrate at store a (kind seaweedfs), which keeps what it is given; calibrate at one"),
+        ("nullserver", "calibrate", {"operation": "copy"}, "sweeps.s.axes.operation: 'copy' does not go with target 'network'; one of: put"),
+        ("nullserver", "calibrate", {"target": "memory"}, "sweeps.s.axes.operation: 'get' does not go with target 'memory'; one of: copy"),
+        ("nullserver", "calibrate", {"operation": "delete"}, "sweeps.s.axes.engine: 's5cmd' does no delete at target 'network'; one of: obstore"),
+        ("nullserver", "calibrate", {"operation": "copy", "target": "memory"}, "axes.engine: 's5cmd' does no copy at target 'memory'; one of: none"),
+        ("nullserver", "calibrate", {"operation": "get_range", "engine": "obstore"}, "sweeps.s.axes.range_size: get_range needs one"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_calibrated_is_refused(tmp_path, store, workload, axes, line):
+    settings = configured(use_stores=[store], sweeps={"s": {"workload": workload, "axes": axes}}, state=str(tmp_path))
+    with pytest.raises(UserError) as caught:
+        check.rights(settings, plan.make(settings, WORKLOADS), WORKLOADS, all_stores(settings))
+    assert line in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """alpha shares the clients' host, beta does not; against the null server a client reaches 1.2 times its rate with two front-ends."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    axes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
+    sweeps = {"up": {"workload": "put", "duration": "4 s", "axes": axes}, "entries": {"workload": "read_entries", "duration": "4 s"}}
+    stores = {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": ["https://s3.example.org", "https://s4.example.org"]}}
+    make(folder, failed=(), calibrate=True, use_stores=["alpha", "beta"], stores=stores, sweeps=sweeps, repetitions=2)
+    tables.build(folder)
+    return folder
+
+
+def test_the_table_of_ceilings(example):
+    t = tables.read(example, "calibration")
+    network = t[t["target"] == "network"]
+    assert len(network) == 8 and set(network["scheme"]) == {"http", "https"}
+    r = network[(network["scheme"] == "https") & (network["object_size_bytes"] == 4000) & (network["clients"] == 2)].iloc[0]
+    assert (r["before_rate_per_s"], r["after_rate_per_s"], r["rate_per_s"]) == pytest.approx((480, 456, 480), rel=0.01)
+    assert r["drift_percent"] == pytest.approx(-5, abs=0.3) and r["throughput_mb_per_s"] == pytest.approx(1.92, rel=0.01) and r["runs"] == 2
+    done = pd.Series(tables.read(example, "points").set_index("key")["operations"])
+    assert r["client_cpu_ms_per_operation"] == pytest.approx(
+        1000 * 1.5 / done["nullserver/calibrate/operation~put_clients~0002_scheme~https_rep~001"]
+    )
+    local = t[t["target"] != "network"]
+    assert set(local["target"]) == {"memory", "tmpfs"} and local["after_rate_per_s"].isna().all() and local["drift_percent"].isna().all()
+
+
+def test_points_near_their_ceiling_are_client_bound_where_the_cores_are_not_shared(example):
+    for name in ("points", "throughput"):
+        t = tables.read(example, name)
+        t = t[t["workload"] == "put"]
+        near = t["front_ends"] == 2
+        assert (
+            t["ceiling_percent"].where(near).dropna().between(82, 90).all()
+            and t["ceiling_percent"].where(~near).dropna().between(41, 46).all()
+        )
+        assert (t["client_bound"].astype(bool) == (near & (t["store"] == "beta"))).all()
+    rest = tables.read(example, "points")
+    rest = rest[rest["workload"] != "put"]
+    assert (
+        rest["ceiling_percent"].isna().all()
+        and rest["client_bound"].isna().all()
+        and set(rest["workload"]) == {"read_entries", "calibrate"}
+    )
+
+
+def test_a_calibration_is_no_result_of_a_store(example):
+    assert set(tables.read(example, "throughput")["workload"]) == {"put", "read_entries"}
+    assert not {"operation", "target", "phase"} & set(tables.read(example, "throughput").columns)
+    value = tables.read(example, "numbers").set_index("name")["value"]
+    assert value["stores"] == "two storage systems" and value["points"] == "36" and value["best_metadata_upload_store"] in ("alpha", "beta")
+    assert (
+        value["calibration_ceilings"] == "8"
+        and value["client_bound"] == "4"
+        and float(value["calibration_drift_most"]) == pytest.approx(5, abs=2)
+    )
+
+
+def test_without_calibration_nothing_is_claimed(tmp_path):
+    make(tmp_path, failed=(), repetitions=1, sweeps={"up": {"workload": "put", "duration": "4 s"}})
+    tables.build(tmp_path)
+    assert tables.read(tmp_path, "calibration").empty and list(tables.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
+    for name in ("points", "throughput"):
+        t = tables.read(tmp_path, name)
+        assert t["client_bound"].isna().all() and t["ceiling_percent"].isna().all()
+    assert not plots.client_bound(tables.read(tmp_path, "throughput")).any()
+
+
+def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):
+    table = tables.read(example, "throughput")
+    fig = figures.metadata_upload(table)
+    said = " ".join(fig.get_supxlabel().split())
+    assert "open symbols: client-bound" in said and "CPU: clients" in said and "server 25 % of the host" in said
+    hollow = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert hollow == [2]  # beta with two front-ends, at 1 and 2 clients
+    assert "Open symbols: client-bound" in figures.caption("metadata_upload", table)
+    alone = figures.metadata_upload(table[table["store"] == "alpha"])
+    assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in figures.caption(
+        "metadata_upload", table[table["store"] == "alpha"]
+    )
+    assert "CPU: clients" in " ".join(figures.entries(tables.read(example, "sparse")).get_supxlabel().split())
+
+
+def test_in_the_paper(example, tmp_path):
+    from storelab import drawing
+
+    drawing.build(example)
+    latex.build(example)
+    tex = {p.stem: p.read_text() for p in (example / "tex").glob("*.tex")}
+    assert r"\HasCalibrationtrue" in tex["figures"] and r"\HasClientBoundtrue" in tex["figures"]
+    assert r"\newcommand{\NumClientBound}{4}" in tex["numbers"] and "80~\\%" in tex["numbers"].split("NumClientBoundFrom")[1][:12]
+    rows = [line for line in tex["table_calibration"].splitlines() if line.startswith(("put", "memory", "write", "read"))]
+    assert len(rows) == len(tables.read(example, "calibration")) and any("https" in r and r"& -5 &" in r for r in rows)
+    bound = [line for line in tex["table_throughput"].splitlines() if line.endswith(r"c \\")]
+    assert len(bound) == 4 and all(line.startswith("beta") for line in bound)
+
+
+def test_a_campaign_of_calibrations_alone_has_its_table(tmp_path):
+    sweep = {"workload": "calibrate", "axes": {"operation": ["put", "get"], "engine": "obstore"}}
+    make(tmp_path, failed=(), stores={"null": {"kind": "nullserver"}}, use_stores=["null"], sweeps={"c": sweep}, repetitions=3)
+    tables.build(tmp_path)
+    t = tables.read(tmp_path, "calibration")
+    assert len(t) == 2 and set(t["runs"]) == {3} and t["after_rate_per_s"].isna().all() and tables.read(tmp_path, "throughput").empty

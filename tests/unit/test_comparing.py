@@ -1,0 +1,174 @@
+"""Ratios of two groups of runs: exact against SciPy's test, words, too few runs, the whole; two sides and the command."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from make_examples import make
+from scipy.stats import mannwhitneyu
+
+from storelab import comparing, sides, tables
+from storelab.cli import compare as command
+from storelab.model import UserError
+
+SWEEPS = {
+    "upload": {"workload": "put", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+    "download": {"workload": "get", "duration": "4 s", "axes": {"object_size": "4 kB", "clients": 1}},
+}
+
+
+def test_verdict_is_that_of_the_exact_test():
+    rng = np.random.default_rng(1)
+    for _ in range(150):
+        n, m = rng.integers(4, 11, 2)
+        x, y = np.exp(rng.normal(0, 0.03, n)), np.exp(rng.normal(rng.choice([0, 0.05]), 0.03, m))
+        seen = mannwhitneyu(x, y, method="exact").pvalue <= 0.05
+        assert (comparing.ratio(x, y).verdict != comparing.CANNOT_TELL) == seen
+
+
+def test_coverage_of_moses():
+    assert comparing.moses(4, 4) == (1, pytest.approx(1 - 2 / 70))
+    assert comparing.moses(3, 3) == (0, 0.0)
+    assert comparing.moses(8, 8)[1] == pytest.approx(0.95, abs=0.001)
+    k, coverage = comparing.moses(30, 40)
+    assert coverage == pytest.approx(0.95, abs=0.001) and k == pytest.approx(600 - 1.96 * math.sqrt(1200 * 71 / 12), abs=3)
+
+
+def test_words():
+    slow, fast = [100, 101, 102, 103], [110, 111, 112, 113]
+    assert comparing.ratio(slow, fast).verdict == "faster"
+    assert comparing.ratio(fast, slow).verdict == "slower"
+    assert comparing.ratio(slow, fast, lower_is_better=True).verdict == "slower"
+    same = comparing.ratio(slow, slow)
+    assert same.verdict == "cannot tell" and same.ratio == pytest.approx(1) and same.reason == ""
+    found = comparing.ratio(slow, [2 * v for v in slow])
+    assert found.ratio == pytest.approx(2) and found.low < 2 < found.high
+
+
+def test_too_few_or_no_ratio_says_why():
+    three = comparing.ratio([1, 2, 3], [10, 11, 12])
+    assert three.verdict == "cannot tell" and "3 against 3 runs are too few" in three.reason and math.isnan(three.low)
+    assert three.ratio == pytest.approx(5.5)
+    assert "0" in comparing.ratio([0, 1, 1, 1], [1, 1, 1, 1]).reason
+    assert comparing.ratio([math.nan], [1, 2]).reason == "no run on one side"
+
+
+def test_the_whole_counts_repetitions():
+    points = [{r: 100 * i * (1 + 0.001 * r) for r in range(1, 7)} for i in (1, 2, 3)]
+    faster = [{r: v * 1.1 for r, v in p.items()} for p in points]
+    r = comparing.whole(points, faster)
+    assert (r.n_a, r.n_b, r.verdict) == (6, 6, "faster") and r.ratio == pytest.approx(1.1)
+    assert comparing.whole(points, points).verdict == "cannot tell"
+    del faster[0][3], faster[1][5]  # lost runs shift nothing
+    assert comparing.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
+    two = comparing.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
+    assert two.verdict == "cannot tell" and "2 against 2 repetitions are too few" in two.reason
+    assert comparing.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory):
+    """Folder with `one` (stores alpha and beta, 4 runs) and `half` (gamma's part: half as fast, 4 runs, tables written)."""
+    folder = tmp_path_factory.mktemp("results")
+    make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
+    make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)
+    tables.build(folder / "half")
+    path = folder / "half" / "tables" / "points.csv"
+    points = pd.read_csv(path)
+    rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
+    points[rates] = points[rates] / 2
+    points.to_csv(path, index=False)
+    return folder
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(command.compare, list(map(str, arguments)))
+
+
+def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
+    result = run(campaigns / "one", campaigns / "one", "--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex", "--fail-on", "slower")
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert set(table["verdict"]) == {"cannot tell"} and len(table) == 2 * 5 + 1  # points, and the whole
+    assert "no newer tables" in result.output and "by chance" in result.output
+    text = (tmp_path / "t.tex").read_text()
+    assert r"\begin{longtable}" in text and text.count("cannot tell") == 11
+    assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
+
+
+def test_half_as_fast_is_slower_and_fails_when_asked(campaigns, tmp_path):
+    one, half = f"{campaigns / 'one'}:alpha", campaigns / "half"
+    result = run(one, half, "--csv", tmp_path / "t.csv")
+    assert result.exit_code == 0 and "points.csv" in result.output
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert set(table["verdict"]) == {"slower"}
+    assert table["ratio"].to_numpy() == pytest.approx(0.5, rel=0.1)
+    assert set(table["metric"]) == {"rate", "throughput", "speed"}
+    assert set(table.loc[table["metric"] == "throughput", "object_size_bytes"]) == {10_000_000}
+    assert run(one, half, "--fail-on", "slower").exit_code == 1
+    assert run(one, half, "--fail-on", "slower-overall", "--margin", 60).exit_code == 0
+    assert run(half, one, "--fail-on", "slower").exit_code == 0
+
+
+def test_two_stores_of_one_campaign(campaigns):
+    result = run(campaigns / "one", "--stores", "alpha,beta")
+    assert result.exit_code == 0 and "A: alpha of" in result.output and "B: beta of" in result.output
+    assert result.output == run(campaigns / "one", campaigns / "one", "--stores", "alpha,beta").output
+
+
+def test_stores_are_found_where_only_one_can_be_meant(campaigns):
+    one, half = sides.read(str(campaigns / "one"), campaigns.cwd), sides.read(str(campaigns / "half"), campaigns.cwd)
+    table, alone = sides.compare(half, one)  # store by store: alpha alone is in both
+    assert set(table["store_a"].dropna()) == {"alpha"} and alone == (0, 5)
+    beta = sides.read(f"{campaigns / 'one'}:beta", campaigns.cwd)
+    table, alone = sides.compare(beta, half)
+    assert set(table["store_b"].dropna()) == {"alpha"} and alone == (0, 0)
+
+
+def test_an_axis_that_one_campaign_does_not_know_stands_at_its_default(campaigns, tmp_path):
+    folder = tmp_path / "old"
+    make(folder, failed=(), repetitions=4, sweeps=SWEEPS)
+    path = folder / "raw" / "plan.json"
+    plan = json.loads(path.read_text())
+    for workload in plan["workloads"].values():
+        workload["axes"] = [a for a in workload["axes"] if a["name"] != "buckets"]
+    for point in plan["points"]:
+        point["axes"].pop("buckets", None)
+    old = sides.read(str(folder), folder.cwd)
+    old = sides.Side("old", folder, plan, old.points.drop(columns="buckets"), None, "here")
+    table, alone = sides.compare(old, sides.read(f"{campaigns / 'one'}:alpha", folder.cwd))
+    assert len(table) == 6 and alone == (0, 0)
+    assert set(table["buckets"].dropna()) == {1}
+
+
+def test_one_point_is_its_own_whole(tmp_path):
+    make(tmp_path, failed=(), repetitions=3, sweeps={"download": SWEEPS["download"]})
+    table, _ = sides.compare(*[sides.read(str(tmp_path), tmp_path.cwd)] * 2)
+    assert len(table) == 2 and table["reason"].nunique() == 1 and "3 against 3 runs" in table["reason"].iloc[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{}/nowhere", "{}/one"], "is no measured campaign"),
+        (["{}/one:delta", "{}/half"], "one:delta: is no store with a run in this campaign; one of: alpha, beta"),
+        (["{}/one"], "name B as well"),
+        (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
+        (["{}/one:alpha", "{}/probes"], "has no run with a rate"),
+        (["{}/half", "{}/reads"], "have no comparable point"),
+        (["{}/half", "{}/other"], "have no store in common"),
+    ],
+)
+def test_bad_input_is_one_line(campaigns, arguments, said):
+    if not (campaigns / "probes").exists():
+        make(campaigns / "probes", failed=(), repetitions=1, sweeps={"p": {"workload": "probe", "duration": "4 s"}})
+        make(campaigns / "reads", failed=(), repetitions=1, sweeps={"r": {"workload": "read_entries", "duration": "4 s"}})
+        stores = {n: {"kind": "s3", "endpoint": "https://s3.example.org"} for n in ("gamma", "delta")}
+        make(campaigns / "other", failed=(), repetitions=1, sweeps=SWEEPS, use_stores=["gamma", "delta"], stores=stores)
+    result = run(*(a.format(campaigns) for a in arguments))
+    assert isinstance(result.exception, UserError) and re.search(re.escape(said), str(result.exception)), result.output
+    assert "\n" not in str(result.exception)

@@ -1,0 +1,68 @@
+"""The noise floor: odd against even repetitions of the same point."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from make_examples import make
+
+from storelab import noise, tables
+
+AXES = {"clients": "Int64"}
+
+
+def points(runs: int, spread: float, groups: int = 30, factor: float = 1.0) -> pd.DataFrame:
+    """`groups` points of imagined runs; even repetitions `factor` times as fast."""
+    rng = np.random.default_rng(7)
+    rows = [
+        {"store": "s", "workload": "get", "clients": c, "rep": r, "value": 100 * c * np.exp(rng.normal(0, spread))}
+        for c in range(1, groups + 1)
+        for r in range(1, runs + 1)
+    ]
+    table = pd.DataFrame(rows).assign(state="ok")
+    even = table["rep"] % 2 == 0
+    table["overlap_rate_per_s"] = table["value"].where(~even, table["value"] * factor)
+    return table.assign(overlap_throughput_mb_per_s=0.0)
+
+
+def numbers(table: pd.DataFrame) -> dict:
+    return {name: value for name, value, _ in noise.numbers(table)}
+
+
+def test_identical_points_cannot_tell_and_the_floor_is_that_of_their_scatter():
+    table = noise.table(points(16, 0.03), AXES)
+    said = numbers(table)
+    assert (said["noise_groups"], said["aa_compared"], said["aa_too_few"]) == ("30 groups", 30, 0)
+    assert said["aa_cannot_tell"] >= 27 and said["aa_whole_verdict"] == "cannot tell"
+    assert said["run_spread"] == pytest.approx(3, abs=0.5)
+    # the ratio of two halves of 8 runs scatters by 0.03 * sqrt(2 / 8) = 1.5 %, 95 % of them by less than twice that
+    assert 1.5 <= said["noise_floor"] <= 5
+
+
+def test_a_campaign_that_changes_between_repetitions_is_told():
+    said = numbers(noise.table(points(16, 0.01, factor=1.1), AXES))
+    assert said["aa_cannot_tell"] == 0 and said["aa_whole_verdict"] == "faster" and said["noise_floor"] >= 9
+
+
+def test_too_few_runs_say_so():
+    table = noise.table(points(6, 0.03), AXES)
+    groups = table[table["workload"] == "get"]
+    assert groups["low"].isna().all() and groups["reason"].str.contains("3 against 3 runs are too few").all()
+    said = numbers(table)
+    assert (said["aa_compared"], said["aa_too_few"]) == (0, 30) and said["noise_floor"] > 0
+    one = noise.table(points(1, 0.03), AXES)
+    assert set(one["reason"].dropna()) >= {"no run on one side"} and noise.numbers(one) == []
+
+
+def test_without_points_there_is_a_header():
+    assert list(noise.table(points(2, 0.1).iloc[:0], AXES).columns[:4]) == ["store", "workload", "clients", "metric"]
+
+
+def test_in_the_tables_of_a_campaign(tmp_path):
+    sweeps = {"download": {"workload": "get", "duration": "4 s", "axes": {"clients": [1, 2, 4]}}}
+    make(tmp_path, failed=(), repetitions=8, sweeps=sweeps)
+    tables.build(tmp_path)
+    table, found = tables.read(tmp_path, "noise"), tables.read(tmp_path, "numbers").set_index("name")["value"]
+    assert list(table["workload"]) == ["get"] * 3 + ["all"]
+    # the imagined even repetitions are a little faster than the odd ones, and nothing else scatters: the test must see it
+    assert (found["aa_compared"], found["aa_cannot_tell"]) == ("3", "0") and 1 < float(found["noise_floor"]) < 5
+    assert len(tables.read(tmp_path, "scaling")) == 1

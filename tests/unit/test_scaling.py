@@ -1,0 +1,101 @@
+"""Knees, plateaus and linearity of imagined scaling curves."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from storelab import latex_trust, scaling
+
+X = np.repeat([1.0, 2, 4, 8, 16], 4)
+
+
+def scattered(y: np.ndarray, spread: float = 0.02) -> np.ndarray:
+    return y * np.exp(np.random.default_rng(3).normal(0, spread, len(y)))
+
+
+def test_knee_plateau_and_slope():
+    c = scaling.fit(X, scattered(100 * np.minimum(X, 5)))
+    assert c.shape == "knee" and c.reason == ""
+    assert c.knee.low <= 5 <= c.knee.high and c.knee.high / c.knee.low < 1.3
+    assert c.plateau.low <= 500 <= c.plateau.high
+    assert c.slope.low <= 100 <= c.slope.high and c.slope.value == pytest.approx(100, rel=0.05)
+    assert c.linearity.value < 1
+
+
+def test_still_rising_has_no_knee():
+    c = scaling.fit(X, scattered(100 * X))
+    assert c.shape == "still rising" and np.isnan(c.knee.value) and np.isnan(c.knee.high) and np.isnan(c.plateau.value)
+    assert c.knee.low > 8, "the knee lies beyond the last value but one"
+    assert c.linearity.low <= 1 <= c.linearity.high and c.linearity.value == pytest.approx(1, abs=0.05)
+
+
+def test_bending_still_rises_but_less():
+    assert scaling.fit(X, scattered(100 * np.minimum(X, 11))).shape == "bending"
+
+
+def test_level_and_falling_do_not_rise():
+    assert scaling.fit(X, scattered(np.full(len(X), 100.0))).shape == "not rising"
+    c = scaling.fit(X, scattered(100 / X))
+    assert c.shape == "not rising" and c.linearity.value == pytest.approx(-1, abs=0.05)
+
+
+def test_noise_cannot_tell():
+    x = np.repeat([1.0, 2, 4], 2)
+    c = scaling.fit(x, np.array([90.0, 150, 100, 160, 150, 210]))
+    assert c.shape in ("cannot tell", "not rising") and np.isnan(c.knee.value)
+
+
+def test_too_few_values_or_runs_say_why():
+    assert "2 values of the axis" in scaling.fit(np.array([1, 2, 1, 2]), np.array([1, 2, 1, 2])).reason
+    once = scaling.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
+    assert once.shape == "cannot tell" and "repeat them" in once.reason and once.linearity.value == pytest.approx(0.96, abs=0.03)
+
+
+def points(**fixed) -> pd.DataFrame:
+    rows = [
+        {"store": "s", "workload": "get", "object_size_bytes": size, "clients": c, "front_ends": f, "rep": r, "state": "ok", **fixed}
+        | {
+            "overlap_rate_per_s": 100.0 * f * min(c, 4) * (1 + 0.01 * r),
+            "overlap_throughput_mb_per_s": 10.0 * f * min(c, 4) * (1 + 0.01 * r),
+        }
+        for size in (4000, 10_000_000)
+        for c in (1, 2, 4, 8)
+        for f in (1, 2, 3)
+        for r in (1, 2, 3)
+    ]
+    return pd.DataFrame(rows)
+
+
+AXES = {"object_size_bytes": "Int64", "clients": "Int64", "front_ends": "Int64"}
+
+
+def test_table_has_a_curve_for_each_axis_with_the_others_held():
+    table = scaling.table(points(), AXES)
+    assert len(table) == 2 * 3 + 2 * 4
+    clients = table[table["axis"] == "clients"]
+    assert clients["clients"].isna().all() and set(clients["front_ends"]) == {1, 2, 3} and set(clients["curve"]) == {"knee"}
+    assert clients["knee_low"].max() <= 4 <= clients["knee_high"].min()
+    large = clients[(clients["metric"] == "throughput") & (clients["front_ends"] == 1)].iloc[0]
+    assert large["plateau_value"] == pytest.approx(40.8, rel=0.01)
+    ends = table[table["axis"] == "front_ends"]
+    assert set(ends["curve"]) == {"still rising"} and ends["linearity_value"].to_numpy() == pytest.approx(1, abs=0.02)
+    said = {name: value for name, value, _ in scaling.numbers(table)}
+    assert (said["knees"], said["curves_rising"], said["curves"]) == (6, 8, 14)
+    assert said["linearity_front_ends"].startswith("1.0")
+    text = latex_trust.knees(table)
+    assert text.count("still rising") == 8 and r"Clients 1--8" in text
+
+
+def test_two_values_make_no_curve_and_no_table():
+    rows = points()
+    rows = rows[rows["clients"].isin([1, 2]) & (rows["front_ends"] == 1)]
+    table = scaling.table(rows, AXES)
+    assert table.empty and "curve" in table and scaling.numbers(table) == [] and latex_trust.knees(table) == ""
+
+
+def test_failed_and_idle_runs_are_left_out():
+    rows = points()
+    rows.loc[rows["rep"] == 3, "state"] = "invalid"
+    rows.loc[rows["rep"] == 2, ["overlap_rate_per_s", "overlap_throughput_mb_per_s"]] = 0.0
+    table = scaling.table(rows, AXES)
+    assert set(table["n"]) == {3, 4} and table["reason"].str.contains("repeat them").all()
