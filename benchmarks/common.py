@@ -57,19 +57,19 @@ def environ() -> dict[str, str]:
 
 
 @contextmanager
-def laboratory(sweeps: dict[str, Any], **campaign: Any) -> Iterator[Path]:
-    """A folder with config, campaign and workflow of its own; its managed store is stopped at the end."""
+def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **campaign: Any) -> Iterator[Path]:
+    """A folder with config, campaign and workflow of its own; its managed stores (default: one SeaweedFS) are stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-benchmark-"))
     (folder / "campaigns").mkdir()
     for name in ("Snakefile", "rules", "paper", "notebooks", "profiles", "src"):
         (folder / name).symlink_to(ROOT / name)
     config = {
         "campaign": "bench",
-        "stores": {"seaweedfs": {"kind": "seaweedfs", "port": ports.block()}},
+        "stores": stores or {"seaweedfs": {"kind": "seaweedfs", "port": ports.block()}},
         "limits": {"stored_bytes": "50 GB"},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    body = {"name": "bench", "use_stores": ["seaweedfs"], "repetitions": 1, "sweeps": sweeps} | campaign
+    body = {"name": "bench", "use_stores": ["seaweedfs"], "repetitions": 1, "calibrate": False, "sweeps": sweeps} | campaign
     (folder / "campaigns" / "bench.yaml").write_text(yaml.safe_dump(body))
     try:
         yield folder
