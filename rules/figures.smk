@@ -3,7 +3,17 @@
 
 rule draw_figures:
     input:
-        [f"{CAMPAIGN}/tables/{name}.csv" for name in ("throughput", "sparse", "space", "resources", "latency", "errors_over_time")],
+        [
+            f"{CAMPAIGN}/tables/{name}.csv"
+            for name in (
+                "throughput",
+                "sparse",
+                "space",
+                "resources",
+                "latency",
+                "errors_over_time",
+            )
+        ],
         code=[
             "src/storelab/figures.py",
             "src/storelab/figures_systems.py",

@@ -49,8 +49,9 @@ def summarise(points: list[Point], store: str) -> Summary:
         out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
         if p.dataset:
             datasets[p.dataset["name"]] = p.dataset
-    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values())
-    out.staged_objects = sum(d.get("objects", 1) for d in datasets.values())
+    made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
+    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max((n * size for n, size in made), default=0)
+    out.staged_objects = sum(d.get("objects", 1) for d in datasets.values()) + max((n for n, _ in made), default=0)
     return out
 
 

@@ -4,6 +4,7 @@ Tables in, `Figure` out, or None without data. What the quantiles are: `latency`
 """
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from storelab.plots import MARKERS, canvas, count_axis, style, subtitle
 
 CURVES = {"latency_p50": "p50", "latency_p99": "p99", "latency_p999": "p99.9", "ttfb_p50": "time to first byte, p50"}
 MOST_PANELS = 8
+TITLE = 46  # characters of a panel's title on a line
 LOOPS = {
     "closed": "closed loop: a worker begins when its last operation has ended, and asks nothing while the system stalls",
     "open": "open loop: operations fall due at a constant rate, and latency counts from then",
@@ -105,7 +107,7 @@ def _against(table: pd.DataFrame, loop: str, column: str, label: str, title: str
                 _line(ax, known[column].astype(float), known, metric, list(CURVES).index(metric))
             count_axis(ax, part[column], label)
             time_axis(ax, "Latency [ms]")
-            ax.set_title(name)
+            ax.set_title(textwrap.fill(name, TITLE))
         for ax in cells[len(panels) :]:
             ax.remove()
         _key(fig, shown, title)
@@ -171,8 +173,8 @@ def _spectrum(rows: pd.DataFrame) -> Figure:
                     "linestyle": "-" if light else DASHES[r["loop"]]
                 }
                 _quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look)
-                unit = "due/s" if r["loop"] == "open" else "in flight"
-                said = f"{r['system']}, {r['loop']} loop, {words.grouped(f'{r.load:.0f}', THIN)} {unit}"
+                kind = "most due" if r["loop"] == "open" else "fewest in flight" if light else "most in flight"
+                said = f"{r['system']}, {r['loop']} loop, {kind}"
                 handles.setdefault(said, mpl.lines.Line2D([], [], label=said, **look))
             ax.set_xscale("log")
             ax.set_xlim(1.6, 1250)
@@ -185,7 +187,8 @@ def _spectrum(rows: pd.DataFrame) -> Figure:
         for ax in cells[len(panels) :]:
             ax.remove()
         title = "Latency by quantile"
-        fig.legend(handles=list(handles.values()), loc="outside upper center", frameon=False, title=title, title_fontsize=9.5, ncols=2)
+        ncols = 2 if len(handles) > 1 else 1
+        fig.legend(handles=list(handles.values()), loc="outside upper center", frameon=False, title=title, title_fontsize=9.5, ncols=ncols)
     return fig
 
 
@@ -194,4 +197,6 @@ def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any]) -> 
     known = [(p, f"latency_{n}") for p, n in zip(latency.LEVELS, latency.NAMES, strict=True) if not pd.isna(row[f"latency_{n}_median_ms"])]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
+    load = f"{words.grouped(f'{row.load:.0f}', THIN)} {'due/s' if row['loop'] == 'open' else 'in flight'}"
+    ax.annotate(load, (aside / (1 - known[-1][0]), y[-1]), xytext=(0, 5), textcoords="offset points", fontsize=6, ha="center", color="0.3")
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)

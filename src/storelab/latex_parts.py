@@ -46,6 +46,11 @@ def row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
+def stacked(heading: str) -> str:
+    """A heading with its words one below the other, so that a column of short values stays narrow."""
+    return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', chr(92) * 2)}}}"
+
+
 def tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize") -> str:
     lines = [
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{4pt}}%",
@@ -64,7 +69,7 @@ def longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Se
     """A table that may run over pages, its heading repeated."""
     n = len(head)
     lines = [
-        f"{{\\{size}\\setlength{{\\tabcolsep}}{{3.5pt}}%",
+        f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
         f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
         f"\\caption{{{caption}}}\\label{{{label}}}\\\\",
         r"\toprule",

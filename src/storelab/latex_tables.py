@@ -3,10 +3,11 @@
 import pandas as pd
 
 from storelab import facts, published, units, words
-from storelab.latex_parts import THIN, breakable, escape, longtable, spread, tabular
+from storelab.latex_parts import THIN, breakable, escape, longtable, spread, stacked, tabular
 from storelab.latex_parts import row as line
 
 NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
+MANY = 6  # columns of axes from which on a table wants smaller letters
 RAW = ("put", "get")
 SHOWN = {"mb_per_s": "MB/s", "per_s": "objects/s"}
 
@@ -70,14 +71,15 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
             )
         )
     useful = "useful MB/s" if workload not in RAW else "MB/s"
-    head = [escape(words.heading(c)) for c in moving] + ["n", useful, "operations/s", "Errors", "Tail [s]", r"CPU [\%]", ""]
+    head = [stacked(escape(words.heading(c))) for c in moving] + ["n", useful, "operations/s", "Errors", "Tail [s]", r"CPU [\%]", ""]
     caption = (
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs "
         "in the window in which all clients are active; errors of all runs together; longest tail; CPU of the clients / of the server in "
         "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
         "short to judge its steadiness; c, client-bound: near what the clients could do at most."
     )
-    return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines)
+    size = "scriptsize" if len(moving) < MANY else "tiny"
+    return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)
 
 
 def throughput(table: pd.DataFrame) -> str:

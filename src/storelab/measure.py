@@ -140,7 +140,8 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     if columns := watch.columns():
         records.write_table(work / "monitor.0.parquet", records.MONITOR, columns, sync=False)
     if module.SPEC.direction == "write":
-        uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
+        if "objects" not in module.SPEC.needs:  # else the objects were made, and noted, before
+            uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
         uploads.remove(config, store)
     _accept(job["limits"], results, checks)
     run = run_json(config, chosen, store, attempt, results, checks, watch.summary)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from storelab import check_axes
+from storelab.check import summarise
 from storelab.model import Point, UserError
 from storelab.workloads import WORKLOADS
 
@@ -58,3 +59,22 @@ def test_places_of_ranges(value, text):
 def test_no_place():
     with pytest.raises(UserError, match="here: 'somewhere' is no place; one of: random, sequential, or a size like 1 MB"):
         WORKLOADS["get_range"].axis("offset").parse("somewhere", "here")
+
+
+def test_objects_that_are_made_to_be_deleted_count():
+    points = [
+        Point(
+            "uds",
+            "delete",
+            {a.name: a.default for a in WORKLOADS["delete"].axes} | {"workers": n},
+            1,
+            "",
+            "s",
+            1,
+            1,
+            {"objects": 500, "duration_ns": 1},
+        )
+        for n in (1, 2)
+    ]
+    total = summarise(points, "uds")
+    assert (total.staged_objects, total.staged_bytes) == (500, 2_000_000), "of one point at a time"
