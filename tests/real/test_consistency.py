@@ -167,6 +167,7 @@ def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
     assert record["clients"][0]["engine"]["errors"]["SlowDown"]
 
 
+@pytest.mark.heavy
 def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
     """No answer is neither right nor wrong."""
     pid = seaweedfs.actors()["filer"]

@@ -60,6 +60,7 @@ def test_redundancy_and_volume_servers(lab, port_block):
     assert deployments["none"]["redundancy"] == "none" and deployments["replica-2"]["redundancy"] == "replica-2"
 
 
+@pytest.mark.heavy
 def test_space(lab, port_block):
     """Two copies take twice the space of one; what was deleted comes back when the store is told to reclaim it."""
     axes = {"workers": 4, "object_size": "200 kB", "servers": 3, "redundancy": ["none", "replica-2"]}

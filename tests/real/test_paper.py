@@ -38,6 +38,7 @@ def test_a_whole_paper(tmp_path):
     assert "??" not in text and "[?]" not in text
 
 
+@pytest.mark.heavy
 def test_two_stores_seven_runs(tmp_path):
     text = paper(tmp_path, repetitions=7, use_stores=["alpha", "beta"], failed=())
     assert "two storage systems" in text and "95 % interval" in text and "No point failed" in text and "Points that failed" not in text

@@ -217,6 +217,7 @@ def test_keys_are_nowhere_but_in_their_file(seaweedfs):
         assert keys.access_key.encode() not in text and keys.secret_key.encode() not in text
 
 
+@pytest.mark.heavy
 def test_reclaim_gives_the_space_back(seaweedfs):
     bucket, s3 = bucket_for(seaweedfs, "space"), clients.for_store(seaweedfs)
     body, empty = os.urandom(1_000_000), disk_use(seaweedfs.data)
@@ -231,6 +232,7 @@ def test_reclaim_gives_the_space_back(seaweedfs):
     assert dict(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == {"kept": 1_000_000}
 
 
+@pytest.mark.heavy
 def test_more_than_a_hundred_buckets(seaweedfs):
     campaign = "many"
     all_ = [seaweedfs.bucket(campaign, i) for i in range(120)]
@@ -256,6 +258,7 @@ def test_a_second_instance_is_refused(seaweedfs, tmp_path, port_block):
         assert second.actors() == {} and seaweedfs.actors() == pids and seaweedfs.status().state == "up"
 
 
+@pytest.mark.heavy
 def test_a_master_that_hangs_is_replaced(seaweedfs):
     """It answers nobody, as one that has locked itself up; storelab did not suspend it, and cannot know."""
     bucket, before = bucket_for(seaweedfs, "hang"), seaweedfs.actors()

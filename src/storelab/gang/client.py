@@ -57,7 +57,8 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
         records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
     for name, columns in result.tables.items():
         records.write_table(folder / f"{name}.{rank}.parquet", records.TABLES[name], columns, sync=False)
-    counts, errors = result.ops.get("count", []), result.ops.get("error", [])
+    counts = result.ops.get("count", [1] * len(result.ops["end_ns"]))
+    errors = result.ops.get("error", [None] * len(counts))  # a column left out is null
     failed = sum(int(n) for n, e in zip(counts, errors, strict=True) if e is not None)
     return {
         "engine": result.engine,
