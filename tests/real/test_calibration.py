@@ -11,6 +11,7 @@ from test_campaign import snakemake
 from storelab.install import golang, tools_folder
 
 pytestmark = [
+    pytest.mark.heavy,  # much time
     pytest.mark.real,
     pytest.mark.skipif(not golang.present(golang.NULLSERVER, tools_folder()), reason="run `storelab install loadgen`"),
 ]
