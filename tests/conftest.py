@@ -35,6 +35,15 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture
+def keys(seaweedfs, monkeypatch):
+    """The environment of a person who has keys to that store, and nothing else of the kind."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in seaweedfs.credentials().environ().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def lab(tmp_path):
     """A function that measures all points of some sweeps on one store; returns [(point, record, rows of ops)]."""
     used = []

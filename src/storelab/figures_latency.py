@@ -172,7 +172,13 @@ def _spectrum(rows: pd.DataFrame) -> Figure:
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True)) | {
                     "linestyle": "-" if light else DASHES[r["loop"]]
                 }
-                _quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look)
+                _quantiles(
+                    ax,
+                    r,
+                    1 + 0.05 * (i - (len(part) - 1) / 2),
+                    look,
+                    len(part[["loop", "load"]].drop_duplicates()) > 1 or i == len(part) - 1,
+                )
                 kind = "most due" if r["loop"] == "open" else "fewest in flight" if light else "most in flight"
                 said = f"{r['system']}, {r['loop']} loop, {kind}"
                 handles.setdefault(said, mpl.lines.Line2D([], [], label=said, **look))
@@ -192,11 +198,13 @@ def _spectrum(rows: pd.DataFrame) -> Figure:
     return fig
 
 
-def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any]) -> None:
-    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another."""
+def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any], said: bool) -> None:
+    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; `said`: its load too."""
     known = [(p, f"latency_{n}") for p, n in zip(latency.LEVELS, latency.NAMES, strict=True) if not pd.isna(row[f"latency_{n}_median_ms"])]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
+    if not said:
+        return
     load = f"{words.grouped(f'{row.load:.0f}', THIN)} {'due/s' if row['loop'] == 'open' else 'in flight'}"
     ax.annotate(load, (aside / (1 - known[-1][0]), y[-1]), xytext=(0, 5), textcoords="offset points", fontsize=6, ha="center", color="0.3")
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab import error_rates, latency, units, words
-from storelab.latex_parts import THIN, breakable, escape, longtable, spread
+from storelab.latex_parts import THIN, breakable, escape, floating, longtable, spread
 from storelab.latex_parts import row as line
 
 _LEFT = r">{\raggedright\arraybackslash}p{"
@@ -40,7 +40,7 @@ def latencies(table: pd.DataFrame) -> str:
         "byte. A dash: too few operations, or not known to the engine." + escape(binned) + marks
     )
     head = ["System", *(["Engine"] if engines else []), "", "Size", "Loop, load", "n", "p50", "p90", "p99", "p99.9", "max", "TTFB"]
-    return longtable("l" * (len(head) - 9) + "lrl" + "rrrrrrr", caption, "tab:latency", head, lines)
+    return floating("l" * (len(head) - 9) + "lrl" + "rrrrrrr", caption, "tab:latency", head, lines)
 
 
 def errors(table: pd.DataFrame) -> str:

@@ -8,6 +8,8 @@ import pandas as pd
 
 from storelab import words
 
+SHORT = 24  # rows of a table that fits a page with other things on it
+LINE_END = r"\\{}"  # the braces keep a following [ from being its argument
 THIN = r"\,"
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -48,7 +50,7 @@ def row(cells: Sequence[str]) -> str:
 
 def stacked(heading: str) -> str:
     """A heading with its words one below the other, so that a column of short values stays narrow."""
-    return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', chr(92) * 2)}}}"
+    return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', LINE_END)}}}"
 
 
 def tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize") -> str:
@@ -65,10 +67,19 @@ def tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "fo
     return "\n".join(lines) + "\n"
 
 
+def floating(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str]) -> str:
+    """A float while it is short, else a `longtable`."""
+    if len(rows) > SHORT:
+        return longtable(spec, caption, label, head, rows)
+    body = tabular(spec, head, rows, "scriptsize")
+    return f"\\begin{{table}}[htbp]\n\\centering\n\\caption{{{caption}}}\\label{{{label}}}\n{body}\\end{{table}}\n"
+
+
 def longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize") -> str:
-    """A table that may run over pages, its heading repeated."""
+    """A table that may run over pages, its heading repeated. `\\FlushFloats` is the paper's."""
     n = len(head)
     lines = [
+        r"\FlushFloats",
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
         f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
         f"\\caption{{{caption}}}\\label{{{label}}}\\\\",

@@ -156,6 +156,7 @@ def test_a_changed_setting_is_shown_and_refused(lab):
     assert done.returncode == 2 and "measured with other settings" in done.stderr
 
 
+@pytest.mark.heavy
 def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(lab):
     before = heads(lab)
     (lab / "more.yaml").write_text("sweeps: {up: {axes: {clients: [1, 2]}}}\n")

@@ -46,6 +46,7 @@ def test_engines(lab, port_block, operation, engine, more):
     assert {r["bytes"] // r["count"] for r in rows} == {moved} and all(c["ok"] for c in record["checks"])
 
 
+@pytest.mark.heavy
 def test_https(lab, port_block):
     axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
     measured = lab({"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes})
@@ -55,6 +56,7 @@ def test_https(lab, port_block):
         assert all(c["endpoint"].startswith(f"{scheme}://") for c in record["clients"]) and len(rows) > 10
 
 
+@pytest.mark.heavy
 def test_memory_and_files(lab, port_block, tmp_path):
     sweeps = {
         "memory": {"workload": "calibrate", "axes": {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"}},
@@ -86,6 +88,7 @@ def store(tmp_path, port_block):
     store.down()
 
 
+@pytest.mark.heavy
 def test_a_limit_that_guards_systems_does_not_hold_here(tmp_path, port_block, store):
     config = configured(tmp_path, port_block, limits={"throughput": "1 kB/s", "requests_per_s": 1}, repetitions=1)
     (point,) = plan.make(config, WORKLOADS)

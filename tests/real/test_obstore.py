@@ -20,14 +20,6 @@ AXES = {"engine": "obstore", "object_size": "20 kB", "clients": 2, "workers": 5,
 RANGE = {"engine": "obstore", "object_size": "1 MB", "range_size": "5 kB"}
 
 
-@pytest.fixture
-def keys(seaweedfs, monkeypatch):
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in seaweedfs.credentials().environ().items():
-        monkeypatch.setenv(name, value)
-
-
 def external(url) -> dict:
     return {"kind": "s3", "endpoint": url}
 

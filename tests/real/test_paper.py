@@ -93,6 +93,7 @@ def test_same_records_same_pdf(tmp_path):
     assert (tmp_path / "a/paper.pdf").read_bytes() == (tmp_path / "b/c/paper.pdf").read_bytes()
 
 
+@pytest.mark.heavy
 def test_latex_errors_are_one_line(tmp_path):
     paper(tmp_path / "c", repetitions=1)
     (tmp_path / "c/tex/sections.tex").write_text("\\undefinedmacro\n")

@@ -18,14 +18,6 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def keys(seaweedfs, monkeypatch):
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in seaweedfs.credentials().environ().items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
 def urls(seaweedfs) -> list[str]:
     return [e.url for e in seaweedfs.endpoints(2)]
 

@@ -220,8 +220,9 @@ class ObstoreClient(Client):
         kept, right = sum(f["kept"] for f in facts), sum(f["good"] for f in facts)
         checks = [
             Check("something moved", good > 0, next(iter(messages.values()), f"{good} operations")),
-            Check("content", right == kept, f"{right} of {kept} {next((f['what'] for f in facts if f['what']), 'answers kept')}"),
         ]
+        if what := next((f["what"] for f in facts if f["what"]), ""):
+            checks.append(Check("content", right == kept, f"{right} of {kept} {what}"))
         engine = {
             "name": "obstore",
             "version": importlib.metadata.version("obstore"),

@@ -196,7 +196,6 @@ class ObstoreDelete(ObstoreClient):
 
     def result(self) -> Result:
         out = super().result()
-        out.checks = [c for c in out.checks if c.name != "content"]
         left = sum(len(keys) for _, keys in self.pieces) - int(sum(out.ops["count"]))
         out.engine["left"] = left  # objects that no operation came to before the deadline
         return Result(

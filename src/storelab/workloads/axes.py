@@ -29,7 +29,6 @@ ARRIVAL_RATE = Axis(
     "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker begins when it is free.",
     minimum=0,
 )
-TRANSFER = (PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE)
 ACCOUNTS = Axis("accounts", "int", 1, "Accounts", "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.")
 # A deployment of a managed store; the default is the store as it is configured.
 REDUNDANCY = Axis("redundancy", "text", DEFAULT["redundancy"], "Redundancy", "Redundancy of the store: none, replica-N, ec-K-M.")
@@ -39,3 +38,5 @@ BACKING = Axis(
 )
 SCHEME = Axis("scheme", "text", DEFAULT["scheme"], "Scheme", "Between client and front-end.", choices=("default", "http", "https"))
 DEPLOYMENT = (REDUNDANCY, SERVERS, BACKING, SCHEME)
+PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)
+WHOLE_OBJECTS = (ENGINE, OBJECT_SIZE, *PLACES, PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE, *DEPLOYMENT)  # of `put` and `get`

@@ -23,11 +23,7 @@ SPEC = Workload(
         Axis(
             "batch", "int", 1, "Objects per request", "1: DELETE of one object; more: one DeleteObjects request for so many (at most 1000)."
         ),
-        axes.CLIENTS,
-        axes.WORKERS,
-        axes.BUCKETS,
-        axes.FRONT_ENDS,
-        axes.ACCOUNTS,
+        *axes.PLACES,
         axes.ARRIVAL_RATE,
         *axes.DEPLOYMENT,
     ),

@@ -6,17 +6,7 @@ from storelab.workloads.base import Client, Job
 
 SPEC = Workload(
     "get",
-    (
-        axes.ENGINE,
-        axes.OBJECT_SIZE,
-        axes.CLIENTS,
-        axes.WORKERS,
-        axes.BUCKETS,
-        axes.FRONT_ENDS,
-        axes.ACCOUNTS,
-        *axes.TRANSFER,
-        *axes.DEPLOYMENT,
-    ),
+    axes.WHOLE_OBJECTS,
     "Download of staged objects, each client in an order of its own.",
     dataset="payload",
     only_s3=("s5cmd", "obstore"),

@@ -16,17 +16,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 SPEC = Workload(
     "put",
-    (
-        axes.ENGINE,
-        axes.OBJECT_SIZE,
-        axes.CLIENTS,
-        axes.WORKERS,
-        axes.BUCKETS,
-        axes.FRONT_ENDS,
-        axes.ACCOUNTS,
-        *axes.TRANSFER,
-        *axes.DEPLOYMENT,
-    ),
+    axes.WHOLE_OBJECTS,
     "Upload of new objects, each key once.",
     direction="write",
     only_s3=("s5cmd", "obstore"),
