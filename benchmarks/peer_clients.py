@@ -1,24 +1,28 @@
 """One peer of `peers.py`, as a program of its own: `peer_clients.py NAME put|get JOB.json`; prints {operations, seconds, cpu_s} as JSON.
 
 boto3: threads, a client each. s3fs: one loop, as many tasks. Both from memory, retries off, downloads thrown away. s5cmd: `run` of a file of
-commands, by hand; warp: `warp put|get`, its objects put before. Credentials stand in the environment. Start-up is not measured,
+commands, by hand; warp: `warp put|get` of the same objects, without multipart and checksums of bodies. Credentials stand in the environment. Start-up is not measured,
 but for s5cmd, which cannot be told apart from it.
 """
 
 import asyncio
+import csv
+import io
 import itertools
 import json
 import os
-import re
 import resource
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import pyarrow
 
 
 def boto3(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
@@ -113,16 +117,24 @@ def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
 
 def warp(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     at = urlsplit(job["url"])
-    options = [f"--host={at.netloc}", f"--bucket={job['warp_bucket']}", f"--obj.size={job['size']}", f"--concurrent={job['workers']}"]
-    options += [f"--duration={job['seconds']}s", "--noclear", "--no-color", f"--benchdata={job['scratch']}/warp"]
+    options = [f"--host={at.netloc}", f"--bucket={job['bucket']}", f"--concurrent={job['workers']}", f"--duration={job['seconds']}s"]
+    options += ["--lookup=path", "--noclear", "--full", "--no-color", f"--benchdata={job['scratch']}/warp"]
     options += [f"--access-key={os.environ['AWS_ACCESS_KEY_ID']}", f"--secret-key={os.environ['AWS_SECRET_ACCESS_KEY']}"]
-    more = [] if put else [f"--objects={len(job['keys'])}"]
-    done = subprocess.run([shutil.which("warp") or "warp", "put" if put else "get", *options, *more], capture_output=True, text=True)
+    if put:  # one PUT per object and no checksum of the body, as ours
+        what = ["put", f"--obj.size={job['size']}", f"--prefix={job['prefix']}", "--disable-multipart", "--disable-sha256-payload"]
+    else:
+        what = ["get", "--list-existing", f"--objects={len(job['keys'])}", f"--prefix={job['keys'][0].rpartition('/')[0]}/"]
+    done = subprocess.run([shutil.which("warp") or "warp", *what, *options], capture_output=True, text=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = re.search(r"\* Average: (?:[\d.]+ \w+/s, )?([\d.]+) obj/s", done.stdout)
-    if not found:
-        raise SystemExit(f"warp said no rate: {(done.stdout + done.stderr)[-300:]}")
-    return round(float(found.group(1)) * job["seconds"]), job["seconds"], used.ru_utime + used.ru_stime
+    file = Path(f"{job['scratch']}/warp.csv.zst")  # its own mean leaves out runs of few operations: counted here, as for the others
+    if not file.exists():
+        raise SystemExit(f"warp wrote no operations: {(done.stdout + done.stderr)[-300:]}")
+    with pyarrow.CompressedInputStream(file, "zstd") as stream:
+        rows = list(csv.DictReader((r for r in io.TextIOWrapper(stream) if not r.startswith("#")), delimiter="\t"))
+    whole = [r for r in rows if r["op"] == ("PUT" if put else "GET") and not r["error"]]
+    begun = min(datetime.fromisoformat(r["start"]) for r in whole)
+    operations = sum((datetime.fromisoformat(r["end"]) - begun).total_seconds() <= job["seconds"] for r in whole)
+    return operations, job["seconds"], used.ru_utime + used.ru_stime
 
 
 PEERS = {"boto3": boto3, "s3fs": s3fs, "s5cmd": s5cmd, "warp": warp}

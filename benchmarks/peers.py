@@ -81,7 +81,7 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, cell: Cell)
     keys = [f"{place.prefix}data/payload-{short}-{objects}x1/{i:07d}" for i in range(objects)]
     job = {"url": store.endpoints(1)[0].url, "bucket": place.name, "prefix": f"{place.prefix}put/peer/{name}/", "keys": keys}
     job |= {"body": str(stage.payload.body_files(stage.scratch_dir(conf), conf.seed, size)[0]), "scratch": str(scratch), "size": size}
-    job |= {"workers": workers, "seconds": seconds, "most": most, "warp_bucket": store.bucket(conf.name, 1).name}
+    job |= {"workers": workers, "seconds": seconds, "most": most}
     (scratch / "job.json").write_text(json.dumps(job))
     keyed = environ() | store.credentials(0).environ()
     command = [sys.executable, str(Path(__file__).with_name("peer_clients.py")), name, point.workload, str(scratch / "job.json")]
@@ -105,7 +105,7 @@ def measured(conf: config.Config, systems: dict[str, Store], peers: list[str], c
                 other.suspend()
             store.resume()
             store.up(1)
-            buckets.ensure(store, conf.name, stage.buckets_of(conf, store, 2))
+            buckets.ensure(store, conf.name, stage.buckets_of(conf, store, 1))
             for sweep in sweeps():
                 own = [p for p in points if p.rep == rep and p.store == server and p.sweep == sweep]
                 if own[0].dataset:
