@@ -1,4 +1,4 @@
-"""worst_relative_error closed_p50 … open_stall_p99: latencies that the engine records, against the truth of a server that delays its
+"""<engine>_worst_relative_error <engine>_closed_p50 … <engine>_open_stall_p99: latencies that the engines obstore and loadgen record, against the truth of a server that delays its
 answers by a known distribution (log-normal, median 40 ms) and stalls for half a second, in closed and in open loop.
 
 Truth: in the closed loop what the server itself did to each request; in the open loop that, counted from the schedule: a request that
@@ -7,23 +7,26 @@ waking of threads are in them (some 0.7 ms on two cores).
 """
 
 import argparse
-import hashlib
 import json
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import ports
+import pyarrow.parquet as pq
 from common import options, report, say
 from delay_server import DelayServer
 
 from storelab import clock
-from storelab.engines.obstore_transfers import ObstoreGet
+from storelab.datasets import payload
 from storelab.model import Point
 from storelab.stores.base import Bucket, Credentials, Endpoint
-from storelab.workloads import WORKLOADS
-from storelab.workloads.base import Job
+from storelab.workloads import WORKLOADS, get
+from storelab.workloads.base import Job, Result
 
+ENGINES, SEED = ("obstore", "loadgen"), 1
 SECONDS, RATE, STALL = 8, 200, (3.0, 3.5)
 CASES = {"closed": (False, False), "closed_stall": (False, True), "open": (True, False), "open_stall": (True, True)}
 QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -40,21 +43,34 @@ def quantile(values: list[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, -int(-q * len(ordered) // 1) - 1))]
 
 
-def job(url: str, folder: Path, body: bytes, workers: int, rate: int) -> Job:
-    axes = {a.name: a.default for a in WORKLOADS["get"].axes} | {"engine": "obstore", "object_size": len(body), "workers": workers}
-    point = Point("delayed", "get", axes | {"arrival_rate": rate}, 1, "", "", 1, 1, {"data_seed": 1}, None)
+def body(folder: Path, size: int) -> bytes:
+    """Content of all objects: engines know it by the body files of their scratch folder."""
+    return payload.body_files(folder, SEED, size)[0].read_bytes()
+
+
+def columns(result: Result) -> dict[str, list[Any]]:
+    """Columns of `ops`, whoever wrote them."""
+    if result.written is not None:
+        return pq.read_table(result.written.file).to_pydict()
+    return {name: np.asarray(values).tolist() for name, values in result.ops.items()}
+
+
+def job(url: str, folder: Path, body: bytes, workers: int, rate: int, engine: str) -> Job:
+    axes = {a.name: a.default for a in WORKLOADS["get"].axes} | {"engine": engine, "object_size": len(body), "workers": workers}
+    point = Point("delayed", "get", axes | {"arrival_rate": rate}, 1, "", "", 1, 1, {"data_seed": SEED}, None)
     manifest = folder / "manifest.json"
     keys = [f"data/{i}" for i in range(16)]
     objects = {"key": keys, "bucket": [0] * len(keys), "body": [0] * len(keys)}
-    manifest.write_text(json.dumps({"bodies": [{"size": len(body), "sha256": hashlib.sha256(body).hexdigest()}], "objects": objects}))
+    sums = payload.body_sums(payload.body_files(folder, SEED, len(body)))
+    manifest.write_text(json.dumps({"dataset": {"seed": SEED}, "bodies": sums, "objects": objects}))
     return Job(point, 0, Endpoint(url), [Bucket("bucket")], folder / "scratch", manifest, "truth")
 
 
-def measured(server: DelayServer, opened: bool, stall: bool) -> tuple[list[float], list[float]]:
+def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tuple[list[float], list[float]]:
     """(latencies recorded, latencies in truth) in seconds, of the operations that were begun before the deadline."""
     server.reset()
     with tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder:
-        client = ObstoreGet(job(server.url, Path(folder), server.body, 160 if opened else 8, RATE if opened else 0))
+        client = get.client(job(server.url, Path(folder), server.body, 160 if opened else 8, RATE if opened else 0, engine))
         try:
             client.prepare()
             start = clock.now_ns() + 50_000_000
@@ -62,11 +78,11 @@ def measured(server: DelayServer, opened: bool, stall: bool) -> tuple[list[float
                 server.stalls = [(start + int(STALL[0] * 1e9), start + int(STALL[1] * 1e9))]
             client.run(start, start + SECONDS * 10**9)
             result = client.result()
+            ops = columns(result)
         finally:
             client.close()
-    ops = result.ops
     begun = ops["intended_ns"] if opened else ops["start_ns"]
-    recorded = [(end - begin) / 1e9 for begin, end in zip(begun.tolist(), ops["end_ns"].tolist(), strict=True)]
+    recorded = [(end - begin) / 1e9 for begin, end in zip(begun, ops["end_ns"], strict=True)]
     if any(e is not None for e in ops["error"]) or not all(c.ok for c in result.checks):
         raise SystemExit(f"latency_truth: the run was not clean: {result.engine['errors']}, {[c.detail for c in result.checks]}")
     if not opened:
@@ -80,20 +96,21 @@ def measured(server: DelayServer, opened: bool, stall: bool) -> tuple[list[float
     return recorded, truth
 
 
-def repetition(server: DelayServer, values: dict[str, list[float]]) -> None:
+def repetition(server: DelayServer, values: dict[str, list[float]], engine: str) -> None:
     worst = 0.0
     for case, (opened, stall) in CASES.items():
-        recorded, truth = measured(server, opened, stall)
+        recorded, truth = measured(server, opened, stall, engine)
         said = []
         for name, q in QUANTILES.items():
             a, b = quantile(recorded, q), quantile(truth, q)
             error = abs(a - b) / b
             worst = max(worst, error)
-            values.setdefault(f"{case}_{name}", []).append(error)
-            values.setdefault(f"{case}_{name}_ms", []).append(1e3 * a)
+            values.setdefault(f"{engine}_{case}_{name}", []).append(error)
+            values.setdefault(f"{engine}_{case}_{name}_ms", []).append(1e3 * a)
+            values.setdefault(f"{engine}_{case}_{name}_off_us", []).append(1e6 * (a - b))
             said.append(f"{name} {1e3 * a:.2f} ms, truth {1e3 * b:.2f} ms")
-        say(f"latency_truth: {case}: {len(recorded)} operations: {'; '.join(said)}")
-    values.setdefault("worst_relative_error", []).append(worst)
+        say(f"latency_truth: {engine}: {case}: {len(recorded)} operations: {'; '.join(said)}")
+    values.setdefault(f"{engine}_worst_relative_error", []).append(worst)
 
 
 def main() -> None:
@@ -102,10 +119,15 @@ def main() -> None:
     args: argparse.Namespace = options(__doc__)
     n = 2 if args.quick else 5
     os.environ.update(Credentials("truth", "truth").environ())
-    values: dict[str, list[float]] = {"worst_relative_error": []}
-    with DelayServer(ports.block(), delays(), b"x" * 4000) as server:
+    values: dict[str, list[float]] = {f"{engine}_worst_relative_error": [] for engine in ENGINES}
+    with (
+        tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder,
+        DelayServer(ports.block(), delays(), body(Path(folder), 4000)) as server,
+    ):
         for _ in range(n):
-            repetition(server, values)
+            for engine in ENGINES:
+                repetition(server, values, engine)
+    values["worst_relative_error"] = [max(both) for both in zip(*(values[f"{e}_worst_relative_error"] for e in ENGINES), strict=True)]
     report("latency_truth", n, values, args)
 
 

@@ -1,6 +1,6 @@
 """One peer of `peers.py`, as a program of its own: `peer_clients.py NAME put|get JOB.json`; prints {operations, seconds, cpu_s} as JSON.
 
-boto3: threads, a client each. s3fs: one loop, as many tasks. Both from memory, retries off, downloads thrown away. s5cmd: `run` of a file of
+boto3: threads, a client each. s3fs, obstore: one loop, as many tasks. All from memory, retries off, downloads thrown away. s5cmd: `run` of a file of
 commands, by hand; warp: `warp put|get` of the same objects, without multipart and checksums of bodies. Credentials stand in the environment. Start-up is not measured,
 but for s5cmd, which cannot be told apart from it.
 """
@@ -96,6 +96,44 @@ def s3fs(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     return asyncio.run(everything())
 
 
+def obstore(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
+    """As its documentation shows it: asyncio, one task per connection."""
+    from obstore.store import S3Store
+
+    body = Path(job["body"]).read_bytes()
+    options = {"allow_http": True, "http1_only": True}
+    keys = {"access_key_id": os.environ["AWS_ACCESS_KEY_ID"], "secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"]}
+    store = S3Store(
+        job["bucket"],
+        endpoint=job["url"],
+        region="us-east-1",
+        **keys,
+        client_options=options,
+        retry_config={"max_retries": 0},
+        unsigned_payload=True,
+    )
+
+    async def everything() -> tuple[int, float, float]:
+        numbers, done = itertools.count(), 0
+
+        async def work() -> None:
+            nonlocal done
+            while time.monotonic() < end:
+                n = next(numbers)
+                if put:
+                    await store.put_async(f"{job['prefix']}{n}", body, use_multipart=False)
+                else:
+                    await (await store.get_async(job["keys"][n % len(job["keys"])])).bytes_async()
+                done += time.monotonic() <= end
+
+        begun, cpu = time.monotonic(), time.process_time()
+        end = begun + job["seconds"]
+        await asyncio.gather(*(work() for _ in range(job["workers"])))
+        return done, job["seconds"], time.process_time() - cpu
+
+    return asyncio.run(everything())
+
+
 def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     from storelab.engines import s5cmd as engine
     from storelab.stores.base import Endpoint
@@ -137,7 +175,7 @@ def warp(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     return operations, job["seconds"], used.ru_utime + used.ru_stime
 
 
-PEERS = {"boto3": boto3, "s3fs": s3fs, "s5cmd": s5cmd, "warp": warp}
+PEERS = {"boto3": boto3, "obstore": obstore, "s3fs": s3fs, "s5cmd": s5cmd, "warp": warp}
 
 
 def main() -> None:

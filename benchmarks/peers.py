@@ -1,8 +1,11 @@
-"""geomean_vs_best_peer cells_beyond, and a figure per cell: our put and get of 4 kB and 100 MB beside plain s5cmd, boto3 threads, s3fs
-and, where it is installed, warp, on the same SeaweedFS and versitygw, interleaved; client CPU per 1000 operations or per GB beside.
+"""geomean_vs_best_peer cells_beyond, and loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd, boto3 threads, s3fs,
+obstore (asyncio) and, where it is installed, warp, on the same SeaweedFS and versitygw, interleaved; client CPU beside.
 
-A cell is a server, an operation and a size: the rate of our best engine (by median) over that of the best peer, in the same repetition.
-`cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.comparing) lies wholly below 0.95.
+A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that of the best peer, in the
+same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.comparing) lies wholly below 0.95. `loadgen_geomean_vs_best`
+and `loadgen_cells_beyond`: the same of the engine loadgen over the best of all others. `loadgen_vs_obstore_*`, `loadgen_cpu_vs_obstore_*`: over
+obstore's asyncio on versitygw, of rates and of client CPU per operation; `loadgen_cpu_vs_thriftiest_16MB`: CPU per GB over that of the thriftiest
+other one, the worst cell.
 """
 
 import json
@@ -13,8 +16,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ports
 from common import environ, laboratory, options, report, say
@@ -25,24 +29,42 @@ from storelab.stores import buckets, make
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 
-SIZES = {"4kB": ("4 kB", 16, {"put": 3, "get": 3}, 256, 200_000), "100MB": ("100 MB", 2, {"put": 9, "get": 5}, 8, 2_000)}
-# size: (as written, workers, seconds, objects to read, commands of s5cmd's file)
 SERVERS = ("seaweedfs", "versitygw")
-ENGINES = ("s5cmd", "obstore")
-PEERS = ("s5cmd", "boto3", "s3fs", "warp")
+ENGINES = ("obstore", "loadgen")  # s5cmd by storelab beside s5cmd by hand: engine_overhead.py
+PEERS = ("s5cmd", "boto3", "s3fs", "obstore", "warp")
+QUICK_PEERS = ("s5cmd", "obstore", "warp")  # the others are far behind where there are many connections
 BEYOND = 0.95
+
+
+class Size(NamedTuple):
+    """size: of objects, as written; commands: in s5cmd's file."""
+
+    size: str
+    workers: int
+    seconds: dict[str, float]
+    objects: int
+    commands: int
+    peers: tuple[str, ...]
+
+
+SIZES = {
+    "4kB_8": Size("4 kB", 8, {"put": 2, "get": 2}, 256, 100_000, QUICK_PEERS),
+    "4kB_32": Size("4 kB", 32, {"put": 2, "get": 2}, 256, 100_000, PEERS),
+    "16MB_8": Size("16 MB", 8, {"put": 3, "get": 2}, 16, 5_000, QUICK_PEERS),
+    "100MB_2": Size("100 MB", 2, {"put": 6, "get": 3}, 8, 2_000, PEERS),
+}
 
 
 def sweeps() -> dict[str, Any]:
     return {
         f"{w}_{name}": {
             "workload": w,
-            "duration": f"{seconds[w]} s",
+            "duration": f"{s.seconds[w]} s",
             "warm_up": "200 ms",
-            "objects": objects,
-            "axes": {"engine": list(ENGINES), "object_size": size, "workers": workers},
+            "objects": s.objects,
+            "axes": {"engine": list(ENGINES), "object_size": s.size, "workers": s.workers},
         }
-        for name, (size, workers, seconds, objects, _) in SIZES.items()
+        for name, s in SIZES.items()
         for w in ("put", "get")
     }
 
@@ -58,8 +80,12 @@ class Cell:
         self.rates.setdefault(name, []).append(rate)
         self.cpu.setdefault(name, []).append(cpu_s / max(1, operations))
 
-    def best(self, ours: bool) -> str:
-        return max((n for n in self.rates if n.startswith("storelab ") is ours), key=lambda n: statistics.median(self.rates[n]))
+    def best(self, of: Callable[[str], bool]) -> str:
+        return max(filter(of, self.rates), key=lambda n: statistics.median(self.rates[n]))
+
+    def ratios(self, a: str, b: str) -> list[float]:
+        """Rates of a over those of b, by repetition."""
+        return [x / y for x, y in zip(self.rates[a], self.rates[b], strict=True)]
 
 
 def ours(conf: config.Config, points: list[Point], point: Point, cell: Cell) -> None:
@@ -70,18 +96,17 @@ def ours(conf: config.Config, points: list[Point], point: Point, cell: Cell) -> 
     cell.note(f"storelab {point.axes['engine']}", operations / seconds, record["host"]["client_cpu_s"], operations)
 
 
-def peer(name: str, conf: config.Config, store: Store, point: Point, cell: Cell) -> None:
+def peer(name: str, conf: config.Config, store: Store, point: Point, noted: Cell) -> None:
     """Run a peer against the store on the objects of the point, and remove what it uploaded."""
-    size, put = point.axes["object_size"], point.workload == "put"
-    short = next(s for s, v in SIZES.items() if units.parse(v[0], "size", "") == size)
-    _, workers, all_seconds, objects, most = SIZES[short]
-    seconds = all_seconds[point.workload]
+    size, put, workers = point.axes["object_size"], point.workload == "put", point.axes["workers"]
+    cell = SIZES[point.sweep.partition("_")[2]]
+    objects, seconds, short = cell.objects, cell.seconds[point.workload], units.format_size(size).replace(" ", "")
     place, scratch = stage.buckets_of(conf, store, 1)[0], stage.scratch_dir(conf) / "peers"
     scratch.mkdir(exist_ok=True)
     keys = [f"{place.prefix}data/payload-{short}-{objects}x1/{i:07d}" for i in range(objects)]
     job = {"url": store.endpoints(1)[0].url, "bucket": place.name, "prefix": f"{place.prefix}put/peer/{name}/", "keys": keys}
     job |= {"body": str(stage.payload.body_files(stage.scratch_dir(conf), conf.seed, size)[0]), "scratch": str(scratch), "size": size}
-    job |= {"workers": workers, "seconds": seconds, "most": most}
+    job |= {"workers": workers, "seconds": seconds, "most": cell.commands}
     (scratch / "job.json").write_text(json.dumps(job))
     keyed = environ() | store.credentials(0).environ()
     command = [sys.executable, str(Path(__file__).with_name("peer_clients.py")), name, point.workload, str(scratch / "job.json")]
@@ -89,7 +114,7 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, cell: Cell)
     if done.returncode:
         raise SystemExit(f"peers: {name} failed: {done.stderr[-1000:]}")
     said = json.loads(done.stdout.strip().splitlines()[-1])
-    cell.note(name, said["operations"] / said["seconds"], said["cpu_s"], said["operations"])
+    noted.note(name, said["operations"] / said["seconds"], said["cpu_s"], said["operations"])
     if put:
         buckets.delete_prefix(store.access(), place, "put/peer/")
         store.reclaim()
@@ -111,31 +136,52 @@ def measured(conf: config.Config, systems: dict[str, Store], peers: list[str], c
                 if own[0].dataset:
                     stage.ensure(conf, store, own[0].dataset, say)
                 cell = cells.setdefault(f"{server}_{sweep}", Cell())
-                turns: list[Any] = [*own, *peers]
+                turns: list[Any] = [*own, *(p for p in SIZES[sweep.partition("_")[2]].peers if p in peers)]
                 rng.shuffle(turns)
                 for turn in turns:
                     peer(turn, conf, store, own[0], cell) if isinstance(turn, str) else ours(conf, points, turn, cell)
             say(f"peers: {rep} of {n}: {server} done")
 
 
-def compare(cells: dict[str, Cell], values: dict[str, list[float]]) -> None:
-    """Figures of all cells, and the two of the whole."""
+def over_best(cells: dict[str, Cell], ours: Callable[[str], bool], values: dict[str, list[float]] | None = None) -> tuple[float, float]:
+    """(geometric mean over the cells, cells beyond) of the best of ours over the best of the others."""
     logs, beyond = [], 0
     for name, cell in cells.items():
-        we, they = cell.best(True), cell.best(False)
+        we, they = cell.best(ours), cell.best(lambda n: not ours(n))
         found = comparing.ratio(cell.rates[they], cell.rates[we])
-        values[name] = [a / b for a, b in zip(cell.rates[we], cell.rates[they], strict=True)]
         logs.append(math.log(found.ratio))
         beyond += found.high < BEYOND
         say(f"peers: {name}: {we} over {they}: {found.ratio:.2f} [{found.low:.2f}, {found.high:.2f}]")
-        large = name.endswith("100MB")
-        for who, rates in cell.rates.items():
-            cpu = statistics.median(cell.cpu[who]) * (10 if large else 1000)
-            shown = f"{statistics.median(rates):.1f}/s, client CPU {cpu:.3f} s per {'GB' if large else '1000 operations'}"
-            say(f"peers:     {who:18s} {shown}")
-            values[f"{name}_cpu_{who.replace(' ', '_')}"] = [c * (10 if large else 1000) for c in cell.cpu[who]]
-    values["geomean_vs_best_peer"] = [math.exp(statistics.fmean(logs))]
-    values["cells_beyond"] = [float(beyond)]
+        if values is not None:
+            values[name] = cell.ratios(we, they)
+    return math.exp(statistics.fmean(logs)), float(beyond)
+
+
+def costs(name: str, cell: Cell, values: dict[str, list[float]]) -> None:
+    """CPU seconds of the clients per 1000 operations, of large objects per GB."""
+    size = units.parse(SIZES[name.split("_", 2)[2]].size, "size", "")
+    large = size >= 10**6
+    for who, rates in cell.rates.items():
+        cpu = [c * (1e9 / size if large else 1000) for c in cell.cpu[who]]
+        shown = f"{statistics.median(rates):.1f}/s, client CPU {statistics.median(cpu):.3f} s per {'GB' if large else '1000 operations'}"
+        say(f"peers:     {name} {who:18s} {shown}")
+        values[f"{name}_cpu_{who.replace(' ', '_')}"] = cpu
+
+
+def native(cells: dict[str, Cell], values: dict[str, list[float]]) -> None:
+    """Figures of the engine loadgen."""
+    own = "storelab loadgen"
+    values["loadgen_geomean_vs_best"], values["loadgen_cells_beyond"] = ([v] for v in over_best(cells, lambda n: n == own))
+    for w in ("get", "put"):
+        small = [cells[f"versitygw_{w}_{name}"] for name, s in SIZES.items() if s.size == "4 kB"]
+        values[f"loadgen_vs_obstore_{w}4k"] = [r for c in small for r in c.ratios(own, "obstore")]
+        values[f"loadgen_cpu_vs_obstore_{w}4k"] = [a / b for c in small for a, b in zip(c.cpu[own], c.cpu["obstore"], strict=True)]
+    worst = []
+    for name, cell in cells.items():
+        if name.endswith("16MB_8"):
+            cpu = {who: statistics.median(c) for who, c in cell.cpu.items()}
+            worst.append(cpu[own] / min(c for who, c in cpu.items() if who != own))
+    values["loadgen_cpu_vs_thriftiest_16MB"] = [max(worst)]
 
 
 def main() -> None:
@@ -157,7 +203,11 @@ def main() -> None:
         finally:
             for store in systems.values():
                 store.down()
-    compare(cells, values)
+    geomean, beyond = over_best(cells, lambda n: n.startswith("storelab "), values)
+    values["geomean_vs_best_peer"], values["cells_beyond"] = [geomean], [beyond]
+    for name, cell in cells.items():
+        costs(name, cell, values)
+    native(cells, values)
     report("peers", n, values, args, missing=[p for p in PEERS if p not in peers] or None)
 
 

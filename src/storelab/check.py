@@ -169,10 +169,12 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
-    """s5cmd, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
-    from storelab.engines import s5cmd
+    """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
+    from storelab.engines import loadgen, s5cmd
 
     s5cmd.binary()
+    if any(p.axes.get("engine") == "loadgen" for p in points):
+        loadgen.binary()
     for point in {deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:

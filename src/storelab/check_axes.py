@@ -4,18 +4,26 @@ from storelab import units
 from storelab.engines.ranges import fixed
 from storelab.model import Point, UserError
 from storelab.stores.base import Store
+from storelab.workloads import WORKLOADS
 
 MIB = 2**20
 MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
 # Axes, off their default, that only some engines know.
-ENGINES = {"arrival_rate": ("obstore",), "part_size": ("s5cmd", "obstore"), "parallel_parts": ("s5cmd", "obstore")}
+ENGINES = {
+    "arrival_rate": ("obstore", "loadgen"),
+    "part_size": ("s5cmd", "obstore", "loadgen"),
+    "parallel_parts": ("s5cmd", "obstore", "loadgen"),
+    "balance": ("loadgen",),
+    "payload": ("loadgen",),
+}
 
 
 def transfer(point: Point, store: Store) -> None:
     """Raises UserError at the first value that cannot be."""
     place, axes = f"sweeps.{point.sweep}.axes", point.axes
+    default = {a.name: a.default for a in WORKLOADS[point.workload].axes}
     for axis, engines in ENGINES.items():
-        if axes.get(axis) and axes["engine"] not in engines:
+        if axis in axes and axes[axis] != default[axis] and axes["engine"] not in engines:
             raise UserError(f"{place}.{axis}", f"engine {axes['engine']} has no {axis}", f"sweep engine {' or '.join(engines)}")
     _parts(place, point, store)
     _range(place, point)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from storelab.model import Point, UserError
 
-SCHEMA = 2  # 2: `intended_ns`, the monitor; invalid runs
+SCHEMA = 3  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`
 OPS = pa.schema(
     [
         ("client", pa.int16()),
@@ -36,6 +36,7 @@ OPS = pa.schema(
         ("error", pa.string()),
         ("latency_hist", pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())]))),
         ("intended_ns", pa.int64()),  # open loop: when the operation was due; null in a closed loop
+        ("endpoint", pa.int16()),  # number of the front-end, where a client uses several
     ]
 )
 READS = pa.schema(
@@ -186,10 +187,12 @@ def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an axis that the
-    record does not know (it came with a later version) stands at its default there."""
-    axes = {**wanted["axes"], **recorded["axes"]}
-    return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and axes == wanted["axes"]
+    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an axis that one of
+    them does not know (it came with a later version, maybe in the middle of a campaign) stands at its default in the other."""
+    shared = recorded["axes"].keys() & wanted["axes"].keys()
+    return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and all(
+        recorded["axes"][a] == wanted["axes"][a] for a in shared
+    )
 
 
 def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from storelab.loading import Campaign
 
-ADDED = {"intended_ns": "BIGINT"}  # columns of `ops` that records of older schemas lack
+ADDED = {"intended_ns": "BIGINT", "endpoint": "SMALLINT"}  # columns of `ops` that records of older schemas lack
 
 
 def connect(campaign: Campaign, name: str, edges: pd.DataFrame, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:

@@ -13,7 +13,7 @@ from storelab.install import golang, tools_folder
 pytestmark = [
     pytest.mark.heavy,  # much time
     pytest.mark.real,
-    pytest.mark.skipif(not golang.present(golang.NULLSERVER, tools_folder()), reason="run `storelab install loadgen`"),
+    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
 ]
 SWEEPS = {"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": {"object_size": "10 kB", "workers": 2}}}
 

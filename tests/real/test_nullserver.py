@@ -15,7 +15,7 @@ from storelab.workloads import WORKLOADS
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not golang.present(golang.NULLSERVER, tools_folder()), reason="run `storelab install loadgen`"),
+    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
 ]
 CASES = [
     (operation, engine, more)
@@ -99,7 +99,7 @@ def test_start_status_stop(store):
     store.up()
     store.up()
     (pid,) = store.actors().values()
-    assert store.status().state == "up" and store.version() == golang.pinned(golang.NULLSERVER)
+    assert store.status().state == "up" and store.version() == golang.pinned(golang.LOADGEN)
     assert store.access().bucket_names() == []
     store.suspend()
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
@@ -126,5 +126,5 @@ def test_the_go_tests(tmp_path):
         pytest.skip("there is no go in PATH")
     environ = golang._environ(tmp_path)
     for command in ("vet", "test"):
-        done = subprocess.run([go, command, "./..."], cwd=golang.NULLSERVER.own, env=environ, capture_output=True, text=True, timeout=600)
+        done = subprocess.run([go, command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr

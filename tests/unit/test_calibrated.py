@@ -129,8 +129,13 @@ def test_which_kinds_speak_s3_is_told_as_their_classes_do():
         ("a", "calibrate", {}, "sweeps.s.workload: calibrate at store a (kind seaweedfs), which keeps what it is given; calibrate at one"),
         ("nullserver", "calibrate", {"operation": "copy"}, "sweeps.s.axes.operation: 'copy' does not go with target 'network'; one of: put"),
         ("nullserver", "calibrate", {"target": "memory"}, "sweeps.s.axes.operation: 'get' does not go with target 'memory'; one of: copy"),
-        ("nullserver", "calibrate", {"operation": "delete"}, "sweeps.s.axes.engine: 's5cmd' does no delete at target 'network'; one of: obstore"),
-        ("nullserver", "calibrate", {"operation": "copy", "target": "memory"}, "axes.engine: 's5cmd' does no copy at target 'memory'; one of: none"),
+        (
+            "nullserver",
+            "calibrate",
+            {"operation": "delete", "engine": "s5cmd"},
+            "sweeps.s.axes.engine: 's5cmd' does no delete at target 'network'; one of: obstore, loadgen",
+        ),
+        ("nullserver", "calibrate", {"operation": "copy", "target": "memory"}, "axes.engine: 'loadgen' does no copy at target 'memory'; one of: none"),
         ("nullserver", "calibrate", {"operation": "get_range", "engine": "obstore"}, "sweeps.s.axes.range_size: get_range needs one"),
     ],
 )  # fmt: skip
@@ -162,7 +167,7 @@ def test_the_table_of_ceilings(example):
     assert r["drift_percent"] == pytest.approx(-5, abs=0.3) and r["throughput_mb_per_s"] == pytest.approx(1.92, rel=0.01) and r["runs"] == 2
     done = pd.Series(tables.read(example, "points").set_index("key")["operations"])
     assert r["client_cpu_ms_per_operation"] == pytest.approx(
-        1000 * 1.5 / done["nullserver/calibrate/operation~put_clients~0002_scheme~https_rep~001"]
+        1000 * 1.5 / done["nullserver/calibrate/operation~put_engine~s5cmd_clients~0002_scheme~https_rep~001"]
     )
     local = t[t["target"] != "network"]
     assert set(local["target"]) == {"memory", "tmpfs"} and local["after_rate_per_s"].isna().all() and local["drift_percent"].isna().all()

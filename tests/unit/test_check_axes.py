@@ -26,6 +26,7 @@ def check(workload: str, multipart: bool = True, **axes) -> None:
         ("put", {"engine": "obstore", "part_size": 10**7, "object_size": 10**9, "arrival_rate": 5}, True),
         ("get", {"part_size": 16 * MIB, "object_size": 10**9}, False),  # ranged GETs need no multipart uploads
         ("get_range", {"offset": "sequential"}, True),
+        ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}, True),
         ("delete", {"batch": 1000}, True),
     ],
 )
@@ -36,10 +37,17 @@ def test_what_can_be(workload, axes, multipart):
 @pytest.mark.parametrize(
     ("workload", "axes", "multipart", "line"),
     [
-        ("get", {"arrival_rate": 100}, True, "sweeps.sweep.axes.arrival_rate: engine s5cmd has no arrival_rate; sweep engine obstore"),
-        ("put", {"engine": "fsspec", "part_size": 10**7}, True, "engine fsspec has no part_size; sweep engine s5cmd or obstore"),
+        (
+            "get",
+            {"arrival_rate": 100},
+            True,
+            "sweeps.sweep.axes.arrival_rate: engine s5cmd has no arrival_rate; sweep engine obstore or loadgen",
+        ),
+        ("put", {"engine": "fsspec", "part_size": 10**7}, True, "engine fsspec has no part_size; sweep engine s5cmd or obstore or loadgen"),
         ("put", {"part_size": 10**7, "object_size": 10**9}, True, "10 MB is no whole number of MiB, as s5cmd wants; write it like 16 MiB"),
         ("put", {"part_size": 16 * MIB, "object_size": 10**9}, False, "store uds takes no multipart uploads; leave it out"),
+        ("get", {"balance": "least_load"}, True, "sweeps.sweep.axes.balance: engine s5cmd has no balance; sweep engine loadgen"),
+        ("put", {"engine": "obstore", "payload": "sha256"}, True, "engine obstore has no payload; sweep engine loadgen"),
         ("get_range", {"range_size": 2 * 10**7}, True, "axes.range_size: 20 MB is more than the object"),
         ("get_range", {"offset": "9999kB"}, True, "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier"),
         ("delete", {"batch": 1001}, True, "axes.batch: 1001 objects are more than one request may delete; at most 1000"),

@@ -64,6 +64,8 @@ def test_a_record_of_before_an_axis_came_is_valid(raw, point):
     folder = raw / point.key
     object.__setattr__(point, "axes", {**point.axes, "accounts": 1})
     assert records.load_run(folder, point)
+    object.__setattr__(point, "axes", {k: v for k, v in point.axes.items() if k not in ("accounts", "buckets")})
+    assert records.load_run(folder, point), "a plan of before, in a campaign that a later version went on with"
     object.__setattr__(point, "axes", {**point.axes, "clients": 99})
     assert records.load_run(folder, point) is None
 

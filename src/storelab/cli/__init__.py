@@ -10,7 +10,7 @@ from storelab import __version__
 from storelab.model import MeasurementFailed, UserError
 
 COMMANDS = {
-    "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "client", "collect", "clean"),
+    "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
     "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
     "compare": ("compare",),
 }

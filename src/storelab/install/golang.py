@@ -31,7 +31,7 @@ EVERY = 20.0  # seconds between two lines of progress
 @dataclass(frozen=True)
 class Program:
     """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own: folder of its sources
-    where they are storelab's own."""
+    where they are storelab's own; several: the names of its binaries where it has more than one."""
 
     kind: str
     module: str
@@ -39,6 +39,11 @@ class Program:
     needs: str
     room: float
     own: Path | None = None
+    several: tuple[str, ...] = ()
+
+    @property
+    def binaries(self) -> tuple[str, ...]:
+        return self.several or (self.kind,)
 
 
 VERSITYGW = Program(
@@ -55,13 +60,14 @@ MINIO = Program(
     "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk while it builds; 112 MB stay; no root",
     4e9,
 )
-NULLSERVER = Program(
-    "nullserver",
+LOADGEN = Program(
+    "loadgen",
     "storelab/loadgen",
-    "./cmd/nullserver",
+    "./cmd/...",
     "Go modules, 42 MB to download; half a minute to a minute on two cores, 350 MB of disk while it builds; 6 MB stay; no root",
     0.5e9,
     Path(__file__).parents[3] / "loadgen",
+    ("loadgen", "nullserver"),
 )
 
 
@@ -74,7 +80,7 @@ def minio(tools: Path) -> list[Part]:
 
 
 def loadgen(tools: Path) -> list[Part]:
-    return _part(NULLSERVER, tools)
+    return _part(LOADGEN, tools)
 
 
 def _part(program: Program, tools: Path) -> list[Part]:
@@ -111,15 +117,15 @@ def _wanted(program: Program) -> dict[str, str]:
     return {"package": program.package, "version": pinned(program), "pins": _hash(program)}
 
 
-def _binary(program: Program, tools: Path) -> Path:
-    return tools / "bin" / program.kind
+def _placed(program: Program, tools: Path) -> list[Path]:
+    return [tools / "bin" / name for name in program.binaries]
 
 
 def present(program: Program, tools: Path) -> bool:
-    """True if the binary is there and its stamp tells that it was built from today's pins."""
-    binary = _binary(program, tools)
+    """True if its binaries are there and their stamps tell that they were built from today's pins."""
     with contextlib.suppress(UserError, OSError):
-        return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
+        wanted = _wanted(program)
+        return all(read_json(b.with_suffix(".json")) == wanted | {"bytes": b.stat().st_size} for b in _placed(program, tools))
     return False
 
 
@@ -178,23 +184,30 @@ def _environ(scratch: Path) -> dict[str, str]:
 def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> None:
     pins, environ = _pins(program), _environ(scratch)
     go = _go(_least(pins), tools, progress)
-    final = _binary(program, tools)
-    temporary = final.with_name(f".{program.kind}.{os.getpid()}")
+    temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
     log = scratch / "build.log"
     progress(f"downloading and building with {go}")
     try:
         flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
-        _run([str(go), "build", "-v", flags, "-o", str(temporary), program.package], pins, environ, log, progress)
-        told = subprocess.run([temporary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
-        version = told.stdout.strip() if program.own else module_version(temporary, program.module)
-        if told.returncode or version != pinned(program):
-            raise MeasurementFailed(f"install: the {program.kind} that was built is not {pinned(program)}, or does not run here")
-        with temporary.open("rb") as f:
-            os.fsync(f.fileno())
-        temporary.replace(final)
-        write_json(final.with_suffix(".json"), _wanted(program) | {"bytes": final.stat().st_size})
+        temporary.mkdir()
+        _run([str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package], pins, environ, log, progress)
+        for final in _placed(program, tools):
+            _check(program, temporary / final.name)
+        for final in _placed(program, tools):
+            (temporary / final.name).replace(final)
+            write_json(final.with_suffix(".json"), _wanted(program) | {"bytes": final.stat().st_size})
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(program: Program, binary: Path) -> None:
+    """Is it what was to be built, and does it run? Raises MeasurementFailed."""
+    told = subprocess.run([binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
+    version = told.stdout.strip() if program.own else module_version(binary, program.module)
+    if told.returncode or version != pinned(program):
+        raise MeasurementFailed(f"install: the {binary.name} that was built is not {pinned(program)}, or does not run here")
+    with binary.open("rb") as f:
+        os.fsync(f.fileno())
 
 
 def _run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:

@@ -12,8 +12,9 @@ ENGINE = Axis(
     "text",
     "s5cmd",
     "Engine",
-    "What moves the bytes: the program s5cmd, fsspec (all protocols), or obstore (S3, times of each operation).",
-    choices=("s5cmd", "fsspec", "obstore"),
+    "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or loadgen (the same, at the "
+    "least CPU).",
+    choices=("s5cmd", "fsspec", "obstore", "loadgen"),
 )
 PART_SIZE = Axis(
     "part_size", "size", 0, "Part size", "Larger objects move in parts of this size; 0 B: as the engine does by itself.", minimum=0
@@ -29,6 +30,22 @@ ARRIVAL_RATE = Axis(
     "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker begins when it is free.",
     minimum=0,
 )
+BALANCE = Axis(
+    "balance",
+    "text",
+    "client",
+    "Balance",
+    "How a client uses the front-ends: `client`: one of them, client i number i mod n; `round_robin` or `least_load`: all, by operation.",
+    choices=("client", "round_robin", "least_load"),
+)
+PAYLOAD = Axis(
+    "payload",
+    "text",
+    "default",
+    "Payload",
+    "Content of uploads in the signature: `unsigned`; `sha256`: the client hashes each; `default`: as the engine does by itself.",
+    choices=("default", "unsigned", "sha256"),
+)
 ACCOUNTS = Axis("accounts", "int", 1, "Accounts", "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.")
 # A deployment of a managed store; the default is the store as it is configured.
 REDUNDANCY = Axis("redundancy", "text", DEFAULT["redundancy"], "Redundancy", "Redundancy of the store: none, replica-N, ec-K-M.")
@@ -37,6 +54,7 @@ BACKING = Axis(
     "backing", "text", DEFAULT["backing"], "Backing", "Where the store keeps its data.", choices=("default", "disk", "tmpfs", "memory")
 )
 SCHEME = Axis("scheme", "text", DEFAULT["scheme"], "Scheme", "Between client and front-end.", choices=("default", "http", "https"))
+ONLY_S3 = ("s5cmd", "obstore", "loadgen")  # engines
 DEPLOYMENT = (REDUNDANCY, SERVERS, BACKING, SCHEME)
 PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)
-WHOLE_OBJECTS = (ENGINE, OBJECT_SIZE, *PLACES, PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE, *DEPLOYMENT)  # of `put` and `get`
+WHOLE_OBJECTS = (ENGINE, OBJECT_SIZE, *PLACES, PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE, BALANCE, *DEPLOYMENT)  # of `put` and `get`

@@ -44,11 +44,21 @@ class Check:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class Written:
+    """A file of `records.OPS` that an engine's program wrote itself, and its sums: objects done and failed, useful bytes."""
+
+    file: Path
+    operations: int
+    errors: int
+    bytes: int
+
+
 @dataclass
 class Result:
     """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks.
 
-    tables: columns of further files, by their name in `records.TABLES`.
+    written: instead of `ops`, where the engine's program wrote them; tables: columns of further files, by their name in `records.TABLES`.
     """
 
     ops: dict[str, Any]
@@ -57,6 +67,7 @@ class Result:
     checks: list[Check] = field(default_factory=list)
     connections: dict[str, Any] = field(default_factory=dict)  # {"max": int, "samples": [...]}
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    written: Written | None = None
 
 
 class Client(ABC):

@@ -38,7 +38,12 @@ SPEC = Workload(
             choices=(NETWORK, *LOCAL),
         ),
         Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER)),
-        replace(axes.ENGINE, help="As in the operation's workload; `none` but for `network`.", choices=(*axes.ENGINE.choices, "none")),
+        replace(
+            axes.ENGINE,
+            default="loadgen",
+            help="As in the operation's workload; `none` but for `network`.",
+            choices=(*axes.ENGINE.choices, "none"),
+        ),
         axes.OBJECT_SIZE,
         Axis("range_size", "size", 0, "Range size", "Of `get_range`; 0 B elsewhere.", minimum=0),
         Axis("batch", "int", 1, "Objects per request", "Of `delete`."),

@@ -18,23 +18,28 @@ if TYPE_CHECKING:
 SPEC = Workload(
     "delete",
     (
-        Axis("engine", "text", "obstore", "Engine", "What deletes.", choices=("obstore",)),
+        Axis("engine", "text", "obstore", "Engine", "What deletes.", choices=("obstore", "loadgen")),
         Axis("object_size", "size", 4000, "Object size", "Size of every object."),
         Axis(
             "batch", "int", 1, "Objects per request", "1: DELETE of one object; more: one DeleteObjects request for so many (at most 1000)."
         ),
         *axes.PLACES,
         axes.ARRIVAL_RATE,
+        axes.BALANCE,
         *axes.DEPLOYMENT,
     ),
     "Deletion of objects made for the point (`objects` of the sweep); a run ends early when none is left.",
     direction="write",
-    only_s3=("obstore",),
+    only_s3=axes.ONLY_S3,
     needs=("objects",),
 )
 
 
 def client(job: Job) -> Client:
+    if job.point.axes["engine"] == "loadgen":
+        from storelab.engines.loadgen import LoadgenDelete
+
+        return LoadgenDelete(job)
     from storelab.engines.obstore_transfers import ObstoreDelete
 
     return ObstoreDelete(job)

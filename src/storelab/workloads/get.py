@@ -9,7 +9,7 @@ SPEC = Workload(
     axes.WHOLE_OBJECTS,
     "Download of staged objects, each client in an order of its own.",
     dataset="payload",
-    only_s3=("s5cmd", "obstore"),
+    only_s3=axes.ONLY_S3,
 )
 
 
@@ -22,6 +22,10 @@ def client(job: Job) -> Client:
         from storelab.engines.obstore_transfers import ObstoreGet
 
         return ObstoreGet(job)
+    if job.point.axes["engine"] == "loadgen":
+        from storelab.engines.loadgen import LoadgenGet
+
+        return LoadgenGet(job)
     from storelab.engines.s5cmd_transfers import S5cmdGet
 
     return S5cmdGet(job)

@@ -7,7 +7,7 @@ from storelab.workloads.base import Client, Job
 SPEC = Workload(
     "get_range",
     (
-        Axis("engine", "text", "fsspec", "Engine", "What moves the bytes.", choices=("fsspec", "obstore")),
+        Axis("engine", "text", "fsspec", "Engine", "What moves the bytes.", choices=("fsspec", "obstore", "loadgen")),
         Axis("object_size", "size", 10_000_000, "Object size", "Size of every object."),
         Axis("range_size", "size", 4000, "Range size", "Bytes of one range; one request, one range."),
         Axis(
@@ -20,11 +20,12 @@ SPEC = Workload(
         ),
         *axes.PLACES,
         axes.ARRIVAL_RATE,
+        axes.BALANCE,
         *axes.DEPLOYMENT,
     ),
     "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
     dataset="payload",
-    only_s3=("obstore",),
+    only_s3=axes.ONLY_S3,
 )
 
 
@@ -33,6 +34,10 @@ def client(job: Job) -> Client:
         from storelab.engines.obstore_transfers import ObstoreGetRange
 
         return ObstoreGetRange(job)
+    if job.point.axes["engine"] == "loadgen":
+        from storelab.engines.loadgen import LoadgenGetRange
+
+        return LoadgenGetRange(job)
     from storelab.engines.fsspec_transfers import FsspecGetRange
 
     return FsspecGetRange(job)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # a client process must start fast
 
 SPEC = Workload(
     "put",
-    axes.WHOLE_OBJECTS,
+    (*axes.WHOLE_OBJECTS, axes.PAYLOAD),
     "Upload of new objects, each key once.",
     direction="write",
-    only_s3=("s5cmd", "obstore"),
+    only_s3=axes.ONLY_S3,
 )
 
 
@@ -32,6 +32,10 @@ def client(job: Job) -> Client:
         from storelab.engines.obstore_transfers import ObstorePut
 
         return ObstorePut(job)
+    if job.point.axes["engine"] == "loadgen":
+        from storelab.engines.loadgen import LoadgenPut
+
+        return LoadgenPut(job)
     from storelab.engines.s5cmd_transfers import S5cmdPut
 
     return S5cmdPut(job)
@@ -46,6 +50,7 @@ def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) ->
 
 def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256 compared."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from storelab.datasets import payload
@@ -53,10 +58,13 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     from storelab.stores import buckets
 
     size = point.axes["object_size"]
-    reported = set()
+    reported, unnamed = set(), 0  # in bins objects have no names: so many must be listed at least
     for table in folder.glob("ops.*.parquet"):
-        columns = pq.read_table(table, columns=["object", "error"]).to_pylist()
-        reported |= {row["object"] for row in columns if row["error"] is None}
+        columns = pq.read_table(table, columns=["object", "count", "error"])
+        good = columns.filter(pc.is_null(columns["error"]))
+        named = good.filter(pc.is_valid(good["object"]))
+        reported |= set(named["object"].to_pylist())
+        unnamed += (pc.sum(good["count"]).as_py() or 0) - len(named)
     places = [Bucket(**b) for b in job["buckets"]]
     ways = buckets.accesses(store, places)
     stored: dict[str, Bucket] = {}
@@ -64,12 +72,14 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     for bucket in places:
         for key, length in buckets.list_keys(ways[bucket.account], bucket, put_prefix(job["attempt"])):
             stored[key] = bucket
-            wrong += key in reported and length != size
-    missing = len(reported - stored.keys())
-    checks = [Check("all listed", not missing and not wrong, f"{len(reported)} reported, {missing} not listed, {wrong} of a wrong size")]
+            wrong += (key in reported or unnamed > 0) and length != size
+    missing = len(reported - stored.keys()) or max(0, len(reported) + unnamed - len(stored))
+    told = f"{len(reported) + unnamed} reported, {missing} not listed, {wrong} of a wrong size"
+    checks = [Check("all listed", not missing and not wrong, told)]
     files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], size)
     sums = [body["sha256"] for body in payload.body_sums(files)]
-    sample = random.Random(point.seed).sample(sorted(reported & stored.keys()), min(4, len(reported & stored.keys())))
+    known = sorted(stored if unnamed else reported & stored.keys())
+    sample = random.Random(point.seed).sample(known, min(4, len(known)))
     good = 0
     for key in sample:
         data = ways[stored[key].account].read(stored[key].name, key) or b""

@@ -19,7 +19,7 @@ SPEC = Workload(
     (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, *axes.DEPLOYMENT),
     "Raw bytes used for each byte stored, and what comes back after deletion; objects are uploaded until the deadline.",
     direction="write",
-    only_s3=("s5cmd", "obstore"),
+    only_s3=axes.ONLY_S3,
     needs=("used_bytes",),
 )
 SETTLE_S = 1.0  # between two looks at the used bytes; settled when two agree within SETTLED

@@ -1,4 +1,4 @@
-"""The engine `obstore` through `measure.point`: times of each operation, parts, ranges, deletions, open loop, errors as results."""
+"""The engines with the times of each operation, through `measure.point`: parts, ranges, deletions, open loop, errors as results."""
 
 import itertools
 from collections import Counter
@@ -11,30 +11,42 @@ from delay_server import DelayServer
 from lying_proxy import LyingProxy
 
 from storelab import clock
-from storelab.engines.obstore_transfers import ObstoreGet
+from storelab.install import golang, tools_folder
 from storelab.model import MeasurementFailed
 from storelab.stores.base import Credentials
+from storelab.workloads import get
 
 pytestmark = pytest.mark.real
-AXES = {"engine": "obstore", "object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
-RANGE = {"engine": "obstore", "object_size": "1 MB", "range_size": "5 kB"}
+AXES = {"object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
+RANGE = {"object_size": "1 MB", "range_size": "5 kB"}
+
+
+BUILT = golang.present(golang.LOADGEN, tools_folder())
+
+
+@pytest.fixture(params=["obstore", "loadgen"])
+def engine(request) -> str:
+    if request.param == "loadgen" and not BUILT:
+        pytest.skip("run `storelab install loadgen`")
+    return request.param
 
 
 def external(url) -> dict:
     return {"kind": "s3", "endpoint": url}
 
 
-def test_all_transfers(lab, seaweedfs, keys):
+def test_all_transfers(lab, seaweedfs, keys, engine):
+    axes, ranges = AXES | {"engine": engine}, RANGE | {"engine": engine}
     measured = lab(
         external(seaweedfs.endpoints(1)[0].url),
-        put={"workload": "put", "axes": AXES},
-        get={"workload": "get", "axes": AXES},
-        ranges={"workload": "get_range", "axes": RANGE | {"offset": ["random", "sequential", "100 kB"]}},
-        parts={"workload": "put", "axes": AXES | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
-        ranged={"workload": "get", "axes": AXES | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
+        put={"workload": "put", "axes": axes},
+        get={"workload": "get", "axes": axes},
+        ranges={"workload": "get_range", "axes": ranges | {"offset": ["random", "sequential", "100 kB"]}},
+        parts={"workload": "put", "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
+        ranged={"workload": "get", "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
     )
     for point, record, rows in measured:
-        assert record["valid"] and record["engine"]["name"] == "obstore" and all(c["ok"] for c in record["checks"])
+        assert record["valid"] and record["engine"]["name"] == engine and all(c["ok"] for c in record["checks"])
         assert len(rows) >= (3 if point.axes.get("part_size") else 20)
         size = point.axes.get("range_size") or point.axes["object_size"]
         assert {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size} and {r["intended_ns"] for r in rows} == {None}
@@ -48,31 +60,32 @@ def test_all_transfers(lab, seaweedfs, keys):
         assert record["host"]["monitor_samples"] >= 3
 
 
-def test_https_with_a_certificate_of_our_own(lab, port_block):
-    ((_, record, rows),) = lab(
-        {"kind": "seaweedfs", "port": port_block, "tls": True}, get={"workload": "get", "axes": AXES | {"clients": 1}}
-    )
+def test_https_with_a_certificate_of_our_own(lab, port_block, engine):
+    axes = AXES | {"engine": engine, "clients": 1}
+    ((_, record, rows),) = lab({"kind": "seaweedfs", "port": port_block, "tls": True}, get={"workload": "get", "axes": axes})
     assert record["valid"] and len(rows) > 20 and record["clients"][0]["endpoint"].startswith("https://")
 
 
-def test_connections_are_the_workers(lab, seaweedfs, keys):
-    ((_, record, _),) = lab(external(seaweedfs.endpoints(1)[0].url), get={"workload": "get", "axes": AXES | {"clients": 1}})
-    # One socket beside the connections is the library's own.
-    assert 5 <= record["clients"][0]["connections_max"] <= 6 + record["engine"]["settings"]["processes"]
+def test_connections_are_the_workers(lab, seaweedfs, keys, engine):
+    axes = AXES | {"engine": engine, "clients": 1}
+    ((_, record, _),) = lab(external(seaweedfs.endpoints(1)[0].url), get={"workload": "get", "axes": axes})
+    # One socket beside obstore's connections is the library's own, in each of its processes.
+    more = 1 + record["engine"]["settings"]["processes"] if engine == "obstore" else 0
+    assert 5 <= record["clients"][0]["connections_max"] <= 5 + more
 
 
-def test_parts_and_ranges_are_the_requests_that_are_declared(lab, seaweedfs, keys):
+def test_parts_and_ranges_are_the_requests_that_are_declared(lab, seaweedfs, keys, engine):
     """A proxy counts: a PUT or GET of one request is one request, and a connection serves many buckets."""
     at = seaweedfs.endpoints(1)[0].url.rpartition(":")
     with CountingProxy("127.0.0.1", int(at[2])) as proxy:
-        axes = AXES | {"object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
+        axes = AXES | {"engine": engine, "object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
         (_, record, rows) = lab(external(proxy.url), get={"workload": "get", "axes": axes})[0]
         staged, around = proxy.requests, 200  # staging, checks and markers are requests too
         assert record["valid"] and len(rows) <= staged <= len(rows) + around
 
 
-def test_deletions(lab, seaweedfs, keys):
-    axes = {"workers": 3, "clients": 2, "buckets": 2}
+def test_deletions(lab, seaweedfs, keys, engine):
+    axes = {"engine": engine, "workers": 3, "clients": 2, "buckets": 2}
     measured = lab(
         external(seaweedfs.endpoints(1)[0].url),
         one={"workload": "delete", "objects": 400, "axes": axes | {"batch": 1}},
@@ -108,7 +121,7 @@ def refusing(seaweedfs):
     return proxy
 
 
-@pytest.mark.parametrize("engine", ["obstore", "s5cmd", "fsspec"])
+@pytest.mark.parametrize("engine", ["obstore", "loadgen", "s5cmd", "fsspec"], indirect=True)
 def test_half_of_the_requests_refused_is_a_result(lab, refusing, keys, engine):
     with refusing(2) as proxy:
         ((_, record, rows),) = lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
@@ -121,19 +134,20 @@ def test_half_of_the_requests_refused_is_a_result(lab, refusing, keys, engine):
     assert all(r["bytes"] == 0 for r in failed)
 
 
-def test_without_any_success_nothing_was_measured(lab, refusing, keys):
+def test_without_any_success_nothing_was_measured(lab, refusing, keys, engine):
     with refusing(1) as proxy, pytest.raises(MeasurementFailed, match=r"something moved.*SlowDown"):
-        lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": "obstore", "workers": 2}})
+        lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
 
 
-def direct(server, tmp_path, workers: int, rate: int, seconds: float):
-    """Result of one client of the engine against a server that knows no S3 but answers."""
-    client = ObstoreGet(latency_truth.job(server.url, tmp_path, server.body, workers, rate))
+def direct(server, folder, workers: int, rate: int, seconds: float, engine: str):
+    """(start, columns of `ops`, engine facts) of one client against a server that knows no S3 but answers."""
+    client = get.client(latency_truth.job(server.url, folder, server.body, workers, rate, engine))
     try:
         client.prepare()
         start = clock.now_ns()
         client.run(start, start + int(seconds * 1e9))
-        return start, client.result()
+        result = client.result()
+        return start, latency_truth.columns(result), result.engine
     finally:
         client.close()
 
@@ -144,34 +158,38 @@ def anybody(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
-def test_an_open_loop_keeps_its_schedule(tmp_path, anybody):
-    with DelayServer(ports.block(), [0.01], b"x" * 1000) as server:
-        start, result = direct(server, tmp_path, 12, 100, 1.5)
-    due = sorted(result.ops["intended_ns"].tolist())
-    assert due == [start + k * 10_000_000 for k in range(150)], "evenly spaced, none left out"
-    assert all(result.ops["start_ns"] >= result.ops["intended_ns"]) and result.engine["not_begun"] == 0
+@pytest.fixture
+def body(tmp_path) -> bytes:
+    return latency_truth.body(tmp_path, 1000)
 
 
-def test_an_open_loop_counts_what_it_could_not_begin(tmp_path, anybody):
+def test_an_open_loop_keeps_its_schedule(tmp_path, anybody, body, engine):
+    with DelayServer(ports.block(), [0.01], body) as server:
+        start, ops, facts = direct(server, tmp_path, 12, 100, 1.5, engine)
+    assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(150)], "evenly spaced, none left out"
+    assert all(s >= due for s, due in zip(ops["start_ns"], ops["intended_ns"], strict=True)) and facts["not_begun"] == 0
+
+
+def test_an_open_loop_counts_what_it_could_not_begin(tmp_path, anybody, body, engine):
     """2 workers and 100 ms an answer: 20 operations a second begin of 100 that are due, each later than the one before."""
-    with DelayServer(ports.block(), [0.1], b"x" * 1000) as server:
-        _, result = direct(server, tmp_path, 2, 100, 1.5)
-    n = len(result.ops["end_ns"])
-    assert 20 <= n <= 32 and n + result.engine["not_begun"] + result.engine["cut_off"] == 150
-    late = (result.ops["end_ns"] - result.ops["intended_ns"]) / 1e9
+    with DelayServer(ports.block(), [0.1], body) as server:
+        _, ops, facts = direct(server, tmp_path, 2, 100, 1.5, engine)
+    n = len(ops["end_ns"])
+    assert 20 <= n <= 32 and n + facts["not_begun"] + facts["cut_off"] == 150
+    late = [(end - due) / 1e9 for end, due in zip(ops["end_ns"], ops["intended_ns"], strict=True)]
     assert max(late) > 1.0, "latency counts from when an operation was due"
 
 
-def test_operations_in_flight_at_the_deadline_end(tmp_path, anybody):
-    with DelayServer(ports.block(), [0.4], b"x" * 1000) as server:
-        start, result = direct(server, tmp_path, 3, 0, 1.0)
-    assert len(result.ops["end_ns"]) == 9 and result.engine["cut_off"] == 0, "three begin before the deadline and end after it"
-    assert sum(result.ops["end_ns"] > start + 10**9) == 3
+def test_operations_in_flight_at_the_deadline_end(tmp_path, anybody, body, engine):
+    with DelayServer(ports.block(), [0.4], body) as server:
+        start, ops, facts = direct(server, tmp_path, 3, 0, 1.0, engine)
+    assert len(ops["end_ns"]) == 9 and facts["cut_off"] == 0, "three begin before the deadline and end after it"
+    assert sum(end > start + 10**9 for end in ops["end_ns"]) == 3
 
 
-def test_a_server_that_hangs_ends_the_client(tmp_path, anybody):
-    with DelayServer(ports.block(), [0.001, 0.001, 0.001, 3600.0], b"x" * 1000) as server:
+def test_a_server_that_hangs_ends_the_client(tmp_path, anybody, body, engine):
+    with DelayServer(ports.block(), [0.001, 0.001, 0.001, 3600.0], body) as server:
         begun = clock.now_ns()
-        _, result = direct(server, tmp_path, 2, 0, 0.5)
+        _, ops, facts = direct(server, tmp_path, 2, 0, 0.5, engine)
         assert (clock.now_ns() - begun) / 1e9 < 12, "the deadline plus what is granted to operations in flight"
-    assert result.engine["cut_off"] == 2 and len(result.ops["end_ns"]) >= 3
+    assert facts["cut_off"] == 2 and len(ops["end_ns"]) >= 3

@@ -1,0 +1,160 @@
+"""loadgen_vs_wrk https_per_core_4k https_gbit_per_core memory_mb and more: the engine loadgen by itself.
+
+loadgen_vs_wrk: signed GETs of 4 kB from nginx (files on tmpfs) over the unsigned ones of `wrk`, as many connections and threads. *_per_core:
+operations (4 kB) and Gbit (16 MB) per second of the client's CPU, from storelab's near-null server, by http and https. memory_mb: the largest
+resident memory with 1000 connections and 10 million operations (not with --quick), bins written.
+"""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ports
+from common import options, report, say
+
+from storelab.config import Config
+from storelab.engines import loadgen
+from storelab.install import program
+from storelab.stores import all_stores
+from storelab.stores.base import Credentials
+
+SECONDS, CONNECTIONS, KEYS = 3, 32, 64
+SMALL, LARGE = 4_000, 16_000_000
+NGINX = """daemon off; pid {0}/pid; error_log {0}/error.log; worker_processes auto;
+events {{ worker_connections 4096; }}
+http {{ access_log off; sendfile on; keepalive_requests 1000000000; open_file_cache max=1000;
+  client_body_temp_path {0}/t; proxy_temp_path {0}/t; fastcgi_temp_path {0}/t; uwsgi_temp_path {0}/t; scgi_temp_path {0}/t;
+  server {{ listen 127.0.0.1:{1}; root {0}; }} }}
+"""
+
+
+@contextmanager
+def nginx(folder: Path, port: int) -> Iterator[str]:
+    """Files below `folder` as http://…/; ends with the block."""
+    (folder / "conf").write_text(NGINX.format(folder, port))
+    server = subprocess.Popen([program("nginx", "nginx", "loadgen"), "-c", folder / "conf", "-p", folder], stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1.0)
+        if server.poll() is not None:
+            raise SystemExit(f"loadgen: nginx did not start: {(folder / 'error.log').read_text()[-300:]}")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def run(folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", **more: Any) -> tuple[dict[str, Any], float, float]:
+    """(summary, CPU seconds, largest resident memory in MB) of one run."""
+    now, seconds = time.time_ns(), more.pop("seconds", SECONDS)
+    job = {
+        "schema": 1,
+        "endpoints": [{"url": url, "region": "us-east-1", "addressing": "path", "verify": True, "ca_file": ca_file}],
+        "buckets": ["data"],
+        "operations": [{"op": "GET"}],
+        "objects": {"key": keys, "bucket": [0] * len(keys)},
+        "object_size": size,
+        "workers": CONNECTIONS,
+        "records": str(folder / "ops.parquet"),
+        "start_ns": now + 500_000_000,
+        "deadline_ns": now + 500_000_000 + int(seconds * 1e9),
+    } | more
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    keyed = dict(os.environ, **Credentials("any", "body").environ())
+    process = subprocess.Popen([loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
+    _, said = process.communicate(json.dumps(job))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    summary = json.loads(said.splitlines()[-1]).get("summary") if process.returncode == 0 else None
+    if not summary or summary["errors"]:
+        raise SystemExit(f"loadgen: the run was not clean: {said[-300:]}")
+    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return summary, cpu_s, used.ru_maxrss / 1e3
+
+
+def wrk(url: str) -> float:
+    threads = min(CONNECTIONS, os.cpu_count() or 1)
+    command = ["wrk", f"-t{threads}", f"-c{CONNECTIONS}", f"-d{SECONDS}s", f"{url}/data/0"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Requests/sec:\s*([\d.]+)", told)
+    if not found or "Non-2xx" in told:
+        raise SystemExit(f"loadgen: wrk said {told[-300:]}")
+    return float(found.group(1))
+
+
+def beside_wrk(folder: Path, values: dict[str, list[float]], n: int) -> None:
+    (folder / "data").mkdir()
+    for i in range(KEYS):
+        (folder / "data" / str(i)).write_bytes(os.urandom(SMALL))
+    with nginx(folder, ports.block()) as url:
+        for _ in range(n):
+            theirs = wrk(url)
+            summary, cpu_s, _ = run(folder, url, SMALL, [str(i) for i in range(KEYS)])
+            ours = summary["operations"] / SECONDS
+            say(
+                f"loadgen: nginx: {ours:.0f} signed GET/s ({1e6 * cpu_s / summary['operations']:.1f} µs of CPU each), wrk {theirs:.0f} GET/s"
+            )
+            values.setdefault("loadgen_vs_wrk", []).append(ours / theirs)
+
+
+def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, quick: bool) -> None:
+    bodies = {size: folder / f"1-{size}-0" for size in (SMALL, LARGE)}
+    for size, body in bodies.items():
+        body.write_bytes(os.urandom(size))
+    stores = {"plain": {"kind": "nullserver", "port": ports.block()}, "secured": {"kind": "nullserver", "port": ports.block(), "tls": True}}
+    sweeps = {"it": {"workload": "calibrate", "duration": "1 s"}}
+    config = {"campaign": "bench", "name": "bench", "state": str(state), "stores": stores, "use_stores": ["plain"], "sweeps": sweeps}
+    systems = {name: store for name, store in all_stores(Config.model_validate(config)).items() if name in stores}
+    try:
+        for store in systems.values():
+            store.up(1)
+            store.add_bodies(list(bodies.values()))  # type: ignore[attr-defined]
+        for _ in range(n):
+            for name, scheme in (("plain", "http"), ("secured", "https")):
+                end = systems[name].endpoints(1)[0]
+                for size, figure in ((SMALL, "per_core_4k"), (LARGE, "gbit_per_core")):
+                    keys = [f"data/{bodies[size].name}/{i:07d}" for i in range(KEYS)]
+                    summary, cpu_s, _ = run(folder, end.url, size, keys, end.ca_file or "", workers=CONNECTIONS if size == SMALL else 4)
+                    done = summary["operations"] if size == SMALL else summary["bytes"] * 8e-9
+                    values.setdefault(f"{scheme}_{figure}", []).append(done / cpu_s)
+        if not quick:
+            memory(folder, systems["plain"].endpoints(1)[0].url, bodies[SMALL].name, values)
+    finally:
+        for store in systems.values():
+            store.down()
+
+
+def memory(folder: Path, url: str, body: str, values: dict[str, list[float]]) -> None:
+    """Runs until 10 million operations are done, in one process."""
+    keys = [f"data/{body}/{i:07d}" for i in range(10_000)]
+    summary, _, _ = run(folder, url, SMALL, keys, workers=1000)
+    seconds = 1.1 * 10_000_000 / (summary["operations"] / SECONDS)
+    say(f"loadgen: memory: {seconds:.0f} s with 1000 connections")
+    # A process of its own tells its own largest memory: that of all children before was less than this.
+    summary, _, largest = run(folder, url, SMALL, keys, workers=1000, seconds=seconds)
+    say(f"loadgen: memory: {summary['operations']} operations, {summary['rows']} rows, {largest:.0f} MB")
+    values["memory_mb"] = [largest]
+    values["memory_operations"] = [float(summary["operations"])]
+
+
+def main() -> None:
+    args = options(__doc__)
+    n = 3 if args.quick else 5
+    values: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="storelab-loadgen-", dir="/dev/shm") as shm:
+        folder = Path(shm)
+        if shutil.which("wrk"):
+            beside_wrk(folder, values, n)
+        per_core(folder, folder / "state", values, n, args.quick)
+    report("loadgen", n, values, args, missing=None if shutil.which("wrk") else ["wrk"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+// Command loadgen puts load on S3 servers and records what became of each operation.
+//
+// One JSON job stands on standard input (see package job and docs/loadgen.md), credentials in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN. Standard error tells, a JSON object a line: {"ready": …} when all is connected, {"progress": …} five times a second,
+// {"summary": …} at the end, after the records were written. Exit status: 0; 1 when the records could not be written; 2, with one line of
+// text and no records, for a job that cannot be; 130 or 143 when a signal ended it early, with the records so far.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"storelab/loadgen/job"
+	"storelab/loadgen/load"
+)
+
+var version = "unknown" // set by the linker: hash of the sources
+
+func main() {
+	tell := flag.Bool("version", false, "print the version and end")
+	flag.Parse()
+	if *tell {
+		fmt.Println(version)
+		return
+	}
+	os.Exit(run(os.Stdin))
+}
+
+// said keeps the lines on standard error whole.
+var said sync.Mutex
+
+func say(what string, value any) {
+	line, err := json.Marshal(map[string]any{what: value})
+	if err == nil {
+		said.Lock()
+		defer said.Unlock()
+		os.Stderr.Write(append(line, '\n'))
+	}
+}
+
+func refuse(err error) int {
+	fmt.Fprintln(os.Stderr, "loadgen:", err)
+	return 2
+}
+
+func run(in io.Reader) int {
+	lines := bufio.NewReaderSize(in, 1<<20)
+	text, err := lines.ReadBytes('\n')
+	if err != nil && !(errors.Is(err, io.EOF) && len(text) > 0) {
+		return refuse(errors.New("no job on standard input: give one JSON object in one line"))
+	}
+	j, err := job.Parse(text)
+	if err != nil {
+		return refuse(err)
+	}
+	r, err := load.New(j)
+	if err != nil {
+		return refuse(err)
+	}
+	text = nil // may be large
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := r.Connect(); err != nil {
+		return refuse(err)
+	}
+	say("ready", map[string]any{"version": version, "pid": os.Getpid()})
+	if j.StartNs == 0 {
+		type line struct {
+			text []byte
+			err  error
+		}
+		second := make(chan line, 1)
+		go func() {
+			text, err := lines.ReadBytes('\n')
+			second <- line{text, err}
+		}()
+		select {
+		case got := <-second:
+			if len(got.text) == 0 {
+				return refuse(errors.New("no times on standard input: give start_ns and deadline_ns in a second line"))
+			}
+			if err := j.Times(got.text); err != nil {
+				return refuse(err)
+			}
+		case s := <-signals:
+			return 128 + int(s.(syscall.Signal))
+		}
+	}
+	status := 0
+	var once sync.Mutex
+	go func() {
+		for s := range signals {
+			once.Lock()
+			status = 128 + int(s.(syscall.Signal))
+			once.Unlock()
+			r.Stop()
+		}
+	}()
+	summary := r.Do(func(sums load.Sums) { say("progress", sums) })
+	if err := r.Write(&summary); err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen: records cannot be written:", err)
+		return 1
+	}
+	say("summary", summary)
+	once.Lock()
+	defer once.Unlock()
+	return status
+}

@@ -1,0 +1,302 @@
+// Package job is what one run of loadgen is told: one JSON object, checked as a whole before anything is done.
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Schema is the version of the job that this program reads.
+const Schema = 1
+
+// Operations of S3 that a job can ask for, as records name them.
+const (
+	Put      = "PUT"
+	Get      = "GET"
+	GetRange = "GET_RANGE"
+	Head     = "HEAD"
+	Delete   = "DELETE"
+	Multi    = "DELETE_MULTI"
+	List     = "LIST"
+)
+
+// All lists the operations.
+var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
+
+// Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Absent fields stand at zero.
+type Job struct {
+	Schema     int         `json:"schema"`
+	Endpoints  []Endpoint  `json:"endpoints"`
+	Balance    string      `json:"balance"` // "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": by operation
+	Buckets    []string    `json:"buckets"`
+	Operations []Operation `json:"operations"`
+	Objects    Objects     `json:"objects"`     // what is read or deleted
+	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
+	Bodies     []string    `json:"bodies"`      // files (on tmpfs) of the contents; body i of an object is file i
+	Uploads    []Upload    `json:"uploads"`     // where PUT puts objects, in turn
+	FirstPut   int         `json:"first_put"`   // number of the place that the first upload takes
+	Range      Range       `json:"range"`
+	Batch      int         `json:"batch"` // objects of a DELETE_MULTI
+	ListPrefix string      `json:"list_prefix"`
+	PartSize   int64       `json:"part_size"` // larger objects move in parts; 0: in one request
+	Parallel   int         `json:"parallel_parts"`
+	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
+	Workers    int         `json:"workers"`
+	Threads    int         `json:"threads"` // at most so many run at a time; 0: as many as there are cores
+	StartNs    int64       `json:"start_ns"`
+	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, tells them
+	Rate       float64     `json:"rate"`        // open loop: operations due per second; 0: closed loop
+	RateFirst  int64       `json:"rate_first"`  // of these, this run does number rate_first, rate_first + rate_stride, …
+	RateStride int64       `json:"rate_stride"`
+	Seed       uint64      `json:"seed"`
+	Verify     int         `json:"verify"`    // each so manyth answer is compared with its body, the first too; 0: none
+	TimeoutS   float64     `json:"timeout_s"` // of a silent server
+	DrainS     float64     `json:"drain_s"`   // what is in flight at the deadline may end for so long
+	Client     int         `json:"client"`
+	MostSingle int         `json:"most_single"` // more operations are written as bins
+	Records    string      `json:"records"`     // Parquet file to write
+}
+
+// Endpoint is one front-end.
+type Endpoint struct {
+	URL        string `json:"url"`
+	Region     string `json:"region"`
+	Addressing string `json:"addressing"` // "path" or "virtual"
+	Verify     bool   `json:"verify"`     // https: the certificate
+	CAFile     string `json:"ca_file"`
+}
+
+// Operation is one part of the mix.
+type Operation struct {
+	Op    string  `json:"op"`
+	Share float64 `json:"share"` // of the operations; 0 stands for 1
+}
+
+// Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body.
+type Objects struct {
+	Key    []string `json:"key"`
+	Bucket []int    `json:"bucket"`
+	Body   []int    `json:"body"`
+}
+
+// Upload is one place of uploads: upload n there gets the key prefix + n in eight digits.
+type Upload struct {
+	Bucket int    `json:"bucket"`
+	Prefix string `json:"prefix"`
+}
+
+// Range tells the ranges of GET_RANGE.
+type Range struct {
+	Length int64  `json:"length"`
+	Offset string `json:"offset"` // "random", "sequential" (default), or bytes
+}
+
+// Fixed is the offset as bytes, 0 for the two that are no place.
+func (r Range) Fixed() int64 {
+	n, _ := strconv.ParseInt(r.Offset, 10, 64)
+	return n
+}
+
+// Parse reads one job. The error is one line with field, value and mend.
+func Parse(data []byte) (*Job, error) {
+	job := &Job{Parallel: 1, Batch: 1, RateStride: 1, TimeoutS: 30, DrainS: 5, MostSingle: 5_000_000}
+	if err := strict(data, job); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	if err := job.check(); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	return job, nil
+}
+
+// Times reads the second line. The error is one line.
+func (j *Job) Times(data []byte) error {
+	var times struct {
+		StartNs    int64 `json:"start_ns"`
+		DeadlineNs int64 `json:"deadline_ns"`
+	}
+	if err := strict(data, &times); err != nil {
+		return fmt.Errorf("times: %w", err)
+	}
+	j.StartNs, j.DeadlineNs = times.StartNs, times.DeadlineNs
+	return j.checkTimes()
+}
+
+func strict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("no JSON of schema %d: %w", Schema, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("no JSON of schema %d: more than one object in a line", Schema)
+	}
+	return nil
+}
+
+// Has tells whether the mix has an operation.
+func (j *Job) Has(ops ...string) bool {
+	return slices.ContainsFunc(j.Operations, func(o Operation) bool { return slices.Contains(ops, o.Op) })
+}
+
+func (j *Job) check() error {
+	bad := func(field string, value any, mend string) error { return fmt.Errorf("%s = %v: %s", field, value, mend) }
+	switch {
+	case j.Schema != Schema:
+		return bad("schema", j.Schema, fmt.Sprintf("this program reads schema %d", Schema))
+	case len(j.Endpoints) == 0:
+		return bad("endpoints", "[]", "give at least one")
+	case len(j.Buckets) == 0:
+		return bad("buckets", "[]", "give at least one")
+	case len(j.Operations) == 0:
+		return bad("operations", "[]", "give at least one of "+strings.Join(All, ", "))
+	case j.Workers < 1:
+		return bad("workers", j.Workers, "at least 1")
+	case j.Workers > 32767:
+		return bad("workers", j.Workers, "at most 32767")
+	case j.Threads < 0:
+		return bad("threads", j.Threads, "at least 0")
+	case j.Records == "":
+		return bad("records", `""`, "name the file to write")
+	case j.ObjectSize < 0:
+		return bad("object_size", j.ObjectSize, "at least 0 B")
+	case j.Parallel < 1:
+		return bad("parallel_parts", j.Parallel, "at least 1")
+	case j.PartSize < 0:
+		return bad("part_size", j.PartSize, "at least 0 B")
+	case j.PartSize > 0 && (j.ObjectSize-1)/j.PartSize >= 10000 && j.Has(Put):
+		return bad("part_size", j.PartSize, "an upload has at most 10000 parts")
+	case j.Batch < 1 || j.Batch > 1000:
+		return bad("batch", j.Batch, "1 to 1000 objects in a request")
+	case j.Rate < 0 || j.RateFirst < 0 || j.RateStride < 1:
+		return bad("rate", j.Rate, "rate and rate_first at least 0, rate_stride at least 1")
+	case j.Verify < 0:
+		return bad("verify", j.Verify, "at least 0")
+	case j.TimeoutS <= 0 || j.DrainS < 0:
+		return bad("timeout_s, drain_s", fmt.Sprint(j.TimeoutS, ", ", j.DrainS), "more than 0 s, at least 0 s")
+	case j.MostSingle < 1:
+		return bad("most_single", j.MostSingle, "at least 1")
+	}
+	if j.Payload == "" {
+		j.Payload = "unsigned"
+	}
+	if j.Balance == "" {
+		j.Balance = "worker"
+	}
+	if !slices.Contains([]string{"unsigned", "sha256"}, j.Payload) {
+		return bad("payload", j.Payload, "unsigned or sha256")
+	}
+	if !slices.Contains([]string{"worker", "round_robin", "least_load"}, j.Balance) {
+		return bad("balance", j.Balance, "worker, round_robin or least_load")
+	}
+	for i, e := range j.Endpoints {
+		at, err := url.Parse(e.URL)
+		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.Trim(at.Path, "/") != "" {
+			return bad(fmt.Sprintf("endpoints[%d].url", i), e.URL, "http(s)://host[:port]")
+		}
+		if e.Addressing != "path" && e.Addressing != "virtual" {
+			return bad(fmt.Sprintf("endpoints[%d].addressing", i), e.Addressing, "path or virtual")
+		}
+		if e.Region == "" {
+			return bad(fmt.Sprintf("endpoints[%d].region", i), `""`, "name one, e.g. us-east-1")
+		}
+	}
+	for i, o := range j.Operations {
+		if !slices.Contains(All, o.Op) {
+			return bad(fmt.Sprintf("operations[%d].op", i), o.Op, "one of "+strings.Join(All, ", "))
+		}
+		if o.Share < 0 {
+			return bad(fmt.Sprintf("operations[%d].share", i), o.Share, "at least 0")
+		}
+		if o.Share == 0 {
+			j.Operations[i].Share = 1
+		}
+	}
+	if err := j.checkObjects(); err != nil {
+		return err
+	}
+	if j.Has(GetRange) {
+		if err := j.checkRange(); err != nil {
+			return err
+		}
+	}
+	if os.Getenv("AWS_ACCESS_KEY_ID") == "" || os.Getenv("AWS_SECRET_ACCESS_KEY") == "" {
+		return fmt.Errorf("credentials are missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment")
+	}
+	if j.StartNs == 0 && j.DeadlineNs == 0 {
+		return nil
+	}
+	return j.checkTimes()
+}
+
+func (j *Job) checkTimes() error {
+	const longest = int64(4 * 3600e9)
+	if j.StartNs <= 0 || j.DeadlineNs <= j.StartNs || j.DeadlineNs-j.StartNs > longest {
+		return fmt.Errorf("start_ns, deadline_ns = %d, %d: the deadline comes after the start, and at most four hours later", j.StartNs, j.DeadlineNs)
+	}
+	return nil
+}
+
+func (j *Job) checkObjects() error {
+	o := j.Objects
+	if len(o.Bucket) != len(o.Key) || (len(o.Body) != len(o.Key) && len(o.Body) != 0) {
+		return fmt.Errorf("objects: columns of %d keys, %d buckets, %d bodies: give each object all of them", len(o.Key), len(o.Bucket), len(o.Body))
+	}
+	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) {
+		return fmt.Errorf("objects: none, and operations read or delete them")
+	}
+	for i, b := range o.Bucket {
+		if b < 0 || b >= len(j.Buckets) {
+			return fmt.Errorf("objects.bucket[%d] = %d: there are %d buckets", i, b, len(j.Buckets))
+		}
+	}
+	for i, b := range o.Body {
+		if len(j.Bodies) > 0 && (b < 0 || b >= len(j.Bodies)) {
+			return fmt.Errorf("objects.body[%d] = %d: there are %d bodies", i, b, len(j.Bodies))
+		}
+	}
+	for i, u := range j.Uploads {
+		if u.Bucket < 0 || u.Bucket >= len(j.Buckets) {
+			return fmt.Errorf("uploads[%d].bucket = %d: there are %d buckets", i, u.Bucket, len(j.Buckets))
+		}
+	}
+	if j.Has(Put) && (len(j.Uploads) == 0 || len(j.Bodies) == 0) {
+		return fmt.Errorf("uploads, bodies: PUT needs places and contents")
+	}
+	if j.FirstPut < 0 {
+		return fmt.Errorf("first_put = %d: at least 0", j.FirstPut)
+	}
+	for i, name := range j.Bodies {
+		found, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("bodies[%d] = %s: cannot be read", i, name)
+		}
+		if found.Size() != j.ObjectSize {
+			return fmt.Errorf("bodies[%d] = %s: has %d B where object_size = %d B", i, name, found.Size(), j.ObjectSize)
+		}
+	}
+	return nil
+}
+
+func (j *Job) checkRange() error {
+	r := &j.Range
+	if r.Offset == "" {
+		r.Offset = "sequential"
+	}
+	if r.Offset != "random" && r.Offset != "sequential" {
+		if n, err := strconv.ParseInt(r.Offset, 10, 64); err != nil || n < 0 {
+			return fmt.Errorf("range.offset = %s: random, sequential, or bytes", r.Offset)
+		}
+	}
+	if r.Length < 1 || r.Fixed()+r.Length > j.ObjectSize {
+		return fmt.Errorf("range: %d B at %s are not in an object of %d B: ask for less, or for larger objects", r.Length, r.Offset, j.ObjectSize)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package load
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+)
+
+// arrivals tell when operations begin: when a worker is free, or, in an open loop, when they are due. A worker that is late takes the oldest
+// one that is due; its latency counts from then (G. Tene's "coordinated omission"; wrk2).
+type arrivals struct {
+	run   *Run
+	taken atomic.Int64
+	begun atomic.Int64
+}
+
+func (a *arrivals) due(n int64) int64 {
+	j := a.run.job
+	return j.StartNs + int64(float64(j.RateFirst+n*j.RateStride)*1e9/j.Rate)
+}
+
+// next waits for the next operation and returns when it was due (0 in a closed loop); false: the deadline has come.
+func (a *arrivals) next() (int64, bool) {
+	j := a.run.job
+	if j.Rate == 0 {
+		return 0, a.run.now() < j.DeadlineNs
+	}
+	due := a.due(a.taken.Add(1) - 1)
+	if due >= j.DeadlineNs {
+		return 0, false
+	}
+	now := a.run.now()
+	for ; now < due && !a.run.halt.Load(); now = a.run.now() {
+		pause(min(due-now, 1e8))
+	}
+	if now >= j.DeadlineNs {
+		return 0, false
+	}
+	a.begun.Add(1)
+	return due, true
+}
+
+// missed counts operations that were due before the deadline (or the end, where that came first) and never began.
+func (a *arrivals) missed() int64 {
+	j := a.run.job
+	if j.Rate == 0 {
+		return 0
+	}
+	end, n := min(j.DeadlineNs, a.run.now()), int64(0)
+	if a.due(0) < end {
+		n = int64(float64(end-1-j.StartNs)*j.Rate/1e9-float64(j.RateFirst))/j.RateStride + 1
+		for a.due(n-1) >= end { // the rounding of the quotient
+			n--
+		}
+	}
+	return max(0, n-a.begun.Load())
+}
+
+// pause sleeps so many ns in the kernel, to the point: the runtime's own timers may be a millisecond late on a machine at rest, and the kernel
+// takes its time, 50 µs, unless a thread asks it not to. Not for all threads: the runtime's watcher would wake three times as often.
+func pause(ns int64) {
+	if ns <= 0 {
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const prSetTimerslack, exact, usual = 29, 1, 0
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, exact, 0)
+	t := syscall.NsecToTimespec(ns)
+	_ = syscall.Nanosleep(&t, nil)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, usual, 0)
+}

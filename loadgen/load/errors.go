@@ -1,0 +1,89 @@
+package load
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// wrong is an answer that is not what was asked for: never counted as moved.
+type wrong struct{ class, text string }
+
+func (w *wrong) Error() string { return w.text }
+
+func wrongf(class, format string, values ...any) error {
+	return &wrong{class, fmt.Sprintf(format, values...)}
+}
+
+// refusal is an answer that tells an error.
+type refusal struct {
+	status        int
+	code, message string
+}
+
+func (r *refusal) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("HTTP status %d %s %s", r.status, r.code, r.message))
+}
+
+// refused reads the S3 error in an answer, if there is one.
+func refused(a answer) error {
+	return &refusal{a.status, element(a.body, "Code"), element(a.body, "Message")}
+}
+
+// element is the text of the first element of this name, wherever it stands: one error alone, or among many objects.
+func element(text []byte, name string) string {
+	_, rest, found := bytes.Cut(text, []byte("<"+name+">"))
+	inside, _, ended := bytes.Cut(rest, []byte("</"+name+">"))
+	if !found || !ended {
+		return ""
+	}
+	return string(inside)
+}
+
+// classify returns the class of an error as all engines name it (storelab.engines.errors), and the HTTP status, 0 where none came.
+func classify(err error) (class string, status int) {
+	var refusal *refusal
+	var wrong *wrong
+	var name *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &refusal):
+		if refusal.code != "" {
+			return refusal.code, refusal.status
+		}
+		return fmt.Sprintf("Http%d", refusal.status), refusal.status
+	case errors.As(err, &wrong):
+		return wrong.class, 0
+	case untrusted(err):
+		return "CertificateNotTrusted", 0
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "ConnectionRefused", 0
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "ConnectionReset", 0
+	case errors.As(err, &name):
+		return "NameNotResolved", 0
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "Timeout", 0
+	case errors.Is(err, errEnded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "ConnectionClosed", 0
+	case errors.Is(err, errBadAnswer):
+		return "BadAnswer", 0
+	}
+	return "Other", 0
+}
+
+// untrusted tells whether the server's certificate was the reason.
+func untrusted(err error) bool {
+	var check *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &check) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+}

@@ -1,0 +1,80 @@
+package load
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block, because they cannot: the socket is
+// non-blocking. To tell costs as much as the call, and lets the scheduler take a "blocked" thread's place with another one: over loopback, where a
+// write does the receiver's work too, that was a third of all CPU.
+type quick struct {
+	*net.TCPConn
+	raw         syscall.RawConn
+	data        []byte // of the call that is under way
+	n           int
+	failed      syscall.Errno
+	read, write func(uintptr) bool
+}
+
+func newQuick(c *net.TCPConn) (*quick, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	q := &quick{TCPConn: c, raw: raw}
+	q.read = func(fd uintptr) bool { return q.call(syscall.SYS_RECVFROM, fd, 0) }
+	q.write = func(fd uintptr) bool { return q.call(syscall.SYS_SENDTO, fd, syscall.MSG_NOSIGNAL) }
+	return q, nil
+}
+
+// call is one system call on `data`; false: wait until the socket is ready.
+func (q *quick) call(number, fd, flags uintptr) bool {
+	for {
+		n, _, failed := syscall.RawSyscall6(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(q.data))), uintptr(len(q.data)), flags, 0, 0)
+		if failed == syscall.EINTR {
+			continue
+		}
+		q.n, q.failed = int(n), failed
+		return failed != syscall.EAGAIN
+	}
+}
+
+func (q *quick) done(what string, err error) error {
+	q.data = nil
+	if err == nil && q.failed != 0 {
+		err = os.NewSyscallError(what, q.failed)
+	}
+	return err
+}
+
+// Read is that of net.Conn.
+func (q *quick) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	q.data = b
+	if err := q.done("recvfrom", q.raw.Read(q.read)); err != nil {
+		return 0, err
+	}
+	if q.n == 0 {
+		return 0, io.EOF
+	}
+	return q.n, nil
+}
+
+// Write is that of net.Conn.
+func (q *quick) Write(b []byte) (int, error) {
+	for sent := 0; ; {
+		q.data = b[sent:]
+		if err := q.done("sendto", q.raw.Write(q.write)); err != nil {
+			return sent, err
+		}
+		if sent += q.n; sent >= len(b) {
+			return sent, nil
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package load
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"storelab/loadgen/job"
+)
+
+// task is one operation to do. number: index in the job's objects, or the upload's number, or of an operation on many objects how many.
+type task struct {
+	kind         int // in the job's mix
+	op           string
+	number       int
+	bucket       int
+	key          string
+	body         int
+	from, to     int64
+	many         []int // objects of a DELETE_MULTI
+	continuation string
+}
+
+// source gives one worker its tasks of one operation, in a task that it keeps; false: there are no more.
+type source func(*task) bool
+
+// sources builds a source for each operation of the mix. Each worker has a random order of its own, by the seed.
+func sources(j *job.Job, order []int32, pieces [][]int, worker int) []source {
+	var out []source
+	for kind, o := range j.Operations {
+		rng := rand.New(rand.NewPCG(j.Seed, uint64(worker)<<8|uint64(kind)))
+		out = append(out, map[string]func(*job.Job, int, *rand.Rand) source{
+			job.Put: puts, job.Get: reads(order), job.Head: reads(order), job.GetRange: ranges(order), job.Delete: deletes, job.List: lists,
+			job.Multi: func(_ *job.Job, worker int, _ *rand.Rand) source { return multi(pieces, j, worker) },
+		}[o.Op](j, worker, rng))
+	}
+	return out
+}
+
+// puts are new keys, each once, in all places in turn: numbers worker, worker + workers, …
+func puts(j *job.Job, worker int, _ *rand.Rand) source {
+	n := worker - j.Workers
+	return func(t *task) bool {
+		n += j.Workers
+		place := j.Uploads[(j.FirstPut+n)%len(j.Uploads)]
+		t.number, t.bucket, t.key, t.body = n, place.Bucket, fmt.Sprintf("%s%08d", place.Prefix, n), n%len(j.Bodies)
+		return true
+	}
+}
+
+// reads are all objects, each once before any comes again. All workers share one shuffled order; each goes through it from a place and by a
+// step of its own, new in every turn, so that no worker keeps an order in memory.
+func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
+	return func(j *job.Job, _ int, rng *rand.Rand) source {
+		n := len(order)
+		at, step, done := 0, 1, n
+		return func(t *task) bool {
+			if done == n {
+				at, step, done = rng.IntN(n), coprime(n, rng), 0
+			}
+			i := int(order[at])
+			at, done = (at+step)%n, done+1
+			t.number, t.bucket, t.key, t.from, t.to = i, j.Objects.Bucket[i], j.Objects.Key[i], 0, j.ObjectSize
+			if len(j.Objects.Body) > 0 {
+				t.body = j.Objects.Body[i]
+			}
+			return true
+		}
+	}
+}
+
+// shuffled is the order that all readers share.
+func shuffled(j *job.Job) []int32 {
+	order, rng := make([]int32, len(j.Objects.Key)), rand.New(rand.NewPCG(j.Seed, 0))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	rng.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+	return order
+}
+
+// coprime returns a random step that reaches all of n places.
+func coprime(n int, rng *rand.Rand) int {
+	for {
+		step := 1 + rng.IntN(n)
+		a, b := step, n
+		for b != 0 {
+			a, b = b, a%b
+		}
+		if a == 1 {
+			return step
+		}
+	}
+}
+
+// ranges are one range of each object that `reads` gives, or all of them from its begin to its end.
+func ranges(order []int32) func(*job.Job, int, *rand.Rand) source {
+	return func(j *job.Job, worker int, rng *rand.Rand) source {
+		return rangesOf(j, reads(order)(j, worker, rng), rng)
+	}
+}
+
+func rangesOf(j *job.Job, objects source, rng *rand.Rand) source {
+	length, left := j.Range.Length, int64(0)
+	return func(t *task) bool {
+		if j.Range.Offset == "sequential" && left >= length {
+			t.from, t.to, left = t.to, t.to+length, left-length
+			return true
+		}
+		objects(t)
+		switch j.Range.Offset {
+		case "random":
+			t.from = rng.Int64N(j.ObjectSize - length + 1)
+		case "sequential":
+			left = j.ObjectSize - length
+		default:
+			t.from = j.Range.Fixed()
+		}
+		t.to = t.from + length
+		return true
+	}
+}
+
+// deletes are the objects worker, worker + workers, …
+func deletes(j *job.Job, worker int, _ *rand.Rand) source {
+	n := worker - j.Workers
+	return func(t *task) bool {
+		if n += j.Workers; n >= len(j.Objects.Key) {
+			return false
+		}
+		t.number, t.bucket, t.key = n, j.Objects.Bucket[n], j.Objects.Key[n]
+		return true
+	}
+}
+
+// batches are runs of objects of one bucket, as many as a request deletes.
+func batches(j *job.Job) [][]int {
+	var out [][]int
+	for i := range j.Objects.Key {
+		if last := len(out) - 1; i > 0 && j.Objects.Bucket[i] == j.Objects.Bucket[i-1] && len(out[last]) < j.Batch {
+			out[last] = append(out[last], i)
+		} else {
+			out = append(out, append(make([]int, 0, j.Batch), i))
+		}
+	}
+	return out
+}
+
+func multi(pieces [][]int, j *job.Job, worker int) source {
+	n := worker - j.Workers
+	return func(t *task) bool {
+		if n += j.Workers; n >= len(pieces) {
+			return false
+		}
+		t.many, t.number, t.bucket = pieces[n], len(pieces[n]), j.Objects.Bucket[pieces[n][0]]
+		return true
+	}
+}
+
+// lists are pages of a bucket, from its begin again after the last; the operation tells where the next one begins.
+func lists(j *job.Job, worker int, _ *rand.Rand) source {
+	bucket := worker - 1
+	return func(t *task) bool {
+		if t.continuation == "" {
+			bucket = (bucket + 1) % len(j.Buckets)
+		}
+		t.bucket = bucket
+		return true
+	}
+}

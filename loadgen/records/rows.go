@@ -1,0 +1,121 @@
+// Package records keeps what became of each operation, in 24 bytes, and writes storelab's Parquet schema `ops` (docs/records.md).
+package records
+
+import "sync"
+
+// Op is one operation. Times are nanoseconds since the agreed start; First and Due may be 0: not told, closed loop.
+type Op struct {
+	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
+	First         int64 // head of the answer, since Start
+	Due           int64
+	Kind          int // index in Plan.Ops
+	Class         int // 0: done; else index + 1 in the classes of errors
+	Status        int // HTTP; 0: none came
+	Object        int // index in Plan.Objects, or number of the upload; operations on many objects: how many
+	Endpoint      int
+}
+
+// packed is an Op without Due: 44 bits of a time beside 20 others, three times. The rest holds 60 bits: object 32, kind 3, class 7, status 10,
+// endpoint 8.
+type packed [3]uint64
+
+const (
+	timeBits = 44
+	restBits = 64 - timeBits
+	restMask = 1<<restBits - 1
+	// MostEndpoints and mostClasses bound what a packed operation can tell apart.
+	MostEndpoints = 1 << 8
+	mostClasses   = 1 << 7
+)
+
+func pack(o *Op) packed {
+	rest := uint64(o.Object)&0xffffffff | uint64(o.Kind)<<32 | uint64(o.Class)<<35 | uint64(o.Status)<<42 | uint64(o.Endpoint)<<52
+	return packed{
+		uint64(o.Start)<<restBits | rest&restMask,
+		uint64(o.Lasted)<<restBits | rest>>restBits&restMask,
+		uint64(o.First)<<restBits | rest>>(2*restBits),
+	}
+}
+
+func (p packed) unpack() Op {
+	rest := p[0]&restMask | p[1]&restMask<<restBits | p[2]&restMask<<(2*restBits)
+	return Op{
+		Start: int64(p[0] >> restBits), Lasted: int64(p[1] >> restBits), First: int64(p[2] >> restBits),
+		Object: int(rest & 0xffffffff), Kind: int(rest >> 32 & 7), Class: int(rest >> 35 & 127), Status: int(rest >> 42 & 1023),
+		Endpoint: int(rest >> 52 & 255),
+	}
+}
+
+// chunk is a run of operations of one worker.
+type chunk struct {
+	worker int
+	ops    []packed
+	due    []int64 // open loop
+}
+
+// perChunk operations a worker keeps before it hands them over: the lock is then taken once in a thousand operations.
+const perChunk = 1024
+
+// Keeper gathers the operations of all workers: as they are, up to Most; beyond, all of them as bins.
+type Keeper struct {
+	plan   *Plan
+	mu     sync.Mutex
+	chunks []chunk
+	n      int
+	bins   *bins // nil: single operations
+}
+
+// NewKeeper returns an empty one.
+func NewKeeper(plan *Plan) *Keeper { return &Keeper{plan: plan} }
+
+// Worker returns the place where one worker notes its operations.
+func (k *Keeper) Worker(number int) *Worker { return &Worker{keeper: k, chunk: chunk{worker: number}} }
+
+// Worker is one worker's place. Not safe for concurrent use.
+type Worker struct {
+	keeper *Keeper
+	chunk  chunk
+}
+
+// Note keeps one operation.
+func (w *Worker) Note(o *Op) {
+	if w.chunk.ops == nil {
+		w.chunk.ops = make([]packed, 0, 16) // a thousand workers may have few operations each
+	}
+	w.chunk.ops = append(w.chunk.ops, pack(o))
+	if w.keeper.plan.Open {
+		w.chunk.due = append(w.chunk.due, o.Due)
+	}
+	if len(w.chunk.ops) >= perChunk {
+		w.Flush()
+	}
+}
+
+// Flush hands over what is kept here.
+func (w *Worker) Flush() {
+	if len(w.chunk.ops) == 0 {
+		return
+	}
+	k := w.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.n += len(w.chunk.ops); k.bins == nil && k.n > k.plan.MostSingle {
+		k.bins = newBins(k.plan)
+		for i := range k.chunks {
+			k.bins.add(&k.chunks[i])
+			k.chunks[i] = chunk{}
+		}
+		k.chunks = nil
+	}
+	if k.bins != nil {
+		k.bins.add(&w.chunk)
+		w.chunk.ops, w.chunk.due = w.chunk.ops[:0], w.chunk.due[:0]
+		return
+	}
+	k.chunks = append(k.chunks, w.chunk)
+	next := chunk{worker: w.chunk.worker, ops: make([]packed, 0, perChunk)}
+	if k.plan.Open {
+		next.due = make([]int64, 0, perChunk)
+	}
+	w.chunk = next
+}

@@ -1,0 +1,168 @@
+"""The program `loadgen`: refusals, signals, and what the other engines do not know: balance, signed payloads, bins."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import latency_truth
+import ports
+import pyarrow.parquet as pq
+import pytest
+from delay_server import DelayServer
+
+from storelab.config import Config
+from storelab.engines import bins, loadgen
+from storelab.install import golang, tools_folder
+from storelab.model import UserError
+from storelab.stores import all_stores
+from storelab.stores.base import Credentials
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
+]
+KEYS = Credentials("any", "body").environ()
+
+
+def job(url: str, tmp_path, **more) -> dict:
+    files = latency_truth.payload.body_files(tmp_path, 1, 1000)
+    return {
+        "schema": 1,
+        "endpoints": [{"url": url, "region": "us-east-1", "addressing": "path", "verify": True}],
+        "buckets": ["bucket"],
+        "operations": [{"op": "GET"}],
+        "objects": {"key": ["data/0"], "bucket": [0], "body": [0]},
+        "bodies": [str(f) for f in files],
+        "object_size": 1000,
+        "workers": 2,
+        "records": str(tmp_path / "ops.parquet"),
+    } | more
+
+
+def started(values: dict, environ=None) -> subprocess.Popen:
+    now = time.time_ns()
+    values = {"start_ns": now + 200_000_000, "deadline_ns": now + 60_000_000_000} | values
+    process = subprocess.Popen(
+        [loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (KEYS if environ is None else environ)
+    )
+    process.stdin.write(json.dumps(values).encode())
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def summary(lines: bytes) -> dict:
+    return json.loads(lines.splitlines()[-1])["summary"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"wrokers": 3}, "wrokers"),
+        ({"operations": [{"op": "GET_RANGE"}], "range": {"length": 1001}}, "1001 B at sequential are not in an object of 1000 B"),
+        ({"endpoints": [{"url": "nowhere", "region": "r", "addressing": "path"}]}, "http(s)://host[:port]"),
+        ({"objects": {}}, "objects: none"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, change, says):
+    process = started(job("http://127.0.0.1:1", tmp_path) | change)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2 and said.count(b"\n") == 1 and says in said.decode() and not (tmp_path / "ops.parquet").exists()
+
+
+def test_credentials_missing(tmp_path):
+    process = started(job("http://127.0.0.1:1", tmp_path), {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""})
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2 and b"AWS_ACCESS_KEY_ID" in said and said.count(b"\n") == 1
+
+
+def test_a_certificate_that_is_not_trusted(tmp_path, port_block):
+    stores = {"null": {"kind": "nullserver", "port": port_block, "tls": True}}
+    sweeps = {"it": {"workload": "calibrate", "duration": "1 s"}}
+    values = {
+        "campaign": "lab",
+        "name": "lab",
+        "state": str(tmp_path / "state"),
+        "stores": stores,
+        "use_stores": ["null"],
+        "sweeps": sweeps,
+    }
+    store = all_stores(Config.model_validate(values))["null"]
+    try:
+        store.up(1)
+        process = started(job(store.endpoints(1)[0].url, tmp_path))
+        _, said = process.communicate(timeout=20)
+    finally:
+        store.down()
+    assert process.returncode == 2 and b"certificate is not trusted" in said and said.count(b"\n") == 1
+    assert not (tmp_path / "ops.parquet").exists()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_its_records(tmp_path, sig):
+    with DelayServer(ports.block(), [0.05], latency_truth.body(tmp_path, 1000)) as server:
+        process = started(job(server.url, tmp_path))
+        time.sleep(1.0)
+        process.send_signal(sig)
+        begun = time.monotonic()
+        _, said = process.communicate(timeout=20)
+        assert time.monotonic() - begun < 2 and process.returncode == 128 + sig
+    told = summary(said)
+    assert told["operations"] >= 20 and told["cut_off"] == 2 and told["errors"] == 0
+    assert pq.read_metadata(tmp_path / "ops.parquet").num_rows == told["rows"]
+
+
+def test_killed_it_leaves_no_half_file(tmp_path):
+    with DelayServer(ports.block(), [0.05], latency_truth.body(tmp_path, 1000)) as server:
+        process = started(job(server.url, tmp_path))
+        time.sleep(0.7)
+        process.kill()
+        process.communicate(timeout=20)
+    assert not list(tmp_path.glob("ops*"))
+
+
+def test_many_operations_are_bins_like_those_of_other_engines(tmp_path):
+    """Beyond `most_single` operations: rows of 100 ms, with the buckets that Python's engines use."""
+    with DelayServer(ports.block(), [0.002], latency_truth.body(tmp_path, 1000)) as server:
+        for name, most in (("single", 5_000_000), ("binned", 10)):
+            now = time.time_ns()
+            times = {"start_ns": now + 200_000_000, "deadline_ns": now + 900_000_000}
+            process = started(job(server.url, tmp_path, most_single=most, records=str(tmp_path / name), workers=3) | times)
+            process.communicate(timeout=20)
+            assert process.returncode == 0
+    single, binned = (pq.read_table(tmp_path / name).to_pydict() for name in ("single", "binned"))
+    assert set(binned["worker"]) == set(binned["start_ns"]) == set(binned["object"]) == {None}
+    uppers = {b["upper_ns"] for hist in binned["latency_hist"] for b in hist}
+    assert uppers <= set(bins.EDGES.tolist()), "buckets are those of the other engines"
+    assert all(sum(b["count"] for b in hist) == n for hist, n in zip(binned["latency_hist"], binned["count"], strict=True))
+    assert all(hist is None or not hist for hist in single["latency_hist"]) and None not in single["start_ns"]
+
+
+def test_balance_and_signed_payloads_through_a_campaign(lab, port_block):
+    axes = {"engine": "loadgen", "workers": 4, "front_ends": 2}
+    measured = lab(
+        {"kind": "seaweedfs", "port": port_block},
+        round={"workload": "get", "axes": axes | {"balance": "round_robin"}},
+        least={"workload": "get", "axes": axes | {"balance": "least_load"}},
+        one={"workload": "get", "axes": axes | {"balance": "client"}},
+        signed={"workload": "put", "axes": axes | {"payload": "sha256"}},
+    )
+    for point, record, rows in measured:
+        ends = [r["endpoint"] for r in rows]
+        assert record["valid"] and {r["error"] for r in rows} == {None}
+        if point.axes["balance"] == "client":
+            assert set(ends) == {0}
+        elif point.axes["balance"] == "round_robin":
+            assert abs(ends.count(0) - ends.count(1)) <= 4
+        else:
+            assert set(ends) == {0, 1}
+        assert record["engine"]["settings"]["payload"] == ("sha256" if point.workload == "put" else "unsigned")
+
+
+def test_the_program_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"loadgen is not installed.*storelab install loadgen"):
+        loadgen.binary()
