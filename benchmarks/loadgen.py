@@ -150,6 +150,7 @@ def main() -> None:
     values: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="storelab-loadgen-", dir="/dev/shm") as shm:
         folder = Path(shm)
+        folder.chmod(0o755)  # a server that root starts reads as another user
         if shutil.which("wrk"):
             beside_wrk(folder, values, n)
         per_core(folder, folder / "state", values, n, args.quick)

@@ -41,8 +41,14 @@ def scratch_dir(config: Config) -> Path:
 
 
 def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
-    """The first `count` buckets of the campaign; the accounts own them in turn."""
-    return [store.bucket(config.name, i, i % accounts) for i in range(count)]
+    """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more accounts share
+    theirs with those that have fewer."""
+    return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
+
+
+def _names(manifest: Path, places: list[Bucket]) -> bool:
+    """Whether a manifest's objects lie in these very buckets."""
+    return records.read_json(manifest)["buckets"] == [[p.name, p.prefix] for p in places]
 
 
 def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
@@ -56,7 +62,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode():
+    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, places):
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")

@@ -42,7 +42,10 @@ class SeaweedFS(Listening):
     max_volumes: int = Field(
         6500,
         ge=8,
-        description="How many volumes a volume server may have (they take space as they fill, and two open files each); a bucket takes three, or one below 400.",
+        description="How many volumes a volume server may have (they take space as they fill, and two open files each).",
+    )
+    volumes_per_bucket: int = Field(
+        3, ge=1, le=7, description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400."
     )
 
 

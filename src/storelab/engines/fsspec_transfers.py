@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from storelab.datasets import payload
+from storelab.engines import shares
 from storelab.engines.errors import WrongAnswer
 from storelab.engines.fsspec_client import FsspecClient, Task
 from storelab.engines.keys import put_key
 from storelab.engines.ranges import begins
 from storelab.model import derive_seed
-from storelab.records import read_json
 from storelab.stores import filesystems
 from storelab.workloads.base import Check
 
@@ -66,14 +66,8 @@ class FsspecGet(FsspecClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        assert self.job.manifest is not None
-        self.manifest = read_json(self.job.manifest)
-        columns, places = self.manifest["objects"], self.job.buckets
-        self.objects = [
-            Task(places[b].prefix + k, filesystems.path(self.endpoint, places[b], k), body)
-            for k, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
-            if places[b].account == self.job.account
-        ]
+        self.manifest, own = shares.staged(self.job)
+        self.objects = [Task(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
 
     def tasks(self) -> Iterator[Task]:
         rng = random.Random(derive_seed(self.job.point.seed, self.job.client))

@@ -18,12 +18,12 @@ from typing import Any
 
 from storelab import clock
 from storelab.datasets import payload
-from storelab.engines import bins, processes
+from storelab.engines import bins, processes, shares
 from storelab.engines.guard import Guard, LimitExceeded
 from storelab.engines.keys import put_key
+from storelab.engines.ranges import fixed
 from storelab.install import program, tools_folder
 from storelab.model import MeasurementFailed, UserError, derive_seed
-from storelab.records import read_json
 from storelab.workloads.base import Check, Client, Result, Written
 
 DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as of the engine obstore
@@ -218,13 +218,10 @@ class LoadgenGet(LoadgenClient):
     op = "GET"
 
     def told(self) -> dict[str, Any]:
-        assert self.job.manifest is not None
-        self.manifest = read_json(self.job.manifest)
+        self.manifest, own = shares.staged(self.job)
         self.files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
-        columns, places = self.manifest["objects"], self.job.buckets
-        rows = zip(columns["key"], columns["bucket"], columns["body"], strict=True)
-        key, bucket, body = zip(*((places[b].prefix + k, b, i) for k, b, i in rows if places[b].account == self.job.account), strict=True)
-        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": {"key": key, "bucket": bucket, "body": body}}
+        objects = {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
+        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": objects}
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
@@ -241,8 +238,6 @@ class LoadgenGetRange(LoadgenGet):
     op = "GET_RANGE"
 
     def told(self) -> dict[str, Any]:
-        from storelab.engines.ranges import fixed
-
         axes = self.job.point.axes
         offset = axes["offset"] if axes["offset"] in ("random", "sequential") else str(fixed(axes["offset"]))
         return super().told() | {"range": {"length": axes["range_size"], "offset": offset}}
@@ -252,15 +247,9 @@ class LoadgenDelete(LoadgenClient):
     """Deletions of objects made for the point, one by one or `batch` at a time, until none is left or the deadline comes."""
 
     def told(self) -> dict[str, Any]:
-        import random
-
         batch = self.job.point.axes["batch"]
         self.op = "DELETE" if batch == 1 else "DELETE_MULTI"
-        own: dict[int, list[str]] = {}
-        for bucket, key in self.job.extra["objects"][self.job.client]:
-            own.setdefault(bucket, []).append(self.job.buckets[bucket].prefix + key)
-        pieces = [(b, keys[i : i + batch]) for b, keys in own.items() for i in range(0, len(keys), batch)]
-        random.Random(derive_seed(self.job.point.seed, self.job.client)).shuffle(pieces)
+        pieces = shares.to_delete(self.job, batch)
         keys = [key for _, piece in pieces for key in piece]
         self.objects = len(keys)
         buckets = [b for b, piece in pieces for _ in piece]

@@ -11,13 +11,13 @@ from typing import Any
 
 from storelab import clock
 from storelab.datasets import payload
+from storelab.engines import shares
 from storelab.engines.errors import WrongAnswer
 from storelab.engines.keys import put_key
 from storelab.engines.obstore_client import ObstoreClient
 from storelab.engines.obstore_loop import Done, Task
 from storelab.engines.ranges import begins
 from storelab.model import derive_seed
-from storelab.records import read_json
 from storelab.workloads.base import Check, Result
 
 ANY_CHUNK = 1  # bytes are thrown away as they arrive: larger chunks would be put together first
@@ -62,11 +62,8 @@ class ObstoreGet(ObstoreClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        assert self.job.manifest is not None
-        self.manifest = read_json(self.job.manifest)
-        columns, places = self.manifest["objects"], self.job.buckets
-        rows = zip(columns["key"], columns["bucket"], columns["body"], strict=True)
-        self.objects = [(b, places[b].prefix + k, body) for k, b, body in rows if places[b].account == self.job.account]
+        self.manifest, own = shares.staged(self.job)
+        self.objects = [(o.number, o.key, o.body) for o in own]
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
@@ -170,11 +167,7 @@ class ObstoreDelete(ObstoreClient):
         self.batch = self.job.point.axes["batch"]
         self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
         self.multi_delete = self.per_bucket = self.batch > 1
-        own: dict[int, list[str]] = {}
-        for bucket, key in self.job.extra["objects"][self.job.client]:
-            own.setdefault(bucket, []).append(self.job.buckets[bucket].prefix + key)
-        self.pieces = [(b, tuple(keys[i : i + self.batch])) for b, keys in own.items() for i in range(0, len(keys), self.batch)]
-        random.Random(derive_seed(self.job.point.seed, self.job.client)).shuffle(self.pieces)
+        self.pieces = shares.to_delete(self.job, self.batch)
 
     def tasks(self, worker: int) -> Iterator[Task]:
         for i in range(worker, len(self.pieces), self.workers):

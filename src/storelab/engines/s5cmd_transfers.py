@@ -1,12 +1,12 @@
 """Uploads and downloads by s5cmd: the command lists, and the checks of what was moved."""
 
 import hashlib
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 from storelab.datasets import payload
+from storelab.engines import shares
 from storelab.engines.keys import put_key
 from storelab.engines.s5cmd import S5cmdClient, part_option
 from storelab.model import derive_seed
@@ -44,16 +44,9 @@ class S5cmdGet(S5cmdClient):
     op = "GET"
 
     def prepare_files(self) -> None:
-        assert self.job.manifest is not None
-        manifest = json.loads(self.job.manifest.read_bytes())
+        manifest, own = shares.staged(self.job)
         self.bodies = manifest["bodies"]
-        places = self.job.buckets
-        columns = manifest["objects"]
-        self.objects = [
-            (f"s3://{places[b].name}/{places[b].prefix}{k}", body)
-            for k, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
-            if places[b].account == self.job.account
-        ]
+        self.objects = [(f"s3://{o.place.name}/{o.key}", o.body) for o in own]
         self.slots_per_body = -(-max(self.workers, 4) // payload.BODIES)
         self.ring = self.job.scratch / "ring"
         self.ring.mkdir(exist_ok=True)

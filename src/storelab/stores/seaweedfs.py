@@ -113,7 +113,7 @@ class SeaweedFS(Managed):
     def make_ready(self) -> None:
         for folder in ("master", "filer", *self._volumes()):
             (self.data / folder).mkdir(exist_ok=True, mode=0o700)
-        growth = max(1, min(3, self.settings.max_volumes // 200))  # volumes that a bucket gets at once; it writes to all of them
+        growth = max(1, min(self.settings.volumes_per_bucket, self.settings.max_volumes // 200))
         for name, text in TOML.items():
             (self.folder / name).write_text(text.format(growth=growth, data=self.data) if "{" in text else text)
         if self.settings.tls:
