@@ -89,6 +89,8 @@ type conn struct {
 
 const aborted = -1
 
+var past = time.Unix(1, 0)
+
 func (c *conn) close() {
 	if open := c.net.Swap(nil); open != nil {
 		(*open).Close()
@@ -100,7 +102,7 @@ func (c *conn) close() {
 func (c *conn) abort(since int64) {
 	if c.alive.CompareAndSwap(since, aborted) {
 		if open := c.net.Load(); open != nil {
-			(*open).SetDeadline(time.Unix(1, 0))
+			(*open).SetDeadline(past)
 		}
 	}
 }
@@ -134,6 +136,9 @@ func (c *conn) connect() (net.Conn, error) {
 		open = secured
 	}
 	c.net.Store(&open)
+	if c.alive.Load() == aborted { // while there was no connection yet to tell it
+		open.SetDeadline(past)
+	}
 	c.run.dials.Add(1)
 	if n := c.run.open.Add(1); n > c.run.mostOpen.Load() {
 		c.run.mostOpen.Store(n)
@@ -311,7 +316,8 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 		return nil
 	}
 	if length >= 0 {
-		return a, c.counted(open, length, take)
+		err := c.counted(open, length, take)
+		return a, err
 	}
 	body, chunked := io.Reader(c.read), length == -1
 	if chunked {

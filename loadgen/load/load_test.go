@@ -472,6 +472,26 @@ func TestClosedAtRest(t *testing.T) {
 	}
 }
 
+// What is told to end while it dials ends as soon as the connection is there.
+func TestAbortedWhileDialling(t *testing.T) {
+	s := serve(t, false)
+	r, err := New(newLab(t, s.URL).with("GET", nil).objects(s, "hang", 1).job())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.conns[0]
+	c.alive.Store(1)
+	c.abort(1)
+	begun := time.Now()
+	open, err := c.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Read(make([]byte, 1)); err == nil || time.Since(begun) > time.Second {
+		t.Errorf("read %v after %s", err, time.Since(begun))
+	}
+}
+
 func TestVirtualAddressing(t *testing.T) {
 	s := serve(t, false)
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())

@@ -4,6 +4,7 @@ Table in, `Figure` out, or None without errors. What an error and its class are:
 """
 
 import math
+import textwrap
 
 import matplotlib as mpl
 import numpy as np
@@ -17,6 +18,7 @@ from storelab import error_rates, words
 from storelab.plots import canvas, style
 
 MOST_RUNS, MOST_CLASSES = 6, 5
+TITLE = 52  # characters of a line above a panel
 REST = "other errors"
 
 
@@ -84,7 +86,7 @@ def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
-    ax.set_title(f"{_name(first['key'])}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7)
+    ax.set_title(f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7)
     ax.set_xlim(0, seconds[-1] + 1)
     ax.set_ylim(0, top)
     ax.set_xlabel("Seconds from the agreed start")

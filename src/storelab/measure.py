@@ -55,7 +55,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     if records.sealed(config.raw):
         raise UserError(str(config.raw), "the campaign is sealed: it is not measured any more", "give the new campaign another name")
     plan_file.refuse_differences(config, points)
-    with measuring_lock(Path(config.state)):
+    with measuring_lock(Path(config.state)), stage.using_scratch(config):
         if not again and records.load_run(folder, chosen):  # measured by another run while this one waited
             return None
         announce(config, points, chosen)

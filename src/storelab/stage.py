@@ -4,11 +4,14 @@ Proof that a data set lies in a store is an object of storelab's own beside it, 
 of the manifest; it is written last.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,31 @@ def scratch_dir(config: Config) -> Path:
     folder = base / f"storelab-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+@contextmanager
+def using_scratch(config: Config) -> Iterator[None]:
+    """Keep the scratch folder while the block runs: it is shared by all campaigns of this user on this machine."""
+    while True:
+        path = scratch_dir(config) / ".used"
+        with open(path, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
+                continue  # it was cleared in this very moment
+            yield
+            return
+
+
+def clear_scratch(config: Config) -> bool:
+    """Remove the scratch folder with all that clients keep there; False, and nothing is removed, while another campaign uses it."""
+    folder = scratch_dir(config)
+    with open(folder / ".used", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:

@@ -175,7 +175,7 @@ def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(la
 
 @pytest.fixture
 def long_lab():
-    sweep = {"workload": "put", "duration": "2 s", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}}
+    sweep = {"workload": "put", "duration": "4 s", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}}
     with laboratory({"up": sweep}, repetitions=3) as folder:
         assert storelab(folder, "up", "seaweedfs").returncode == 0
         yield folder

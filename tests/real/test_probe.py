@@ -105,7 +105,7 @@ def test_every_answer_of_seaweedfs(probed):
 def test_nothing_is_left_and_nothing_else_is_touched(probed, seaweedfs):
     s3 = clients.for_store(seaweedfs)
     own = buckets.own_buckets(seaweedfs, "probed")
-    assert [b.name for b in own] == [seaweedfs.bucket("probed", i, i).name for i in range(2)]
+    assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
     for b in own:
         ways = buckets.accesses(seaweedfs, [b])
         assert [k for k, _ in buckets.list_keys(ways[b.account], b)] == (["data/kept"] if b.account == 0 else [])

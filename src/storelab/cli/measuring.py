@@ -159,8 +159,6 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accoun
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
     """Stop managed stores. Their data stay."""
-    import shutil
-
     from storelab import stage
     from storelab.measure import measuring_lock
 
@@ -170,7 +168,8 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
             click.echo(f"{store.name}: stopped {len(store.down())} processes")
     if all_:
         with measuring_lock(Path(config.state)):
-            shutil.rmtree(stage.scratch_dir(config), ignore_errors=True)
+            if not stage.clear_scratch(config):
+                click.echo("files on tmpfs stay: another campaign of yours uses them")
 
 
 @click.command()
@@ -201,7 +200,8 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     for p in wanted.values():
         store = deployed(stores[p.store], p.axes)
         store.up(1, p.axes.get("accounts", 1))
-        staging.ensure(config, store, p.dataset, staging.report, again)
+        with staging.using_scratch(config):
+            staging.ensure(config, store, p.dataset, staging.report, again)
 
 
 @click.command()
