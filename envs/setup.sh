@@ -34,7 +34,7 @@ loadgen() {
     [ -d loadgen ] || return 0
     sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
     [ "$(cat .venv/storelab-loadgen 2>/dev/null)" = "$sources" ] && return
-    echo "setup: the near-null server in Go (42 MB to download once, a minute to build)"
+    echo "setup: storelab's own programs in Go (85 MB to download once, a minute to build)"
     said=$(.venv/bin/storelab install loadgen 2>&1) ||
         echo "storelab: not built, so campaigns need \`calibrate: false\`, or \`storelab install loadgen\`: $(tail -n 1 <<<"$said")" >&2
     echo "$sources" > .venv/storelab-loadgen
