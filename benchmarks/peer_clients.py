@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,22 @@ def boto3(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     return sum(done), job["seconds"], time.process_time() - cpu
 
 
+async def in_tasks(job: dict[str, Any], one: Callable[[int], Awaitable[None]]) -> tuple[int, float, float]:
+    """As many tasks as workers do operations 0, 1, … until the time is over: (done, seconds, CPU seconds)."""
+    numbers, done = itertools.count(), 0
+
+    async def work() -> None:
+        nonlocal done
+        while time.monotonic() < end:
+            await one(next(numbers))
+            done += time.monotonic() <= end
+
+    begun, cpu = time.monotonic(), time.process_time()
+    end = begun + job["seconds"]
+    await asyncio.gather(*(work() for _ in range(job["workers"])))
+    return done, job["seconds"], time.process_time() - cpu
+
+
 def s3fs(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     import s3fs
 
@@ -74,24 +91,17 @@ def s3fs(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
         )
         session = await fs.set_session()
         fs.retries = 1
-        numbers, done = itertools.count(), 0
 
-        async def work() -> None:
-            nonlocal done
-            while time.monotonic() < end:
-                n = next(numbers)
-                if put:
-                    await fs._pipe_file(f"{job['bucket']}/{job['prefix']}{n}", body)
-                else:
-                    await fs._cat_file(f"{job['bucket']}/{job['keys'][n % len(job['keys'])]}")
-                done += time.monotonic() <= end
+        async def one(n: int) -> None:
+            if put:
+                await fs._pipe_file(f"{job['bucket']}/{job['prefix']}{n}", body)
+            else:
+                await fs._cat_file(f"{job['bucket']}/{job['keys'][n % len(job['keys'])]}")
 
-        begun, cpu = time.monotonic(), time.process_time()
-        end = begun + job["seconds"]
-        await asyncio.gather(*(work() for _ in range(job["workers"])))
-        spent = time.process_time() - cpu
-        await session.close()
-        return done, job["seconds"], spent
+        try:
+            return await in_tasks(job, one)
+        finally:
+            await session.close()
 
     return asyncio.run(everything())
 
@@ -113,25 +123,13 @@ def obstore(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
         unsigned_payload=True,
     )
 
-    async def everything() -> tuple[int, float, float]:
-        numbers, done = itertools.count(), 0
+    async def one(n: int) -> None:
+        if put:
+            await store.put_async(f"{job['prefix']}{n}", body, use_multipart=False)
+        else:
+            await (await store.get_async(job["keys"][n % len(job["keys"])])).bytes_async()
 
-        async def work() -> None:
-            nonlocal done
-            while time.monotonic() < end:
-                n = next(numbers)
-                if put:
-                    await store.put_async(f"{job['prefix']}{n}", body, use_multipart=False)
-                else:
-                    await (await store.get_async(job["keys"][n % len(job["keys"])])).bytes_async()
-                done += time.monotonic() <= end
-
-        begun, cpu = time.monotonic(), time.process_time()
-        end = begun + job["seconds"]
-        await asyncio.gather(*(work() for _ in range(job["workers"])))
-        return done, job["seconds"], time.process_time() - cpu
-
-    return asyncio.run(everything())
+    return asyncio.run(in_tasks(job, one))
 
 
 def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
