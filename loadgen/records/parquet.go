@@ -162,7 +162,7 @@ func (k *Keeper) Write(path string) (Totals, error) {
 				}
 				w.single(k.chunks[i].worker, &o)
 			}
-			k.chunks[i] = chunk{} // its memory is free for what comes
+			k.chunks[i].drop() // its memory is free for what comes
 		}
 	}
 	w.flush()

@@ -46,20 +46,21 @@ func (p packed) unpack() Op {
 	}
 }
 
-// chunk is a run of operations of one worker.
+// chunk is a run of operations of one worker, in a block.
 type chunk struct {
 	worker int
 	ops    []packed
 	due    []int64 // open loop
 }
 
-// perChunk operations a worker keeps before it hands them over: the lock is then taken once in a thousand operations.
-const perChunk = 1024
+// full tells whether no more operation fits.
+func (c *chunk) full() bool { return len(c.ops) == cap(c.ops) }
 
 // Keeper gathers the operations of all workers: as they are, up to Most; beyond, all of them as bins.
 type Keeper struct {
 	plan   *Plan
 	mu     sync.Mutex
+	blocks blocks
 	chunks []chunk
 	n      int
 	bins   *bins // nil: single operations
@@ -79,15 +80,23 @@ type Worker struct {
 
 // Note keeps one operation.
 func (w *Worker) Note(o *Op) {
-	if w.chunk.ops == nil {
-		w.chunk.ops = make([]packed, 0, 16) // a thousand workers may have few operations each
+	if w.chunk.full() { // the lock is taken once in a block's operations
+		w.Flush()
+		w.begin()
 	}
 	w.chunk.ops = append(w.chunk.ops, pack(o))
 	if w.keeper.plan.Open {
 		w.chunk.due = append(w.chunk.due, o.Due)
 	}
-	if len(w.chunk.ops) >= perChunk {
-		w.Flush()
+}
+
+// begin takes a block, unless the worker still has one.
+func (w *Worker) begin() {
+	if cap(w.chunk.ops) == 0 {
+		k := w.keeper
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		w.chunk.ops, w.chunk.due = k.blocks.take(k.plan.Open)
 	}
 }
 
@@ -103,7 +112,7 @@ func (w *Worker) Flush() {
 		k.bins = newBins(k.plan)
 		for i := range k.chunks {
 			k.bins.add(&k.chunks[i])
-			k.chunks[i] = chunk{}
+			k.chunks[i].drop()
 		}
 		k.chunks = nil
 	}
@@ -113,9 +122,5 @@ func (w *Worker) Flush() {
 		return
 	}
 	k.chunks = append(k.chunks, w.chunk)
-	next := chunk{worker: w.chunk.worker, ops: make([]packed, 0, perChunk)}
-	if k.plan.Open {
-		next.due = make([]int64, 0, perChunk)
-	}
-	w.chunk = next
+	w.chunk = chunk{worker: w.chunk.worker}
 }

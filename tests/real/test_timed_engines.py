@@ -57,7 +57,7 @@ def test_all_transfers(lab, seaweedfs, keys, engine):
             assert r["first_byte_ns"] is None if point.workload == "put" else r["start_ns"] < r["first_byte_ns"] <= r["end_ns"]
         requests = {"put": 3 + 2, "get": 3}[point.workload] if point.axes.get("part_size") else 1
         assert {r["requests"] for r in rows} == {requests}
-        assert record["host"]["monitor_samples"] >= 3
+        assert record["host"]["monitor_samples"] >= 2, "one at each end"
 
 
 def test_https_with_a_certificate_of_our_own(lab, port_block, engine):

@@ -1,0 +1,90 @@
+package load
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	watchEvery    = 100 * time.Millisecond
+	progressEvery = 200 * time.Millisecond
+)
+
+// Sums is what has been done so far.
+type Sums struct {
+	Operations int64 `json:"operations"` // objects of operations that were done
+	Errors     int64 `json:"errors"`     // objects of those that failed
+	Bytes      int64 `json:"bytes"`
+	Requests   int64 `json:"requests"`
+	Open       int64 `json:"connections"`
+}
+
+// watch ends what is silent for too long, and at the end all.
+func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
+	silent, last := int64(r.job.TimeoutS*1e9), r.job.DeadlineNs+int64(r.job.DrainS*1e9)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	told, used, seen := time.Now(), cpu(), r.now()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		now := r.now()
+		spent := cpu()
+		r.grow(spent-used, now-seen)
+		used, seen = spent, now
+		if now >= last || r.halt.Load() {
+			r.Stop() // again and again: an operation may just have begun
+			continue
+		}
+		for _, c := range r.conns {
+			if since := c.alive.Load(); since > 0 && now-since > silent {
+				c.abort(since)
+			}
+		}
+		if time.Since(told) >= progressEvery {
+			told = time.Now()
+			progress(r.sums())
+		}
+	}
+}
+
+// grow doubles the threads while those there are fully used: more than are needed look for work, and take the server's CPU for it.
+func (r *Run) grow(used, span int64) {
+	if threads := runtime.GOMAXPROCS(0); threads < r.most && float64(used) > 0.8*float64(span)*float64(threads) {
+		runtime.GOMAXPROCS(min(2*threads, r.most))
+	}
+}
+
+// cpu is the CPU time of this process so far, in ns.
+func cpu() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+func (r *Run) sums() Sums {
+	out := Sums{Open: r.open.Load()}
+	for _, w := range r.workers {
+		out.Operations += w.objects.Load()
+		out.Errors += w.bad.Load()
+		out.Bytes += w.bytes.Load()
+		out.Requests += w.asks.Load()
+	}
+	return out
+}
+
+// Stop begins no operation any more and gives up what is in flight: it is counted as cut off.
+func (r *Run) Stop() {
+	r.halt.Store(true)
+	r.cut.Store(true)
+	r.cancel()
+	for _, c := range r.conns {
+		if since := c.alive.Load(); since > 0 {
+			c.abort(since)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package load
+
+import (
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"storelab/loadgen/job"
+	"storelab/loadgen/records"
+	"storelab/loadgen/sigv4"
+)
+
+// worker does one operation at a time.
+type worker struct {
+	run                       *Run
+	number                    int
+	lanes                     []*lane // by endpoint; nil where this worker does not use it
+	sources                   []source
+	tasks                     []task
+	rng                       *rand.Rand
+	notes                     *records.Worker
+	objects, bytes, bad, asks atomic.Int64 // done, failed; operations
+	busy                      atomic.Bool
+	begun                     int64 // operations
+}
+
+func (r *Run) addWorkers() {
+	j := r.job
+	order, pieces := shuffled(j), [][]int(nil)
+	if j.Has(job.Multi) {
+		pieces = batches(j)
+	}
+	for i := range j.Workers {
+		w := &worker{run: r, number: i, lanes: make([]*lane, len(r.targets)), notes: r.keeper.Worker(i)}
+		w.rng = rand.New(rand.NewPCG(j.Seed, ^uint64(i)))
+		w.sources = sources(j, order, pieces, i)
+		for kind, o := range j.Operations {
+			w.tasks = append(w.tasks, task{kind: kind, op: o.Op})
+		}
+		for at, t := range r.targets {
+			if j.Balance == "worker" && at != i%len(r.targets) {
+				continue
+			}
+			w.lanes[at] = r.newLane(t)
+		}
+		r.workers = append(r.workers, w)
+	}
+}
+
+func (r *Run) newLane(t *target) *lane {
+	connections := 1
+	if r.inParts {
+		connections = r.job.Parallel
+	}
+	l := &lane{}
+	for range connections {
+		sign := &sigv4.Signer{
+			Access: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), Token: os.Getenv("AWS_SESSION_TOKEN"), Region: t.region,
+		}
+		c := &conn{run: r, target: t, sign: sign}
+		l.parts = append(l.parts, c)
+		r.conns = append(r.conns, c)
+	}
+	l.main = l.parts[0]
+	return l
+}
+
+func (w *worker) work(due *arrivals) {
+	r := w.run
+	for {
+		at, ok := due.next()
+		if !ok || r.halt.Load() {
+			return
+		}
+		t := w.task()
+		if t == nil {
+			return
+		}
+		l, endpoint := w.lane()
+		verify := r.job.Verify > 0 && len(r.bodies) > 0 && w.begun%int64(r.job.Verify) == 0
+		w.begun++
+		w.busy.Store(true)
+		r.targets[endpoint].busy.Add(1)
+		begun := r.now()
+		got, err := r.do(l, t, verify)
+		ended := r.now()
+		r.targets[endpoint].busy.Add(-1)
+		if r.cut.Load() {
+			return // busy: counted as cut off
+		}
+		w.busy.Store(false)
+		w.note(t, &got, err, begun, ended, at, endpoint)
+	}
+}
+
+func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64, endpoint int) {
+	r := w.run
+	start := r.job.StartNs
+	o := records.Op{Start: max(0, begun-start), Lasted: ended - begun, Kind: t.kind, Object: t.number, Status: got.status, Endpoint: endpoint}
+	if due != 0 {
+		o.Due = due - start
+	}
+	if got.first != 0 {
+		o.First = got.first - begun
+	}
+	kind := &r.plan.Kinds[t.kind]
+	count := int64(1)
+	if kind.Many {
+		o.Object = got.number
+		if t.op == job.Multi {
+			o.Object = t.number
+		}
+		count = int64(o.Object)
+	}
+	w.asks.Add(int64(kind.Requests))
+	if err != nil {
+		class, status := classify(err)
+		if status != 0 {
+			o.Status = status
+		}
+		o.Class, o.First = r.plan.Class(class), 0
+		r.mu.Lock()
+		if _, known := r.messages[class]; !known {
+			r.messages[class] = short(err.Error())
+		}
+		r.mu.Unlock()
+		w.bad.Add(count)
+	} else {
+		w.objects.Add(count)
+		w.bytes.Add(kind.Bytes)
+	}
+	w.notes.Note(&o)
+}
+
+// short is a message that fits a record.
+func short(s string) string {
+	return strings.ToValidUTF8(s[:min(300, len(s))], "?")
+}
+
+// task is the next one, of an operation drawn by the shares of the mix; nil where all have come to their end.
+func (w *worker) task() *task {
+	total := 0.0
+	for kind, o := range w.run.job.Operations {
+		if w.sources[kind] != nil {
+			total += o.Share
+		}
+	}
+	for total > 0 {
+		draw, chosen := w.rng.Float64()*total, -1
+		for kind, o := range w.run.job.Operations {
+			if w.sources[kind] != nil {
+				chosen = kind
+				if draw -= o.Share; draw < 0 {
+					break
+				}
+			}
+		}
+		if w.sources[chosen](&w.tasks[chosen]) {
+			return &w.tasks[chosen]
+		}
+		w.sources[chosen] = nil
+		total -= w.run.job.Operations[chosen].Share
+		if len(w.run.job.Operations) == 1 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// lane is where the next operation goes.
+func (w *worker) lane() (*lane, int) {
+	r := w.run
+	at := 0
+	switch n := len(w.lanes); r.job.Balance {
+	case "worker":
+		at = w.number % n
+	case "round_robin":
+		at = int((r.turn.Add(1) - 1) % int64(n))
+	case "least_load":
+		at = (w.number + int(w.begun)) % n // among equals in turn
+		for i := 1; i < n; i++ {
+			if other := (at + i) % n; r.targets[other].busy.Load() < r.targets[at].busy.Load() {
+				at = other
+			}
+		}
+	}
+	return w.lanes[at], at
+}

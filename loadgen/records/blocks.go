@@ -1,0 +1,48 @@
+package records
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+const (
+	blockBytes    = 8 << 10 // whole pages
+	blocksAtOnce  = 128
+	packedBytes   = int(unsafe.Sizeof(packed{}))
+	perBlock      = blockBytes / packedBytes
+	perBlockOfDue = blockBytes / (packedBytes + 8)
+)
+
+// blocks is memory of packed operations outside of Go's heap, whose collector lets as much garbage pile up as there is in use: 5 million
+// operations would cost their 120 MB twice. Untouched pages cost nothing.
+type blocks struct {
+	free []byte
+}
+
+// take returns room for the operations of one block, and for the times they were due.
+func (b *blocks) take(due bool) ([]packed, []int64) {
+	if len(b.free) == 0 {
+		fresh, err := syscall.Mmap(-1, 0, blocksAtOnce*blockBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			panic("no memory for the records: " + err.Error()) // as the runtime does
+		}
+		b.free = fresh
+	}
+	block := b.free[:blockBytes]
+	b.free = b.free[blockBytes:]
+	first := unsafe.Pointer(unsafe.SliceData(block))
+	if !due {
+		return unsafe.Slice((*packed)(first), perBlock)[:0], nil
+	}
+	times := unsafe.Add(first, perBlockOfDue*packedBytes)
+	return unsafe.Slice((*packed)(first), perBlockOfDue)[:0], unsafe.Slice((*int64)(times), perBlockOfDue)[:0]
+}
+
+// drop gives a chunk's memory back to the system; it must not be read any more.
+func (c *chunk) drop() {
+	if cap(c.ops) > 0 {
+		whole := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.ops))), blockBytes)
+		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // at worst it stays
+	}
+	*c = chunk{}
+}
