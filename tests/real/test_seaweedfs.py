@@ -217,6 +217,17 @@ def test_keys_are_nowhere_but_in_their_file(seaweedfs):
         assert keys.access_key.encode() not in text and keys.secret_key.encode() not in text
 
 
+def test_a_vacuum_that_takes_too_long_fails_nothing(seaweedfs):
+    master = psutil.Process(seaweedfs.actors()["master"])
+    begun = time.monotonic()
+    master.suspend()
+    try:
+        seaweedfs.reclaim(timeout=1.5)
+    finally:
+        master.resume()
+    assert 1.0 < time.monotonic() - begun < 10
+
+
 @pytest.mark.heavy
 def test_reclaim_gives_the_space_back(seaweedfs):
     bucket, s3 = bucket_for(seaweedfs, "space"), clients.for_store(seaweedfs)
