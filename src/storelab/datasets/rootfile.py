@@ -8,7 +8,7 @@ tells what the file is and what it is not. Same seed and same versions of uproot
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ class Scale:
     """Size of a file. `bytes_per_entry`: wanted content of one entry, over all branches, before compression.
 
     sigma: width of the log-normal of branch sizes; cap: largest wanted branch over the median one (the real ATLAS files
-    looked at have 117 to 399); collection: members that share one counter.
+    looked at have 117 to 399); collection: members that share one counter; named: branches bear names like those of ATLAS files, not
+    numbers; slots: places for baskets in the header of each branch, at least one more than clusters (0: just that).
     """
 
     entries: int
@@ -37,13 +38,54 @@ class Scale:
     sigma: float = 1.9
     cap: float = 300.0
     collection: int = 10
+    named: bool = False
+    slots: int = 0
 
     @property
     def cluster_entries(self) -> int:
         return -(-self.entries // self.clusters)
 
 
-SCALES = {"S": Scale(entries=1000, branches=500, clusters=4, bytes_per_entry=6000.0)}
+# L is the file of the paper: 11918 entries in 23 clusters. Its `bytes_per_entry` and `slots` are chosen so that a cluster takes the 32.56 MB
+# and opening the 9.5 MB that the paper's Table 2 leads to (docs/sparse-reads.md).
+SCALES = {
+    "S": Scale(entries=1000, branches=500, clusters=4, bytes_per_entry=6000.0),
+    "M": Scale(entries=4000, branches=2000, clusters=8, bytes_per_entry=20_000.0, named=True),
+    "L": Scale(entries=11_918, branches=5860, clusters=23, bytes_per_entry=67_700.0, named=True, slots=54),
+}
+CODECS = ("zstd", "lz4", "zlib")
+CONTAINERS = (
+    "AnalysisJetsAuxDyn",
+    "AntiKt4EMPFlowJetsAuxDyn",
+    "AntiKt10UFOCSSKSoftDropBeta100Zcut10JetsAuxDyn",
+    "BTagging_AntiKt4EMPFlowAuxDyn",
+    "ElectronsAuxDyn",
+    "EventInfoAuxDyn",
+    "InDetTrackParticlesAuxDyn",
+    "MET_Core_AnalysisMETAuxDyn",
+    "MuonsAuxDyn",
+    "PhotonsAuxDyn",
+    "TauJetsAuxDyn",
+    "TruthBosonsWithDecayParticlesAuxDyn",
+)
+VARIABLES = (
+    "DFCommonElectronsLHTightPileupCorrection",
+    "EnergyPerSampling",
+    "JetConstitScaleMomentum_pt",
+    "NumTrkPt500PV",
+    "SumPtChargedPFOPt500PV",
+    "definingParametersCovMatrixDiag",
+    "ethad1",
+    "eta",
+    "m",
+    "momentumBalanceSignificance",
+    "numberOfPixelHoles",
+    "phi",
+    "pt",
+    "ptvarcone30_Nonprompt_All_MaxWeightTTVA_pt1000",
+    "topoetcone20",
+    "truthParticleLink",
+)
 
 
 @dataclass(frozen=True)
@@ -85,12 +127,27 @@ def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
     weights = np.minimum(weights, scale.cap * np.median(weights))
     wanted = weights * (scale.bytes_per_entry / weights.sum())  # bytes per entry of each branch
     dtypes = np.select([wanted < 1, wanted < 3, wanted < 6], ["i1", "i4", "f4"], "jagged")
-    items: list[Flat | Collection] = [Flat(f"v{i:04d}", str(t)) for i, t in enumerate(dtypes) if t != "jagged"]
+    flat, one, member = _names(scale)
+    items: list[Flat | Collection] = [Flat(flat(i), str(t)) for i, t in enumerate(dtypes) if t != "jagged"]
     jagged = [i for i, t in enumerate(dtypes) if t == "jagged"]
     for n, begin in enumerate(range(0, len(jagged), scale.collection)):
         members = jagged[begin : begin + scale.collection]
-        items.append(Collection(f"c{n:03d}", tuple(f"v{i:04d}" for i in members), float(1.1 * wanted[members].mean() / 4)))
+        items.append(Collection(one(n), tuple(member(i) for i in members), float(1.1 * wanted[members].mean() / 4)))
     return [items[i] for i in rng.permutation(len(items))]
+
+
+def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
+    """Names by number: of a flat branch, a collection, a member of one."""
+    if not scale.named:
+        return (lambda i: f"v{i:04d}"), (lambda n: f"c{n:03d}"), (lambda i: f"v{i:04d}")
+
+    def variable(i: int) -> str:
+        return f"{VARIABLES[i % len(VARIABLES)]}_{i:04d}"
+
+    def container(i: int) -> str:
+        return CONTAINERS[i % len(CONTAINERS)]
+
+    return (lambda i: f"{container(i // len(VARIABLES))}_{variable(i)}"), (lambda n: f"{container(n)}{n:03d}"), variable
 
 
 class Pools:
@@ -148,28 +205,30 @@ def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
         yield array.tobytes()
 
 
-def generate(path: Path, scale: str, seed: int) -> dict[str, Any]:
+def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` (whole or not at all; streaming, one cluster in memory) and return its facts.
 
-    Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included), `clusters`, `bytes`, `sha256` of the file,
-    `content_sha256` of the values (holds across versions of the codec), `compression`, `uproot`. Raises UserError for an
-    unknown scale.
+    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included), `clusters`, `bytes`,
+    `sha256` of the file, `content_sha256` of the values (holds across codecs and their versions), `compression`, `uproot`. Raises
+    UserError for an unknown scale or codec.
     """
-    if scale not in SCALES:
-        raise UserError("scale", f"no scale {scale!r} of the ROOT file", f"one of: {', '.join(SCALES)}")
+    for name, value, known in (("scale", scale, SCALES), ("codec", codec, CODECS)):
+        if value not in known:
+            raise UserError(name, f"no {name} {value!r} of the ROOT file", f"one of: {', '.join(known)}")
     import uproot
 
     from storelab.datasets.uproot_patches import reproducible
 
     size = SCALES[scale]
+    compression = getattr(uproot, codec.upper())(1)
     plan = layout(size, seed)
     work = path.parent / f".{path.name}.{os.getpid()}.tmp"
     work.mkdir(parents=True)
     digest = hashlib.sha256()
     try:
-        with reproducible() as make_uuid, uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=uproot.ZSTD(1)) as out:
+        with reproducible() as make_uuid, uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out:
             # Fewer basket slots than clusters, and uproot would move the tree's header while it fills.
-            tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=size.clusters + 1)
+            tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1))
             # ROOT sees the clusters only by this number; uproot has no public way to set it (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):
@@ -193,18 +252,18 @@ def generate(path: Path, scale: str, seed: int) -> dict[str, Any]:
         "bytes": path.stat().st_size,
         "sha256": file_digest,
         "content_sha256": digest.hexdigest(),
-        "compression": "ZSTD(1)",
+        "compression": f"{codec.upper()}(1)",
         "uproot": uproot.__version__,
     }
 
 
-def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int) -> dict[str, Any]:
+def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
 
     That is the facts of `generate()` and `sidecar`, the name of the table's file, which must lie beside the manifest.
     """
     from storelab.datasets import baskets
 
-    facts = generate(path, scale, seed)
+    facts = generate(path, scale, seed, codec)
     baskets.write(baskets.basket_table(path, facts["tree"]), side_car)
     return {**facts, "sidecar": side_car.name}

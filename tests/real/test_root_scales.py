@@ -1,0 +1,82 @@
+"""The larger generated files: the one of the paper, read back by uproot, and by ROOT where it is installed."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import uproot
+
+from storelab.datasets import baskets
+
+# A process of its own tells its own largest memory.
+MAKE = """
+import json, resource, sys
+from pathlib import Path
+from storelab.datasets import rootfile
+facts = rootfile.generate_with_side_car(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], 20150413)
+print(json.dumps({**facts, "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
+"""
+
+
+@pytest.fixture(scope="module", params=["M", pytest.param("L", marks=pytest.mark.heavy)])
+def made(request, tmp_path_factory):
+    """(path, facts, table) of a file."""
+    import json
+
+    folder = tmp_path_factory.mktemp("root")
+    path, side_car = folder / "f.root", folder / "f.parquet"
+    done = subprocess.run([sys.executable, "-c", MAKE, path, side_car, request.param], check=True, capture_output=True, text=True)
+    yield path, json.loads(done.stdout), baskets.read(side_car)
+    path.unlink()
+
+
+pytestmark = pytest.mark.real
+EXPECTED = {"M": (4000, 2000, 8), "L": (11_918, 5860, 23)}
+
+
+def test_entries_branches_clusters_and_memory(made):
+    path, facts, table = made
+    entries, branches, clusters = EXPECTED[facts["scale"]]
+    assert (facts["entries"], facts["clusters"]) == (entries, clusters) and branches < facts["branches"] < 1.05 * branches
+    assert facts["peak_gb"] < 0.5
+    layout = baskets.Baskets.from_table(table)
+    assert len(np.unique(layout.entry_start)) == clusters and len(layout) == clusters * facts["branches"] and not layout.embedded
+    with uproot.open(path) as file:
+        tree = file[facts["tree"]]
+        assert (tree.num_entries, tree.member("fAutoFlush")) == (entries, -(-entries // clusters))
+        names = random.Random(1).sample(layout.names, 20)
+        for name, array in tree.arrays(names, library="np", entry_start=entries - 3).items():
+            assert len(array) == 3, name
+    longest = max(map(len, layout.names))
+    assert longest > 40, "names as long as those of ATLAS files"
+
+
+def test_l_is_the_file_of_the_paper(made):
+    _, facts, table = made
+    if facts["scale"] != "L":
+        pytest.skip("of scale L")
+    layout = baskets.Baskets.from_table(table)
+    edges, where = np.unique(layout.entry_start, return_inverse=True)
+    size = np.bincount(where, weights=layout.size)
+    opening = facts["bytes"] - size.sum()
+    assert facts["bytes"] == pytest.approx(758.42e6, rel=0.02)
+    for count, printed, bound in ((12, 320.92, 0.08), (1, 42.08, 0.15)):  # Table 2
+        drawn = [baskets.select_entries(facts["entries"], 100 * count / facts["entries"] - 1e-9, seed) for seed in range(200)]
+        assert {len(d) for d in drawn} == {count}
+        mean = np.mean([opening + size[np.unique(np.searchsorted(edges, d, side="right") - 1)].sum() for d in drawn]) / 1e6
+        assert mean == pytest.approx(printed, rel=bound)
+    chosen = baskets.select_branches(table, 1)
+    start, stop = baskets.merge_pairs(baskets.ranges(layout, chosen, np.arange(facts["entries"]))[2], 0)
+    assert len(start) > 15_000 and 2000 < np.median(start[1:] - stop[:-1]) < 6000, "the stress case: small branches are scattered"
+
+
+def test_root_reads_it(made):
+    ROOT = pytest.importorskip("ROOT", reason="ROOT is not installed (pip install ROOT)")
+    path, facts, _ = made
+    file = ROOT.TFile.Open(str(path))
+    tree = file.Get(facts["tree"])
+    assert (tree.GetEntries(), tree.GetAutoFlush()) == (facts["entries"], -(-facts["entries"] // facts["clusters"]))
+    assert tree.GetEntry(facts["entries"] // 2) > 0
+    file.Close()
