@@ -64,10 +64,10 @@ LOADGEN = Program(
     "loadgen",
     "storelab/loadgen",
     "./cmd/...",
-    "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk while it builds; 21 MB stay; no root",
+    "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk while it builds; 25 MB stay; no root",
     0.8e9,
     Path(__file__).parents[3] / "loadgen",
-    ("loadgen", "nullserver"),
+    ("loadgen", "nullserver", "linkproxy"),
 )
 
 

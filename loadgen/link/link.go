@@ -1,0 +1,137 @@
+// Package link is a link of given length and width in front of a TCP server: what clients send arrives later, what the server sends is
+// shaped to a rate that all connections share. Bytes pass unchanged, TLS too; nothing of HTTP is read.
+package link
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	most   = 64 << 10 // bytes on their way at a time, and of one turn at a shaped rate
+	queued = 256      // pieces on the way to the server, of one connection
+)
+
+// Link forwards connections to Target.
+type Link struct {
+	Target string
+	Delay  time.Duration // of what clients send: an added round trip for each request
+	Rate   float64       // bytes per second towards the clients, of all together; 0: not shaped
+
+	Connections, Up, Down atomic.Int64 // so far: connections; bytes to the server, to the clients
+
+	mu   sync.Mutex
+	free time.Time // when the shaped link has sent what it was given
+}
+
+// Serve accepts until the listener is closed.
+func (l *Link) Serve(listener net.Listener) error {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		l.Connections.Add(1)
+		go l.forward(client.(*net.TCPConn))
+	}
+}
+
+func (l *Link) forward(client *net.TCPConn) {
+	defer client.Close()
+	dialled, err := net.DialTimeout("tcp", l.Target, 10*time.Second)
+	if err != nil {
+		return
+	}
+	server := dialled.(*net.TCPConn)
+	defer server.Close()
+	var both sync.WaitGroup
+	both.Go(func() {
+		l.up(server, client)
+		server.CloseWrite()
+	})
+	both.Go(func() {
+		l.down(client, server)
+		client.CloseWrite()
+		client.CloseRead() // a server that is gone: nothing more is of use to it
+	})
+	both.Wait()
+}
+
+type piece struct {
+	bytes []byte
+	due   time.Time
+}
+
+// up forwards what the client sends, each piece after the delay; they do not wait for each other.
+func (l *Link) up(server, client *net.TCPConn) {
+	if l.Delay <= 0 {
+		n, _ := io.Copy(server, client)
+		l.Up.Add(n)
+		return
+	}
+	pieces := make(chan piece, queued)
+	go func() {
+		defer close(pieces)
+		for {
+			buffer := make([]byte, most)
+			n, err := client.Read(buffer)
+			if n > 0 {
+				pieces <- piece{buffer[:n], time.Now().Add(l.Delay)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	failed := false
+	for p := range pieces {
+		if failed {
+			continue // until the reader sees that its end is closed
+		}
+		time.Sleep(time.Until(p.due))
+		n, err := server.Write(p.bytes)
+		l.Up.Add(int64(n))
+		if failed = err != nil; failed {
+			client.CloseRead()
+		}
+	}
+}
+
+// down forwards what the server sends, in turns of the shaped link.
+func (l *Link) down(client, server *net.TCPConn) {
+	if l.Rate <= 0 {
+		n, _ := io.Copy(client, server) // the kernel moves it
+		l.Down.Add(n)
+		return
+	}
+	buffer := make([]byte, most)
+	for {
+		n, err := server.Read(buffer)
+		if n > 0 {
+			l.wait(n)
+			if _, failed := client.Write(buffer[:n]); failed != nil {
+				server.CloseRead()
+				return
+			}
+			l.Down.Add(int64(n))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// wait returns when so many bytes, behind all that came before them, have passed the link.
+func (l *Link) wait(n int) {
+	l.mu.Lock()
+	if now := time.Now(); l.free.Before(now) {
+		l.free = now
+	}
+	l.free = l.free.Add(time.Duration(float64(n) / l.Rate * 1e9))
+	until := l.free
+	l.mu.Unlock()
+	time.Sleep(time.Until(until))
+}
