@@ -22,6 +22,8 @@ MEASURING = {
     "workloads",
     "engines",
     "datasets",
+    "readplan",
+    "rootio",
     "stores",
     "probing",
 }

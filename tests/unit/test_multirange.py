@@ -12,8 +12,9 @@ from storelab.model import Point
 from storelab.probing import answers, multirange
 from storelab.probing.context import known_body
 from storelab.probing.http import Http
-from storelab.probing.multirange import ERROR, FIRST, MERGED, RIGHT, SOME, WHOLE, WRONG, Malformed, boundary, content_range, judge, parse
+from storelab.probing.multirange import ERROR, FIRST, MERGED, RIGHT, SOME, WHOLE, WRONG, judge
 from storelab.probing.ranges import RANGES
+from storelab.readplan.multipart import Malformed, boundary, content_range, parse, range_header
 from storelab.stores.base import Bucket, Endpoint
 from storelab.workloads.base import Job
 
@@ -134,7 +135,7 @@ def test_headers():
     assert content_range("bytes 0-9/100") == content_range("Bytes  0-9/100 ") == (0, 9, 100)
     assert content_range("bytes 0-9/*") == (0, 9, None)
     assert [content_range(t) for t in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100")] == [None] * 6
-    assert multirange.header([(0, 9), (20, 29)]) == "bytes=0-9,20-29"
+    assert range_header([(0, 9), (20, 29)]) == "bytes=0-9,20-29"
     with pytest.raises(Malformed, match="does not stand"):
         parse(b"nothing", "cut")
 

@@ -1,4 +1,4 @@
-"""Answers to ranges, read to the last byte: parser of `multipart/byteranges` (RFC 9110, 14.6) and the verdict (level 2, pure).
+"""Answers to ranges, read to the last byte, and the verdict on them (level 2, pure; the parser is `readplan.multipart`).
 
 Every part's offset, length and bytes are compared with the known object. A server that answers with the whole object, the
 first range only, or other bytes is told apart; none of these ever counts as an answer to a multi-range request.
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storelab.probing.answers import DIFFERS, NO, YES, Answer
+from storelab.readplan.multipart import Malformed, Range, boundary, content_range, parse
 
 RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
     "right",
@@ -23,17 +24,7 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
 # Ignoring ranges is allowed and refusing them honest; an answer that claims to be partial and is not what was asked is neither.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
 MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
-_CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 ERROR_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
-Range = tuple[int, int]  # first and last byte, both inclusive
-
-
-@dataclass(frozen=True)
-class Part:
-    first: int
-    last: int
-    total: int | None  # None where the server says '*'
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -48,79 +39,12 @@ class Verdict:
         return Answer(ANSWER_OF[self.kind], f"{self.kind}: {self.evidence}", {"verdict": self.kind, **self.detail})
 
 
-class Malformed(ValueError):
-    """What was sent is no multipart/byteranges; the message says where."""
-
-
-def header(ranges: Sequence[Range]) -> str:
-    """Value of the `Range` header."""
-    return "bytes=" + ",".join(f"{a}-{b}" for a, b in ranges)
-
-
 def spread(count: int, size: int) -> list[Range]:
     """`count` ranges of 20 to 79 bytes over an object of `size` bytes, rising, too far apart to be merged."""
     step = size // count
     if step < 1000:
         raise ValueError(f"{count} ranges do not fit into {size} bytes")
     return [(a := i * step + i * 37 % 500, a + 19 + i % 60) for i in range(count)]
-
-
-def content_range(text: str | None) -> tuple[int, int, int | None] | None:
-    """(first, last, total) of a Content-Range header, total None for '*'; None if it is none, or contradicts itself."""
-    found = _CONTENT_RANGE.match(text.strip()) if text else None
-    if not found:
-        return None
-    first, last, total = int(found[1]), int(found[2]), None if found[3] == "*" else int(found[3])
-    return (first, last, total) if first <= last and (total is None or last < total) else None
-
-
-def boundary(content_type: str) -> str | None:
-    """The boundary of `multipart/byteranges`, quoted or not; None for other types."""
-    kind, *parameters = content_type.split(";")
-    if kind.strip().lower() != "multipart/byteranges":
-        return None
-    for parameter in parameters:
-        name, _, value = parameter.strip().partition("=")
-        if name.strip().lower() == "boundary" and value.strip(' "'):
-            value = value.strip()
-            return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
-    return None
-
-
-def parse(body: bytes, mark: str) -> list[Part]:
-    """The parts. Lengths come from each part's Content-Range, so that a body that holds the boundary cannot mislead.
-
-    Raises Malformed.
-    """
-    delimiter = b"--" + mark.encode("latin-1")
-    at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
-    if at == 1:
-        raise Malformed("the boundary does not stand in the body")
-    parts: list[Part] = []
-    while True:
-        if body[at : at + len(delimiter)] != delimiter:
-            raise Malformed(f"no boundary at byte {at}, behind part {len(parts)}: a part is longer or shorter than its Content-Range")
-        at += len(delimiter)
-        if body[at : at + 2] == b"--":
-            return parts
-        end = body.find(b"\r\n\r\n", at)
-        if end < 0:
-            raise Malformed(f"the head of part {len(parts) + 1} does not end")
-        lines = [line.partition(":") for line in body[at:end].decode("latin-1").split("\r\n") if line.strip()]
-        said = {name.strip().lower(): value.strip() for name, _, value in lines}
-        place = content_range(said.get("content-range"))
-        if place is None:
-            raise Malformed(f"part {len(parts) + 1} has no valid Content-Range ({said.get('content-range')!r})")
-        first, last, total = place
-        begin = end + 4
-        data = body[begin : begin + last - first + 1]
-        if len(data) != last - first + 1:
-            raise Malformed(f"the body ends inside part {len(parts) + 1}")
-        parts.append(Part(first, last, total, data))
-        at = begin + len(data)
-        if body[at : at + 2] != b"\r\n":
-            raise Malformed(f"part {len(parts)} is longer than its Content-Range")
-        at += 2
 
 
 def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]) -> Verdict:

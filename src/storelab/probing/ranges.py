@@ -9,6 +9,7 @@ from storelab.probing import multirange
 from storelab.probing.answers import Answer, Checks, Otherwise, demand, yes
 from storelab.probing.context import SIZE
 from storelab.probing.wire import Reply, Wire
+from storelab.readplan.multipart import Range, range_header
 
 MULTI = (2, 200, 1500)
 KEPT = 30  # requests of the keep-alive check
@@ -25,7 +26,7 @@ class Ranged(Protocol):
     def new_wire(self) -> Wire: ...
 
 
-def _ask(c: Ranged, value: str, ranges: list[multirange.Range]) -> Answer:
+def _ask(c: Ranged, value: str, ranges: list[Range]) -> Answer:
     reply = c.get_ranges(value)
     return multirange.judge(reply.status, reply.headers, reply.body, c.body, ranges).answer()
 
@@ -64,7 +65,7 @@ def unsatisfiable(c: Ranged) -> Answer:
 
 def _multi(c: Ranged, count: int) -> Answer:
     ranges = multirange.spread(count, SIZE)
-    return _ask(c, multirange.header(ranges), ranges)
+    return _ask(c, range_header(ranges), ranges)
 
 
 for _count in MULTI:

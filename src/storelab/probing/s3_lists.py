@@ -6,6 +6,7 @@ from storelab.probing import multirange
 from storelab.probing.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.probing.s3 import MANY, PAGE, S3, code, etag, keys_in, md5, said, tree
 from storelab.probing.signing import path_of
+from storelab.readplan.multipart import range_header
 
 LISTING, DELETE, MULTIPART = Checks(), Checks(), Checks()
 PART = 5 * 2**20  # bytes: the smallest part that is not the last
@@ -153,7 +154,7 @@ def multipart_etag(c: S3) -> Answer:
 @MULTIPART.add("multipart", "range over a part's end")
 def range_over_parts(c: S3) -> Answer:
     body, asked = _body(c), (PART - 1000, PART + 999)
-    reply = c.send("GET", c.key("multipart"), headers={"Range": multirange.header([asked])})
+    reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([asked])})
     if reply.status == 404:
         raise NotTried("there is no object of parts")
     return multirange.judge(reply.status, reply.headers, reply.body, body, [asked]).answer()

@@ -1,0 +1,34 @@
+"""The read planner: which requests fetch many small ranges of an object in the least time, or the fewest bytes.
+
+By itself of use outside of storelab: it imports numpy, and where they are used uproot, obstore or fsspec, but nothing of storelab.
+`docs/read-planner.md` tells the model and how to use it from uproot in a few lines.
+"""
+
+from typing import Any
+
+from storelab.readplan.choose import Front, Requests, front, plan
+from storelab.readplan.cost import Link
+from storelab.readplan.link import measure
+from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, WrongAnswer
+
+__all__ = [
+    "Front",
+    "FsspecTransport",
+    "HttpTransport",
+    "Link",
+    "ObstoreTransport",
+    "PlannedSource",
+    "Requests",
+    "WrongAnswer",
+    "front",
+    "measure",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PlannedSource":  # needs uproot
+        from storelab.readplan.source import PlannedSource
+
+        return PlannedSource
+    raise AttributeError(name)

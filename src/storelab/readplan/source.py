@@ -1,0 +1,114 @@
+"""The planner under uproot: a `Source` that plans the requests of every set of baskets (uproot and numpy only)."""
+
+import queue
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import uproot.source.chunk
+from uproot.source.futures import TrivialFuture
+
+from storelab.readplan.choose import Requests, plan
+from storelab.readplan.cost import Link
+from storelab.readplan.link import measure
+from storelab.readplan.transports import Transport
+
+
+def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
+    """The bytes [start, stop) of each range out of the answers to a plan: arrays of uint8, views where one answer holds a range.
+
+    starts, stops: shape (n,), any order. Raises ValueError for bytes that the plan does not hold.
+    """
+    held = [np.frombuffer(part, np.uint8) for part in parts]
+    first = np.searchsorted(requests.start, starts, side="right") - 1
+    last = np.searchsorted(requests.stop, stops, side="left")
+    out = []
+    for start, stop, i, j in zip(starts.tolist(), stops.tolist(), first.tolist(), last.tolist(), strict=True):
+        if start >= stop:
+            out.append(np.empty(0, np.uint8))
+        elif i == j:
+            begin = int(requests.start[i])
+            out.append(held[i][start - begin : stop - begin])
+        elif i < 0 or j >= len(held) or (requests.stop[i:j] != requests.start[i + 1 : j + 1]).any():
+            raise ValueError(f"bytes {start} to {stop - 1} are not in the answers of the plan")
+        else:
+            whole = np.concatenate(held[i : j + 1])
+            begin = int(requests.start[i])
+            out.append(whole[start - begin : stop - begin])
+    return out
+
+
+class PlannedSource(uproot.source.chunk.Source):
+    """uproot's reads by planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`. Options:
+
+    transport: how to fetch (`readplan.transports`); link: what is known of the store, else it is measured at the first set of ranges
+    that is worth it; thrift, max_amplification: as of `plan()`. `last_plan` is the plan of the last set.
+    """
+
+    WORTH = 64  # ranges; fewer are sent as they are until the link is known
+
+    def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
+        super().__init__()
+        self._file_path, self.transport, self.link = file_path, transport, link
+        self.wishes = {k: options[k] for k in ("thrift", "max_amplification") if k in options}
+        self.last_plan: Requests | None = None
+        self._bytes: int | None = options.get("num_bytes")
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._file_path!r}>"
+
+    def __enter__(self) -> "PlannedSource":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file; asked for once. Raises ValueError where the transport cannot tell."""
+        if self._bytes is None:
+            size = getattr(self.transport, "size", None)
+            if size is None:
+                raise ValueError(f"the transport of {self._file_path} does not tell sizes: give num_bytes")
+            self._bytes = int(size())
+        return self._bytes
+
+    def chunk(self, start: int, stop: int) -> uproot.source.chunk.Chunk:
+        """One range, by one request."""
+        self._num_requests += 1
+        self._num_requested_chunks += 1
+        self._num_requested_bytes += stop - start
+        (part,) = self.transport.fetch([start], [stop])
+        return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
+
+    def requests_for(self, ranges: Sequence[tuple[int, int]]) -> Requests:
+        """The plan of a set of ranges [(start, stop)]; measures the link if it must."""
+        pairs = np.array(ranges, "i8").reshape(-1, 2)
+        link = self.link
+        if link is None:
+            if len(pairs) < self.WORTH:
+                link = Link(0.01, 1e-4, 1e-3, 1e9, 1e8, self.transport.parallel)  # a guess, for a few requests
+            else:
+                link = self.link = measure(self.transport, self.num_bytes)
+        return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)
+
+    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue) -> list[uproot.source.chunk.Chunk]:
+        """All ranges, filled when this returns. Raises what the transport raises."""
+        self._num_requests += 1
+        self._num_requested_chunks += len(ranges)
+        self._num_requested_bytes += sum(stop - start for start, stop in ranges)
+        self.last_plan = requests = self.requests_for(ranges)
+        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
+        pairs = np.array(ranges, "i8").reshape(-1, 2)
+        out = [
+            uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(data))
+            for (start, stop), data in zip(ranges, gather(requests, parts, pairs[:, 0], pairs[:, 1]), strict=True)
+        ]
+        for chunk in out:
+            notifications.put(chunk)
+        return out
