@@ -1,5 +1,7 @@
 """Values of axes that an engine, a store or each other rule out: parts, ranges, batches, arrivals (level 3, measuring side)."""
 
+from typing import Any
+
 from storelab import units
 from storelab.engines.ranges import fixed
 from storelab.model import Point, UserError
@@ -27,6 +29,7 @@ def transfer(point: Point, store: Store) -> None:
             raise UserError(f"{place}.{axis}", f"engine {axes['engine']} has no {axis}", f"sweep engine {' or '.join(engines)}")
     _parts(place, point, store)
     _range(place, point)
+    _reads(place, axes, default)
     if axes.get("batch", 1) > MOST_BATCH:
         raise UserError(f"{place}.batch", f"{axes['batch']} objects are more than one request may delete", f"at most {MOST_BATCH}")
 
@@ -52,3 +55,15 @@ def _range(place: str, point: Point) -> None:
     offset = point.axes.get("offset", "random")
     if length and fixed(offset) + length > size:
         raise UserError(f"{place}.offset", f"a range of {units.format_size(length)} at {offset} ends behind the object", "begin earlier")
+
+
+def _reads(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
+    """Planned requests have no fixed gap, a fixed gap neither thrift nor bound."""
+    if "max_range_gap" not in axes:
+        return
+    way = "merge" if "merge" in axes else "engine"
+    planned = axes[way] == "planned"
+    for axis in ("max_range_gap",) if planned else ("thrift", "max_amplification"):
+        if axes[axis] != default[axis]:
+            mend = f"sweep {way} {'gap' if way == 'merge' else 'uproot-s3fs'}" if planned else f"sweep {way} planned"
+            raise UserError(f"{place}.{axis}", f"{way} {axes[way]} has no {axis}", mend)

@@ -68,7 +68,10 @@ def dataset_of(workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, 
         owners = {"accounts": accounts} if accounts > 1 else {}
         return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
     if workload.dataset == "root":
-        return {"name": f"root-{axes['scale']}", "kind": "root", "scale": axes["scale"], "buckets": 1, "seed": seed}
+        codec, copies = axes["codec"], axes["buckets"]
+        name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + (f"-{copies}" if copies > 1 else "")
+        packed = {"codec": codec} if codec != "zstd" else {}
+        return {"name": name, "kind": "root", "scale": axes["scale"], "buckets": copies, "seed": seed, **packed}
     return None
 
 

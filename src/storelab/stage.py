@@ -17,7 +17,7 @@ from typing import Any
 
 from storelab import records, units, upload
 from storelab.config import Config
-from storelab.datasets import payload
+from storelab.datasets import payload, rootfile
 from storelab.model import MeasurementFailed, UserError
 from storelab.stores.base import Bucket, Store
 
@@ -30,7 +30,9 @@ def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
 
 def dataset_bytes(dataset: dict[str, Any]) -> int:
     """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
-    return dataset["objects"] * dataset["object_size"] if dataset["kind"] == "payload" else 50_000_000
+    if dataset["kind"] == "payload":
+        return dataset["objects"] * dataset["object_size"]
+    return dataset["buckets"] * rootfile.most_bytes(dataset["scale"])
 
 
 def scratch_dir(config: Config) -> Path:
@@ -123,17 +125,14 @@ def _payload(
 
 
 def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    from storelab.datasets import baskets, rootfile
-
     path = scratch_dir(config) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
     path.parent.mkdir(exist_ok=True)
-    facts = rootfile.generate(path, dataset["scale"], dataset["seed"])
     folder.mkdir(parents=True, exist_ok=True)
     sidecar = folder / f"{dataset['name']}.baskets.parquet"
-    baskets.write(baskets.basket_table(path), sidecar)
-    body = [{"size": facts["bytes"], "sha256": facts["sha256"]}]
-    objects = {"key": [f"data/{dataset['name']}/events.root"], "bucket": [0], "body": [0]}
-    return _manifest(store, dataset, places, body, objects) | {"root": {**facts, "sidecar": sidecar.name}}, [path]
+    root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
+    copies = dataset["buckets"]
+    objects = {"key": [f"data/{dataset['name']}/events.root"] * copies, "bucket": list(range(copies)), "body": [0] * copies}
+    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
 
 
 def _manifest(

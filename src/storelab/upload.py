@@ -36,7 +36,11 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
     items = [(places[b], key, files[body]) for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)]
-    put_items(store, name, items, progress)
+    if manifest["dataset"]["kind"] == "root" and store.protocol == "s3":  # large: sent once, then copied inside the store
+        put_items(store, name, items[:1], progress)
+        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1, progress))
+    else:
+        put_items(store, name, items, progress)
     size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
     progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
@@ -59,6 +63,26 @@ def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]]
 
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+    from storelab.engines import s5cmd
+
+    endpoint = store.endpoints(1)[0]
+    lines = (
+        f"cp {s5cmd.part_option(endpoint, path.stat().st_size)}{path} s3://{bucket.name}/{bucket.prefix}{key}\n"
+        for bucket, key, path in items
+    )
+    _run_s5cmd(store, account, lines, len(items), shown)
+
+
+def _copy_items(store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+    """Copies made by the store itself (CopyObject)."""
+    bucket, key, _ = source
+    origin = f"s3://{bucket.name}/{bucket.prefix}{key}"
+    lines = (f"cp {origin} s3://{place.name}/{place.prefix}{name}\n" for place, name, _ in items)
+    if items:
+        _run_s5cmd(store, bucket.account, lines, len(items), shown)
+
+
+def _run_s5cmd(store: Store, account: int, lines: Iterator[str], count: int, shown: Shown) -> None:
     """One `s5cmd run`."""
     from storelab.engines import s5cmd
 
@@ -75,10 +99,6 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
     assert process.stdin and process.stdout and process.stderr
     errors: list[str] = []
     readers = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
-    lines = (
-        f"cp {s5cmd.part_option(endpoint, path.stat().st_size)}{path} s3://{bucket.name}/{bucket.prefix}{key}\n"
-        for bucket, key, path in items
-    )
     feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)
     readers.start()
     feeder.start()
@@ -89,10 +109,9 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
             shown.step()
     status = process.wait()
     readers.join(5)
-    if status or done != len(items):
+    if status or done != count:
         raise MeasurementFailed(
-            f"staging {shown.name} into {store.name}: {len(items) - done} of {len(items)} objects failed: "
-            f"{' '.join(errors[:1]).strip()[:300]}"
+            f"staging {shown.name} into {store.name}: {count - done} of {count} objects failed: {' '.join(errors[:1]).strip()[:300]}"
         )
 
 

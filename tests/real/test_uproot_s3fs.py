@@ -114,7 +114,7 @@ CASES = [
 
 @pytest.mark.parametrize(("entries", "volume", "gap"), CASES)
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entries, volume, gap):
-    monkeypatch.setattr("storelab.engines.uproot_s3fs.GRACE", 5.0)  # no read is left out, however slow this machine
+    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)  # no read is left out, however slow this machine
     client = make(proxy.url, entries=entries, volume=volume, gap=gap)
     assert proxy.connections == 0, "nothing is sent before the start"
     result, _ = run(client)

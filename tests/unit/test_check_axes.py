@@ -28,6 +28,8 @@ def check(workload: str, multipart: bool = True, **axes) -> None:
         ("get_range", {"offset": "sequential"}, True),
         ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}, True),
         ("delete", {"batch": 1000}, True),
+        ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}, True),
+        ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec"}, True),
     ],
 )
 def test_what_can_be(workload, axes, multipart):
@@ -50,6 +52,20 @@ def test_what_can_be(workload, axes, multipart):
         ("put", {"engine": "obstore", "payload": "sha256"}, True, "engine obstore has no payload; sweep engine loadgen"),
         ("get_range", {"range_size": 2 * 10**7}, True, "axes.range_size: 20 MB is more than the object"),
         ("get_range", {"offset": "9999kB"}, True, "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier"),
+        (
+            "read_entries",
+            {"engine": "planned", "max_range_gap": 4096},
+            True,
+            "max_range_gap: engine planned has no max_range_gap; sweep engine",
+        ),
+        ("read_volume", {"thrift": 3}, True, "axes.thrift: engine uproot-s3fs has no thrift; sweep engine planned"),
+        (
+            "replay",
+            {"merge": "gap", "max_amplification": 3},
+            True,
+            "max_amplification: merge gap has no max_amplification; sweep merge planned",
+        ),
+        ("replay", {"max_range_gap": 0}, True, "axes.max_range_gap: merge planned has no max_range_gap; sweep merge gap"),
         ("delete", {"batch": 1001}, True, "axes.batch: 1001 objects are more than one request may delete; at most 1000"),
     ],
 )

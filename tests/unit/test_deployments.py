@@ -53,7 +53,11 @@ EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
             {"store": {"kind": "directory", "path": "."}},
             "s5cmd speaks s3, store one (kind directory) speaks file; sweep engine `fsspec`",
         ),
-        ({}, {"workload": "read_entries", "store": {"kind": "nginx"}}, "uproot-s3fs speaks s3, store one (kind nginx) speaks http; leave"),
+        (
+            {},
+            {"workload": "read_entries", "store": {"kind": "nginx"}},
+            "uproot-s3fs speaks s3, store one (kind nginx) speaks http; sweep engine `planned`, or leave",
+        ),
         (
             {"buckets": 101},
             {"store": EXTERNAL | {"preset": "huawei-uds-1"}},

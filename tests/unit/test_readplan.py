@@ -13,6 +13,7 @@ from storelab.readplan.source import gather
 
 LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, parallel=64)
 WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=4e-4, bandwidth=1e9, stream=2e8, parallel=64)
+BENT = Link(**{**LAN.facts(), "curve": ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3)), "bandwidth": 2**21 / 3e-3, "stream": 4e8})
 LINKS = pytest.mark.parametrize("link", [LAN, WAN], ids=["lan", "wan"])
 
 
@@ -42,7 +43,7 @@ def test_no_other_way_to_merge_is_better(link, seed):
     for cuts in itertools.product([False, True], repeat=10):
         at = np.flatnonzero(cuts)
         begins, ends = starts[np.append(0, at + 1)], stops[np.append(at, 10)]
-        seconds = float(link.seconds(len(begins), int((ends - begins).sum()), int((ends - begins).max())))
+        seconds = link.seconds(ends - begins)
         assert best.seconds <= seconds * (1 + 1e-12)
 
 
@@ -94,6 +95,17 @@ def test_long_runs_are_split_where_a_connection_is_the_limit():
     assert len(start) == 10 and stop[-1] == 10**6 and (start[1:] == stop[:-1]).all()
 
 
+def test_lengths_that_a_server_is_slow_with_are_avoided():
+    """The same gaps and bytes; requests of some 300 kB are dear on the bent link, so it merges on to longer ones, or less."""
+    offsets = np.arange(2000) * 60_000
+    sizes = np.full(2000, 30_000)
+    offsets += np.cumsum(np.where(np.arange(2000) % 10 == 9, 200_000, 0))  # ten together: 570 kB
+    plain = Link(**{**BENT.facts(), "curve": ()})
+    planned = {link.curve: plan(offsets, sizes, link, pieces=()) for link in (plain, BENT)}
+    there = planned[BENT.curve]
+    assert there.seconds < BENT.seconds(planned[()].stop - planned[()].start)
+
+
 def test_several_ranges_in_a_request_ask_for_few_bytes():
     offsets, sizes = some_ranges(np.random.default_rng(6), 20_000)
     multi = Link(**{**WAN.facts(), "ranges": 1000, "part_bytes": 150, "part_s": 1e-6})
@@ -124,7 +136,9 @@ def test_what_cannot_be_is_refused(offsets, sizes, options, said):
         plan(np.array(offsets), np.array(sizes), LAN, **options)
 
 
-@pytest.mark.parametrize("wrong", [{"bandwidth": 0}, {"rtt_s": -1}, {"parallel": 0}, {"request_s": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"bandwidth": 0}, {"rtt_s": -1}, {"parallel": 0}, {"request_s": float("nan")}, {"curve": ((5, 1.0), (4, 2.0))}]
+)
 def test_a_link_that_cannot_be(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Link(**{**LAN.facts(), **wrong})
@@ -138,19 +152,20 @@ class Clock:
         self.parallel = link.parallel
 
     def fetch(self, starts, stops):
-        longest = max(b - a for a, b in zip(starts, stops, strict=True))
-        self.now += float(self.link.seconds(len(starts), sum(stops) - sum(starts), longest))
+        self.now += self.link.seconds(np.array(stops) - np.array(starts))
         return self.inner.fetch(starts, stops)
 
 
-@LINKS
+@pytest.mark.parametrize("link", [LAN, WAN, BENT], ids=["lan", "wan", "bent"])
 def test_the_calibration_finds_the_link(link):
     clock = Clock(link, bytes(40_000_000))
     found = measure(clock, 40_000_000, lambda: clock.now)
     for name in ("rtt_s", "first_s", "request_s", "stream", "bandwidth"):
         assert getattr(found, name) == pytest.approx(getattr(link, name), rel=0.1), name
+    for length in (20_000, 500_000, 3_000_000):
+        assert found.busy(np.array([length])) == pytest.approx(link.busy(np.array([length])), rel=0.15)
     assert found.parallel == link.parallel and clock.inner.requests < 1200
-    assert sum(b - a for a, b in clock.inner.log) < 90e6
+    assert sum(b - a for a, b in clock.inner.log) < 110e6
     with pytest.raises(ValueError, match="too small"):
         measure(clock, 100)
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from storelab.engines.errors import classify
-from storelab.engines.s3fs_counted import Counts, Wire
-from storelab.engines.uproot_reader import WrongData
+from storelab.engines.selections import WrongData
+from storelab.engines.wire import Counts, Wire
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
 

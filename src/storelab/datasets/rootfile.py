@@ -118,6 +118,13 @@ class Collection:
         return "var * {" + ", ".join(f"{m}: float32" for m in self.members) + "}"
 
 
+def most_bytes(scale: str) -> int:
+    """Upper estimate of the bytes of a file of this scale, whatever the codec."""
+    size = SCALES[scale]
+    header = size.branches * (1000 + 20 * max(size.slots, size.clusters))
+    return int(1.7 * size.entries * size.bytes_per_entry) + 2 * header
+
+
 def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
     """Branch names, kinds and multiplicities by size; the order is shuffled, else small branches would lie side by side."""
     import numpy as np

@@ -28,8 +28,8 @@ def network(text: str) -> str | None:
 
 def classify(error: BaseException) -> tuple[str, int]:
     """(error class, HTTP status or 0): the S3 error code where an answer bears one, else the name of the exception."""
-    if type(error).__module__.startswith("obstore") or type(error).__name__ == "GenericError":
-        return obstore(error)
+    if type(error).__module__.startswith("obstore") or type(error).__name__ == "GenericError" or _OBSTORE_STATUS.search(str(error)):
+        return obstore(error)  # a missing object is Python's own FileNotFoundError there
     link: BaseException | None = error
     while link is not None:
         response: Any = getattr(link, "response", None)

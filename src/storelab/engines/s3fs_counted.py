@@ -8,11 +8,7 @@ was verified; `tests/real/test_uproot_s3fs.py` repeats it against a proxy that c
 import contextlib
 import os
 import re
-import socket
-import struct
-import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import aiobotocore.httpsession
@@ -21,91 +17,11 @@ import s3fs
 import uproot.source.fsspec
 
 from storelab import clock
+from storelab.engines.wire import Counts, Wire
 from storelab.model import UserError
 from storelab.stores.base import Endpoint
 
-_RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
-_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
-
-
-def received(sock: socket.socket) -> int | None:
-    """Bytes that the kernel received on this TCP connection (TLS and HTTP headers included); None where it does not tell."""
-    try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    except (AttributeError, OSError):  # no Linux
-        return None
-    if len(info) < _RECEIVED + 8:
-        return None
-    return struct.unpack_from("Q", info, _RECEIVED)[0] - (info[0] in _FIN_SEEN)
-
-
-class Wire:
-    """All sockets that one engine opened: bytes received so far, also by those that are closed, and how many are open."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._closed_bytes: int | None = 0
-        self.opened = self.most_open = 0
-
-    def factory(self, address: Any) -> socket.socket:
-        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
-        sock = _Socket(*address[:3])
-        sock.setblocking(False)
-        with self._lock:
-            sock.wire = self
-            self._open.add(sock)
-            self.opened += 1
-            self.most_open = max(self.most_open, len(self._open))
-        return sock
-
-    def retire(self, sock: socket.socket) -> None:
-        with self._lock:
-            if sock in self._open:
-                self._open.remove(sock)
-                self._closed_bytes = _add(self._closed_bytes, received(sock))
-
-    @property
-    def bytes(self) -> int | None:
-        with self._lock:
-            total = self._closed_bytes
-            for sock in self._open:
-                total = _add(total, received(sock))
-            return total
-
-    @property
-    def open(self) -> int:
-        return len(self._open)
-
-
-def _add(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
-
-
-class _Socket(socket.socket):
-    """A socket that tells its count before it closes."""
-
-    wire: Wire | None = None
-
-    def close(self) -> None:
-        if self.wire is not None:
-            self.wire.retire(self)
-        super().close()
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Running totals, or their difference. wire_bytes: None where the kernel does not tell."""
-
-    requests: int = 0
-    asked_bytes: int = 0  # by the Range headers sent
-    body_bytes: int = 0  # by the Content-Length of successful answers
-    wire_bytes: int | None = 0  # server to client, headers included
-
-    def __sub__(self, other: "Counts") -> "Counts":
-        wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
-        return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
 
 
 class Counter:

@@ -25,18 +25,7 @@ from uproot.source.cursor import Cursor
 from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.s3fs_counted import CountedSource, OnceFileSystem
-
-
-class Late(Exception):
-    """The grace after the deadline is over."""
-
-
-class WrongData(Exception):
-    """What arrived is not what was staged; `kind` is the error class of the record."""
-
-    def __init__(self, kind: str, message: str):
-        self.kind = kind
-        super().__init__(message)
+from storelab.engines.selections import Late, WrongData
 
 
 class Reader:

@@ -1,8 +1,9 @@
 """Which requests to send for a list of ranges (numpy and `readplan.cost` only).
 
-Merging two neighbours over a gap saves a request and costs the bytes of the gap. Whatever the cost of a request and of a byte: of all ways to
-make m requests, the one that keeps the m - 1 largest gaps apart asks for the fewest bytes. So the best plan is among n plans (n: runs of
-ranges that touch), and the search goes through them by the number of requests, and through the lengths at which long runs are split.
+Merging two neighbours over a gap saves a request and costs the bytes of the gap. Of all ways to make m requests, the one that keeps the m - 1
+largest gaps apart asks for the fewest bytes; so, where a byte costs the same in every request, the best plan is among n plans (n: runs of ranges
+that touch). The search goes through these by the number of requests, with what they cost by their true lengths, and through the lengths at
+which long runs are split.
 """
 
 from collections.abc import Iterator, Sequence
@@ -102,8 +103,12 @@ class _Runs:
         return np.concatenate(([0], found))
 
 
-def _count(lengths: np.ndarray, piece: int) -> int:
-    return int((-(-lengths // piece)).sum()) if piece else len(lengths)
+def _pieces(lengths: np.ndarray, piece: int) -> tuple[np.ndarray, np.ndarray | int]:
+    """Lengths of the pieces of runs, and how many of each there are."""
+    if not piece:
+        return lengths, 1
+    counts = -(-lengths // piece)
+    return -(-lengths // counts), counts
 
 
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES) -> Front:
@@ -121,10 +126,10 @@ def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[i
         asked, longest = int(lengths.sum()), int(lengths.max())
         ways = []
         for piece in (0, *(p for p in pieces if p < longest)):
-            n = _count(lengths, piece)
-            ways.append((float(link.seconds(n, asked, min(piece or longest, longest))), n, piece))
+            each, counts = _pieces(lengths, piece)
+            ways.append((link.seconds(each, counts), int(np.sum(counts)) if piece else len(lengths), piece))
         seconds, n, piece = min(ways)
-        rows.append((int(gap), piece, n, asked, int(link.wire(n, asked)), seconds))
+        rows.append((int(gap), piece, n, asked, link.wire(n, asked), seconds))
     return Front(*(np.array(column) for column in zip(*rows, strict=True)), runs.needed)
 
 

@@ -1,7 +1,7 @@
 """A short calibration: what one client sees of a store, as `readplan.cost.Link`, measured through the transport that will read.
 
-The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight times as many;
-that of bytes with a few large ranges, alone and together. It takes some 600 requests and at most 48 MB.
+The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight times as many; that of
+bytes with ranges of growing size, several together, and a large one alone. It takes some 1100 requests and at most 105 MB.
 """
 
 import statistics
@@ -15,7 +15,7 @@ from storelab.readplan.transports import Transport
 
 SMALL = 64  # bytes of a range that only asks
 STREAM = 8 * 2**20  # bytes of one connection's trial
-TOGETHER, LARGE = 16, 2 * 2**20  # ranges, and bytes of each, of the trial of all connections
+SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, ranges together
 ROUNDS = 8
 
 
@@ -31,19 +31,24 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
         return clock() - begin
 
     def spread(count: int, length: int, shift: int) -> np.ndarray:
-        """`count` places in the object, none near another where there is room."""
-        return (np.linspace(0, size - length, count).astype("i8") + shift * 131) % (size - length + 1)
+        """`count` places in the object, other ones for each shift, none near another where there is room."""
+        room = size - length
+        return np.linspace(0, room - min(room, 1000), count).astype("i8") + min(room, shift * 131)
 
     timed(spread(parallel, SMALL, 0), SMALL)  # opens the connections
     rtt = statistics.median(timed(spread(1, SMALL, i), SMALL) for i in range(1, 8))
     first = statistics.median(timed(spread(parallel, SMALL, i), SMALL) for i in range(1, 4))
     many = timed(spread(ROUNDS * parallel, SMALL, 5), SMALL)
-    request_s = max(1e-6, (many - first) / ((ROUNDS - 1) * parallel))
     first_s = max(1e-6, (first - rtt) / max(1, parallel - 1))
+    request_s = max(1e-6, (many - first) / ((ROUNDS - 1) * parallel))
     length = min(STREAM, max(1, size // 4))
     stream = max(length / max(1e-6, timed(spread(1, length, i), length) - rtt) for i in (0, 3))
-    count = min(TOGETHER, parallel)
-    length = min(LARGE, max(1, size // 4))
-    together = min(timed(spread(count, length, i), length) for i in (1, 4))
-    bandwidth = count * length / max(1e-6, together - rtt - (count - 1) * first_s)
-    return Link(rtt, first_s, request_s, max(bandwidth, stream), stream, parallel, HEADER_BYTES)
+    curve: list[tuple[int, float]] = []
+    for length, count in SIZES:
+        if length * 4 > size:
+            break
+        answering = rtt + (min(count, parallel) - 1) * first_s + max(0, count - parallel) * request_s
+        took = min(timed(spread(count, length, i), length) for i in (2, 6))
+        curve.append((length, max(curve[-1][1] if curve else 0.0, (took - answering) / count)))
+    bandwidth = max(stream, curve[-1][0] / max(1e-9, curve[-1][1])) if curve else stream
+    return Link(rtt, first_s, request_s, bandwidth, stream, parallel, tuple(curve), HEADER_BYTES)

@@ -24,6 +24,8 @@ _SWAPPED = np.dtype(">i4")
 class Broken(ValueError):
     """The bytes are no basket, or not that of this branch."""
 
+    kind = "BrokenBasket"  # the error class of records
+
 
 class Content(NamedTuple):
     """An unpacked basket: values, shape (n,) uint8; offsets of the entries in them, shape (entries + 1,) or None."""

@@ -6,7 +6,7 @@ the file; a branch then comes in several arrays.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ class Spent:
     transfer_s: float = 0.0
     decompress_s: float = 0.0
     deserialise_s: float = 0.0
+    inspect_s: float = 0.0
     baskets: int = 0
     needed_bytes: int = 0
     asked_bytes: int = 0
@@ -45,10 +46,21 @@ class Spent:
 
 
 class SelectionReader:
-    """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`."""
+    """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`.
 
-    def __init__(self, header: Header, transport: Transport, link: Link, batch: int = BATCH, **wishes: Any):
-        self.header, self.transport, self.link, self.batch, self.wishes = header, transport, link, batch, wishes
+    inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        transport: Transport,
+        link: Link,
+        batch: int = BATCH,
+        inspect: Callable[[np.ndarray, list[np.ndarray]], None] | None = None,
+        **wishes: Any,
+    ):
+        self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
@@ -73,6 +85,10 @@ class SelectionReader:
         spent.plan_s += time.perf_counter() - begun
         for some in self._batches(rows):
             data = self._transfer(some, spent)
+            if self.inspect is not None:
+                begun = time.perf_counter()
+                self.inspect(some, data)
+                spent.inspect_s += time.perf_counter() - begun
             yield from self._arrays(some, data, entries, spent)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:

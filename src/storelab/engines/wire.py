@@ -1,0 +1,142 @@
+"""Bytes on the wire, by the kernel's count of each TCP connection (level 2, measuring side; standard library only).
+
+`Wire` makes the sockets of a library that lets it, and reads each once more as it closes: exact. `ProcessWire` looks at all connections of this
+process to an endpoint, for libraries that make their own: exact while these stay open between two looks, and it tells where they did not.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+_RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
+_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
+
+
+def received(sock: socket.socket) -> int | None:
+    """Bytes that the kernel received on this TCP connection (TLS and HTTP headers included); None where it does not tell."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except (AttributeError, OSError):  # no Linux
+        return None
+    if len(info) < _RECEIVED + 8:
+        return None
+    return struct.unpack_from("Q", info, _RECEIVED)[0] - (info[0] in _FIN_SEEN)
+
+
+class Wire:
+    """All sockets that one engine opened: bytes received so far, also by those that are closed, and how many are open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed_bytes: int | None = 0
+        self.opened = self.most_open = 0
+
+    def factory(self, address: Any) -> socket.socket:
+        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
+        sock = _Socket(*address[:3])
+        sock.setblocking(False)
+        with self._lock:
+            sock.wire = self
+            self._open.add(sock)
+            self.opened += 1
+            self.most_open = max(self.most_open, len(self._open))
+        return sock
+
+    def retire(self, sock: socket.socket) -> None:
+        with self._lock:
+            if sock in self._open:
+                self._open.remove(sock)
+                self._closed_bytes = _add(self._closed_bytes, received(sock))
+
+    @property
+    def bytes(self) -> int | None:
+        with self._lock:
+            total = self._closed_bytes
+            for sock in self._open:
+                total = _add(total, received(sock))
+            return total
+
+    @property
+    def open(self) -> int:
+        return len(self._open)
+
+
+def _add(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+class _Socket(socket.socket):
+    """A socket that tells its count before it closes."""
+
+    wire: Wire | None = None
+
+    def close(self) -> None:
+        if self.wire is not None:
+            self.wire.retire(self)
+        super().close()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Running totals, or their difference. wire_bytes: None where the kernel does not tell."""
+
+    requests: int = 0
+    asked_bytes: int = 0  # by the Range headers sent
+    body_bytes: int = 0  # by the Content-Length of successful answers
+    wire_bytes: int | None = 0  # server to client, headers included
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
+        return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
+
+
+class ProcessWire:
+    """Connections of this process to a port: bytes received since it was made, most open at a time, opened so far, lost (closed unseen)."""
+
+    def __init__(self, port: int):
+        self.port = port
+        self._seen: dict[int, int | None] = {}  # by inode of the socket: bytes at the last look
+        self._gone: int | None = 0
+        self.open = self.most_open = self.opened = self.lost = 0
+        self._base: int | None = 0
+        self._base = self.bytes
+
+    @property
+    def bytes(self) -> int | None:
+        """Looks at all connections; None where the kernel does not tell."""
+        now = dict(self._look())
+        for inode in self._seen.keys() - now.keys():
+            self._gone = _add(self._gone, self._seen.pop(inode))
+            self.lost += 1
+        self.opened += len(now.keys() - self._seen.keys())
+        self._seen = now
+        self.open = len(now)
+        self.most_open = max(self.most_open, self.open)
+        total = self._gone
+        for count in now.values():
+            total = _add(total, count)
+        return None if total is None or self._base is None else total - self._base
+
+    def _look(self) -> Any:
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
+            try:
+                copy = os.dup(int(name))
+            except OSError:  # gone meanwhile
+                continue
+            try:
+                sock = socket.socket(fileno=copy)
+            except OSError:  # no socket
+                os.close(copy)
+                continue
+            with sock, contextlib.suppress(OSError):
+                if (
+                    sock.type == socket.SOCK_STREAM
+                    and sock.family in (socket.AF_INET, socket.AF_INET6)
+                    and sock.getpeername()[1] == self.port
+                ):
+                    yield os.fstat(sock.fileno()).st_ino, received(sock)

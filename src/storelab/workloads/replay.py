@@ -1,0 +1,44 @@
+"""`replay`: the ranges of a selection of a ROOT file, without ROOT: what the store can do (storage mode of experiments 11 and 12)."""
+
+from storelab.model import Axis, Workload
+from storelab.workloads import axes, read_axes
+from storelab.workloads.base import Client, Job
+
+SPEC = Workload(
+    "replay",
+    (
+        Axis(
+            "engine",
+            "text",
+            "obstore",
+            "Engine",
+            "What moves the bytes: obstore (S3), or fsspec (all protocols).",
+            choices=("obstore", "fsspec"),
+        ),
+        read_axes.SCALE,
+        read_axes.ENTRIES,
+        read_axes.VOLUME,
+        axes.CLIENTS,
+        Axis(
+            "merge",
+            "text",
+            "planned",
+            "Merge",
+            "How ranges become requests: `planned` by the read planner, or over a fixed `gap`.",
+            choices=("planned", "gap"),
+        ),
+        read_axes.GAP,
+        axes.FRONT_ENDS,
+        *axes.DEPLOYMENT,
+        *read_axes.LATER,
+    ),
+    "The ranges of a selection of a ROOT file, replayed: nothing is decoded.",
+    dataset="root",
+    only_s3=("obstore",),
+)
+
+
+def client(job: Job) -> Client:
+    from storelab.engines.replay import ReplayClient
+
+    return ReplayClient(job)
