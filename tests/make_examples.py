@@ -148,12 +148,13 @@ def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 %; needed 80, 8, 2 MB; wire 80, 24, 12 MB."""
+    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80, 24, 12 MB."""
+    entries = point.axes.get("entry_fraction", 100.0)
     rate, needed, wire, requests = {
         100.0: (2, VOLUME, VOLUME, 8),
         1.0: (10, VOLUME // 10, 3 * VOLUME // 10, 16),
         0.1: (20, VOLUME // 40, 6 * VOLUME // 40, 6),
-    }[point.axes["entry_fraction"]]
+    }[min(entries, point.axes["volume_fraction"])]
     ends = even(start, rate, start + DURATION)
     n, length = len(ends), S // rate
     begins = [e - length for e in ends]
@@ -172,7 +173,7 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
     reads = {
         "client": [client] * n,
         "read": list(range(n)),
-        "entries": [max(1, round(ENTRIES * point.axes["entry_fraction"] / 100))] * n,
+        "entries": [max(1, round(ENTRIES * entries / 100))] * n,
         "branches": [500] * n,
         "baskets": [4000] * n,
         "needed_bytes": [needed] * n,
@@ -250,7 +251,7 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
             ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0], "start_ns": [start], "end_ns": [start + S]}
-        elif point.workload == "read_entries":
+        elif point.workload in ("read_volume", "read_entries", "replay"):
             ops, reads = read_entries(point, client, start)
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
         else:

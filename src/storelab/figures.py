@@ -5,19 +5,15 @@ After the charts of J. Phys.: Conf. Ser. 664 (2015) 022001: throughput and files
 without data is None and is left out. FIGURES: name -> function, table, caption; one name in code, rule, file and label.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from storelab import facts, figures_errors, figures_latency, figures_resources, figures_systems, units, words
-from storelab.plots import MARKERS, canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
+from storelab import facts, figures_errors, figures_latency, figures_resources, figures_sparse, figures_systems, units, words
+from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
 
 
 def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
@@ -66,60 +62,6 @@ def metadata_upload(table: pd.DataFrame) -> Figure | None:
     return _scaling(table, "metadata_upload", "Upload", ("rate", "per_s"), "Uploads [objects/s]")
 
 
-def entries(table: pd.DataFrame) -> Figure | None:
-    """`read_entries` (the paper's figure 12), a row per store: MB/s on the wire and entries/s against clients, curves by
-    fraction of the entries; read amplification against that fraction at the least number of clients."""
-    rows = table[(table["workload"] == "read_entries") & table["entries_median_per_s"].notna()]
-    if rows.empty or "entry_fraction_percent" not in rows:
-        return None
-    rows = with_series(rows, "entry_fraction_percent", ("clients",))
-    rows = rows.sort_values(["entry_fraction_percent"], ascending=False, kind="stable")
-    order, stores = list(dict.fromkeys(rows["series"])), sorted(rows["store"].unique())
-    with style():
-        fig, grid = canvas(len(stores), 3, 2.2, subtitle(rows))
-        for line, store in zip(grid, stores, strict=True):
-            part = rows[rows["store"] == store]
-            curves(line[0], part, "clients", ("wire", "mb_per_s"), order)
-            value_axis(line[0], part["wire_median_mb_per_s"], "Throughput on the wire [MB/s]")
-            curves(line[1], part, "clients", ("entries", "per_s"), order)
-            value_axis(line[1], part["entries_median_per_s"], "Useful work [entries/s]", factor=10)
-            for ax in line[:2]:
-                count_axis(ax, part["clients"])
-            _amplification(line[2], part)
-            line[1].set_title(store)
-        legend(fig, order, f"Reads of random entries of a ROOT file ({facts.joined(rows['engine'])})")
-    return fig
-
-
-def _amplification(ax: Axes, rows: pd.DataFrame) -> None:
-    """Bytes on the wire over those of the baskets needed, and over the entries' share of the volume, against the fraction of
-    entries, at the least number of clients; the ideal is 1."""
-    least = rows["clients"].min()
-    rows = with_series(rows[rows["clients"] == least].drop(columns="series"), "front_ends", ("clients", "entry_fraction_percent"))
-    names, shown = list(dict.fromkeys(rows["series"])), []
-    ax.axhline(1, color="0.5", linewidth=0.8, linestyle="--", zorder=0)
-    for metric, label, dash in (("share_amplification", "wire / share of entries", ":"), ("amplification", "wire / needed baskets", "-")):
-        for name, tone, marker in zip(names, sns.color_palette("dark:0.6", len(names)), itertools.cycle(MARKERS), strict=False):
-            line = rows[(rows["series"] == name) & rows[f"{metric}_median_ratio"].notna()].sort_values("entry_fraction_percent")
-            y = line[f"{metric}_median_ratio"]
-            spread = [y - line[f"{metric}_low_ratio"], line[f"{metric}_high_ratio"] - y]
-            said = f"{label.split()[2]}, {name}" if len(names) > 1 else label
-            if len(line):
-                ax.errorbar(line["entry_fraction_percent"], y, spread, color=tone, marker=marker, linestyle=dash, capsize=2.5, label=said)
-            shown.append(y)
-    ax.set_xscale("log")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    ax.xaxis.set_major_locator(FixedLocator(sorted(rows["entry_fraction_percent"].unique())))
-    ax.xaxis.set_minor_locator(NullLocator())
-    value_axis(ax, pd.concat(shown), "Amplification", factor=20)
-    ax.set_xlabel(f"Entries read [%], {words.plural(least, 'client')}")
-    if lines := len(ax.containers):
-        low, high = ax.get_ylim()  # room for the legend above the curves
-        ax.set_ylim(top=high * (high / low) ** (0.11 * lines) if ax.get_yscale() == "log" else high * (1 + 0.11 * lines))
-        ax.legend(fontsize=6, frameon=False, loc="upper right", borderaxespad=0, handlelength=1.6)
-    sns.despine(ax=ax)
-
-
 @dataclass(frozen=True)
 class Spec:
     """A figure: its function, the table that it takes, the caption (fields: see `caption`)."""
@@ -160,12 +102,31 @@ FIGURES: dict[str, Spec] = {
         "Raw bytes that a store uses for each byte stored, all copies and parity included: after the uploads, some seconds after their "
         "deletion, and after the store was told to give space back. Medians; {bars}.",
     ),
+    "volume": Spec(
+        figures_sparse.volume,
+        "sparse",
+        "Reads of all entries of the smallest branches of a ROOT file ({engine}), by their part of its volume: throughput on the wire and entries "
+        "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets needed "
+        "(dashed: the ideal). Medians; {bars}. {shared}",
+    ),
     "entries": Spec(
-        entries,
+        figures_sparse.entries,
         "sparse",
         "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire and entries "
         "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets needed, "
         "and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. {shared}",
+    ),
+    "replay": Spec(
+        figures_sparse.replay,
+        "sparse",
+        "The ranges of selections of a ROOT file, replayed without decoding ({engine}), by their part of the volume: throughput on the wire and selections "
+        "per second against concurrent clients, and read amplification. Medians; {bars}. {shared}",
+    ),
+    "phases": Spec(
+        figures_sparse.phases,
+        "sparse",
+        "Where the time of one read goes, at the least number of clients: planning, transfer, decompression, deserialisation ({engine}). Medians of the "
+        "runs' medians. {shared}",
     ),
     "latency_closed": Spec(
         figures_latency.latency_closed,
@@ -207,7 +168,10 @@ FIGURES: dict[str, Spec] = {
 
 
 WORKLOADS = {
+    "volume": ("read_volume",),
     "entries": ("read_entries",),
+    "replay": ("replay",),
+    "phases": figures_sparse.READS,
     "systems": ("put", "get"),
     "front_ends": ("put", "get"),
     "buckets": ("put", "get"),

@@ -16,6 +16,7 @@ from storelab import (
     latency,
     latex_calibration,
     latex_latency,
+    latex_sparse,
     latex_systems,
     latex_tables,
     latex_trust,
@@ -78,7 +79,8 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
     has["throughput"] = has["throughput_download"] or has["throughput_upload"]
     has["metadata"] = has["metadata_download"] or has["metadata_upload"]
     has["raw"] = has["throughput"] or has["metadata"]
-    has["sparse"] = bool(len(found["sparse"]))
+    reads = set(found["sparse"]["workload"])
+    has["sparse"], has["by_volume"], has["replayed"] = (w in reads for w in ("read_entries", "read_volume", "replay"))
     has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
     has["latency"] = bool(len(latency.shown(found["latency"])))
     has["latency_of_closed"], has["latency_of_open"] = (f"latency_{loop}_longest" in value for loop in ("closed", "open"))
@@ -128,6 +130,7 @@ def sections(has: Mapping[str, bool]) -> str:
         "threads" if has["threads"] else None,
         "raw" if has["raw"] else None,
         "latency" if has["latency"] else None,
+        "volume" if has["by_volume"] or has["replayed"] else None,
         "entries" if has["sparse"] else None,
         "earlier",
         "conclusions",
@@ -150,7 +153,9 @@ def build(campaign_dir: Path) -> list[Path]:
         "sections": sections(has),
         "table_best": latex_tables.best(found["throughput"]),
         "table_throughput": latex_tables.throughput(found["throughput"]),
-        "table_sparse": latex_tables.sparse(found["sparse"]),
+        "table_sparse": latex_sparse.entries(found["sparse"]),
+        "table_volume": latex_sparse.volume(found["sparse"]),
+        "table_replay": latex_sparse.replay(found["sparse"]),
         "table_systems": latex_systems.systems(found["throughput"]),
         "table_capabilities": latex_systems.capabilities(found["capabilities"]),
         "table_evidence": latex_systems.evidence(found["capabilities"]),

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from storelab import facts, published, units, words
+from storelab import facts, units, words
 from storelab.latex_parts import THIN, breakable, escape, longtable, spread, stacked, tabular
 from storelab.latex_parts import row as line
 
@@ -85,68 +85,6 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
 def throughput(table: pd.DataFrame) -> str:
     """All groups of points, one table per workload; axes that do not vary stand in the caption."""
     return "\n".join(_all_of(table, w) for w in table["workload"].unique())
-
-
-def sparse(table: pd.DataFrame) -> str:
-    """Reads by entries, at the least number of clients, beside Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001."""
-    if not len(table):
-        return ""
-    axes = [c for c in words.axes_of(table) if c not in ("clients", "entry_fraction_percent", "engine") and table[c].nunique() > 1]
-    rows, n = [], 8 + len(axes)
-    blank = [""] * len(axes)
-    for (store, engine), part in table.groupby(["store", "engine"]):
-        part = part[part["clients"] == part["clients"].min()].sort_values(["entry_fraction_percent", *axes], ascending=False)
-        title = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
-        rows.append(rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
-        for _, r in part.iterrows():
-            numbers = [
-                r["entries"],
-                r["requests_median_per_read"],
-                r["needed_median_mb_per_read"],
-                r["wire_median_mb_per_read"],
-                r["amplification_median_ratio"],
-                r["share_amplification_median_ratio"],
-                r["entries_median_per_s"],
-            ]
-            cells = [escape(words.cell(c, r[c])) for c in axes]
-            rows.append(
-                line(
-                    [
-                        f"{r['entry_fraction_percent']:g}",
-                        *cells,
-                        words.grouped(f"{numbers[0]:.0f}", THIN),
-                        *(words.number(v, gap=THIN) for v in numbers[1:]),
-                    ]
-                )
-            )
-    rows += [
-        r"\midrule",
-        rf"\multicolumn{{{n}}}{{@{{}}l@{{}}}}{{\emph{{Published: another file (ATLAS) on another system (Huawei UDS), "
-        r"ROOT with davix \cite{arsuaga}}} \\",
-    ]
-    for _, r in published.share_amplification().iterrows():
-        cells = [
-            f"{r['percent_of_entries']:g}",
-            *blank,
-            words.grouped(f"{r['entries']:.0f}", THIN),
-            f"{r['read_calls']:g}",
-            "--",
-            f"{r['volume_mb']:.2f}",
-            "--",
-        ]
-        rows.append(line([*cells, words.number(r["share_amplification_ratio"], gap=THIN), "--"]))
-    head = [
-        r"Entries [\%]",
-        *(escape(words.heading(c)) for c in axes),
-        "Entries",
-        "Requests",
-        "Needed [MB]",
-        "Wire [MB]",
-        "Wire/needed",
-        "Wire/share",
-        "Entries/s",
-    ]
-    return tabular("r" * n, head, rows)
 
 
 def failed(points: pd.DataFrame) -> str:

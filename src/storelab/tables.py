@@ -162,6 +162,7 @@ def read_points(campaign: loading.Campaign, table: pd.DataFrame) -> pd.DataFrame
     both["share_amplification_ratio"] = np.nan
     if both.empty or "entry_fraction_percent" not in both:
         return both
+    both.loc[both["workload"] == "read_volume", "entry_fraction_percent"] = 100.0  # all entries, so it has no such axis
     by = [c for c in ("store", "workload", *axis_columns(campaign.plan)) if c not in ("entry_fraction_percent", "clients")]
     for _, g in both.groupby(by, dropna=False):
         whole = g[g["entry_fraction_percent"] == 100]

@@ -21,7 +21,7 @@ def texts(fig) -> str:
 
 
 ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
-ELSEWHERE += ("threads", "client_resources")
+ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases")
 OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ELSEWHERE]
 
 
@@ -35,6 +35,38 @@ def test_each_figure_says_what_it_shows(example, name):
     if name != "entries":
         assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
         assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
+
+
+@pytest.fixture(scope="module")
+def reads(tmp_path_factory):
+    """Reads by volume by two engines, replayed ranges."""
+    folder = tmp_path_factory.mktemp("reads")
+    volume = {"volume_fraction": [100, 1], "clients": [1, 2]}
+    sweeps = {
+        "v": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"engine": ["uproot-s3fs", "planned"]}},
+        "r": {"workload": "replay", "duration": "4 s", "axes": volume | {"merge": ["planned", "gap"]}},
+    }
+    make(folder, sweeps=sweeps, repetitions=2)
+    tables.build(folder)
+    return folder
+
+
+def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
+    table = tables.read(reads, "sparse")
+    assert set(table.loc[table["workload"] == "read_volume", "entry_fraction_percent"]) == {100}
+    assert figures.FIGURES["entries"].function(table) is None
+    for name, words in (
+        ("volume", ("100 % of volume, planned", "1 % of volume, uproot-s3fs", "entries/s", "Volume [%], 1 client")),
+        ("replay", ("1 % of volume, merge gap", "Selections read [1/s]", "obstore")),
+        ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
+    ):
+        fig = figures.FIGURES[name].function(table)
+        said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
+        assert "n = 2" in said or "2 runs" in said
+        assert all(w in said for w in words), said
+        assert "planned" in figures.caption(name, table) or name == "replay"
+    bars = figures.FIGURES["phases"].function(table).axes[0]
+    assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
 
 
 def test_the_bars_are_the_range(example):

@@ -9,7 +9,7 @@ import pytest
 
 from storelab.engines.errors import classify
 from storelab.engines.selections import WrongData
-from storelab.engines.wire import Counts, Wire
+from storelab.engines.wire import Counts, ProcessWire, Wire
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
 
@@ -86,3 +86,27 @@ def test_classes_of_errors():
     assert classify(translated) == ("SlowDown", 503)
     assert classify(WrongData("ChecksumMismatch", "…")) == ("ChecksumMismatch", 0)
     assert classify(TimeoutError()) == ("TimeoutError", 0)
+
+
+def test_connections_of_a_process_are_counted_while_they_are_open():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        wire = ProcessWire(listener.getsockname()[1])
+        pairs = [(socket.create_connection(listener.getsockname()), listener.accept()[0]) for _ in range(3)]
+        try:
+            for i, (mine, theirs) in enumerate(pairs):
+                theirs.sendall(b"x" * 1000 * (i + 1))
+                _all(mine, 1000 * (i + 1))
+            assert wire.bytes == 6000 and (wire.open, wire.most_open, wire.opened, wire.lost) == (3, 3, 3, 0)
+            later = ProcessWire(listener.getsockname()[1])
+            assert later.bytes == 0, "from when it was made"
+            pairs[0][0].close()
+            assert wire.bytes == 6000 and (wire.open, wire.most_open, wire.opened, wire.lost) == (2, 3, 3, 1)
+        finally:
+            for pair in pairs:
+                for one in pair:
+                    one.close()
+
+
+def _all(sock: socket.socket, size: int) -> None:
+    while size:
+        size -= len(sock.recv(size))
