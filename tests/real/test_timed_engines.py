@@ -24,7 +24,8 @@ RANGE = {"object_size": "1 MB", "range_size": "5 kB"}
 BUILT = golang.present(golang.LOADGEN, tools_folder())
 
 
-@pytest.fixture(params=["obstore", "loadgen"])
+# Both engines run the same tests; half of them are kept for .ci/run, so that `make test` stays quick.
+@pytest.fixture(params=[pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"])
 def engine(request) -> str:
     if request.param == "loadgen" and not BUILT:
         pytest.skip("run `storelab install loadgen`")
