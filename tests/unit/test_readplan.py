@@ -12,7 +12,7 @@ from storelab.readplan.choose import split
 from storelab.readplan.source import gather
 
 LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, parallel=64)
-WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=4e-4, bandwidth=1e9, stream=2e8, parallel=64)
+WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=3.2e-4, bandwidth=1e9, stream=2e8, parallel=64)
 BENT = Link(**{**LAN.facts(), "curve": ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3)), "bandwidth": 2**21 / 3e-3, "stream": 4e8})
 LINKS = pytest.mark.parametrize("link", [LAN, WAN], ids=["lan", "wan"])
 

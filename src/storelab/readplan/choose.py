@@ -116,7 +116,10 @@ def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[i
 
     Raises ValueError for ranges that cannot be, and for none at all.
     """
-    runs = _Runs(offsets, sizes)
+    return _front(_Runs(offsets, sizes), link, pieces)
+
+
+def _front(runs: _Runs, link: Link, pieces: Sequence[int]) -> Front:
     if not len(runs.start):
         raise ValueError("no range to read")
     rows = []
@@ -144,8 +147,8 @@ def plan(
 ) -> Requests:
     """The requests that fetch these ranges in the least time. offsets, sizes: bytes, shape (n,), any order, overlaps allowed.
 
-    thrift: from least time (0) to least bytes (inf): what a byte costs beyond the reader's own time, in units of its own transfer time; on a link
-    that n readers share and that was measured alone, n - 1. max_amplification: bound on wire over needed bytes; where no plan keeps it,
+    thrift: how much it counts what a plan takes of link and server, which others wait for, beside the reader's own time: 0: not at all; where n readers
+    share what was measured alone, n - 1; inf: least bytes, whatever the time. max_amplification: bound on wire over needed bytes; where no plan keeps it,
     the one of the fewest wire bytes. Raises ValueError for ranges that cannot be, and for a thrift or bound that is none.
     """
     if not thrift >= 0:
@@ -155,14 +158,15 @@ def plan(
     if not np.any(np.asarray(sizes)):
         empty = np.empty(0, "i8")
         return Requests(empty, empty, 0, 0, 0.0, 0, 0)
-    found = front(offsets, sizes, link, pieces)
+    runs = _Runs(offsets, sizes)
+    found = _front(runs, link, pieces)
     wire = found.wire_bytes.astype("f8")
-    cost = wire if np.isinf(thrift) else found.seconds + thrift * wire / link.bandwidth
+    cost = wire if np.isinf(thrift) else found.seconds + thrift * link.shared(found.pieces, wire)
     if max_amplification is not None:
         within = wire <= max_amplification * found.needed_bytes
         cost = np.where(within, cost, np.inf) if within.any() else wire
     i = int(np.argmin(cost))
-    start, stop = split(*_Runs(offsets, sizes).merged(int(found.gap[i])), int(found.piece[i]), np.sort(np.asarray(offsets, "i8")))
+    start, stop = split(*runs.merged(int(found.gap[i])), int(found.piece[i]), runs.begins)
     return Requests(
         start, stop, int(found.gap[i]), int(found.piece[i]), float(found.seconds[i]), int(found.wire_bytes[i]), found.needed_bytes
     )

@@ -45,6 +45,15 @@ class Link:
         if any(not (a < b and s >= 0) for a, b, (_, s) in zip(edges, edges[1:], self.curve, strict=False)):
             raise ValueError(f"curve = {self.curve} of a link: ascending sizes, seconds of at least 0")
 
+    @property
+    def occupied_s(self) -> float:
+        """What one more request takes of what readers share (the server, above all): `request_s` without the round trip, which is waiting only."""
+        return max(0.0, self.request_s - self.rtt_s / self.parallel)
+
+    def shared(self, pieces: Any, asked_wire: Any) -> Any:
+        """Seconds that requests for so many pieces, with so many wire bytes, take of what readers share: the link and the server."""
+        return asked_wire / self.bandwidth + -(-np.asarray(pieces) // self.ranges) * self.occupied_s
+
     def requests(self, pieces: int) -> int:
         """Requests for so many pieces: fewer, where one request asks for several ranges."""
         return -(-pieces // self.ranges)

@@ -86,9 +86,8 @@ class PlannedSource(uproot.source.chunk.Source):
         (part,) = self.transport.fetch([start], [stop])
         return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
 
-    def requests_for(self, ranges: Sequence[tuple[int, int]]) -> Requests:
-        """The plan of a set of ranges [(start, stop)]; measures the link if it must."""
-        pairs = np.array(ranges, "i8").reshape(-1, 2)
+    def requests_for(self, pairs: np.ndarray) -> Requests:
+        """The plan of a set of ranges (start, stop), shape (n, 2); measures the link if it must."""
         link = self.link
         if link is None:
             if len(pairs) < self.WORTH:
@@ -102,9 +101,9 @@ class PlannedSource(uproot.source.chunk.Source):
         self._num_requests += 1
         self._num_requested_chunks += len(ranges)
         self._num_requested_bytes += sum(stop - start for start, stop in ranges)
-        self.last_plan = requests = self.requests_for(ranges)
-        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
         pairs = np.array(ranges, "i8").reshape(-1, 2)
+        self.last_plan = requests = self.requests_for(pairs)
+        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
         out = [
             uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(data))
             for (start, stop), data in zip(ranges, gather(requests, parts, pairs[:, 0], pairs[:, 1]), strict=True)

