@@ -136,7 +136,16 @@ def main() -> None:
     # A client that is told to end closes its engine on the way out (finally above).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    status = 0
+    try:
+        run(Path(sys.argv[1]), int(sys.argv[2]))
+    except SystemExit as end:
+        status = int(end.code or 0)
+    if "obstore" in sys.modules:  # it may abort at the interpreter's end (see engines/obstore_loop); everything is written
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
