@@ -150,11 +150,12 @@ def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80, 24, 12 MB."""
     entries = point.axes.get("entry_fraction", 100.0)
+    fraction = entries if point.workload == "read_entries" else point.axes["volume_fraction"]
     rate, needed, wire, requests = {
         100.0: (2, VOLUME, VOLUME, 8),
         1.0: (10, VOLUME // 10, 3 * VOLUME // 10, 16),
         0.1: (20, VOLUME // 40, 6 * VOLUME // 40, 6),
-    }[min(entries, point.axes["volume_fraction"])]
+    }[fraction]
     ends = even(start, rate, start + DURATION)
     n, length = len(ends), S // rate
     begins = [e - length for e in ends]

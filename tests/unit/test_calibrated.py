@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import calibrated, calibration, check, config, figures, latex, plan, plots, tables
+from storelab import calibrated, calibration, check, config, figures, figures_sparse, latex, plan, plots, tables
 from storelab.model import UserError
 from storelab.store_settings import KINDS, S3_KINDS
 from storelab.stores import KINDS as CLASSES
@@ -226,7 +226,7 @@ def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):
     assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in figures.caption(
         "metadata_upload", table[table["store"] == "alpha"]
     )
-    assert "CPU: clients" in " ".join(figures.entries(tables.read(example, "sparse")).get_supxlabel().split())
+    assert "CPU: clients" in " ".join(figures_sparse.entries(tables.read(example, "sparse")).get_supxlabel().split())
 
 
 def test_in_the_paper(example, tmp_path):
