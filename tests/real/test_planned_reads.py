@@ -5,36 +5,21 @@ from urllib.parse import urlsplit
 
 import pytest
 from counting_proxy import CountingProxy
+from staged_root import SIDE_CAR, failed, job_for, run, staged_root
 
-from storelab import clock, records
-from storelab.datasets import baskets, rootfile
-from storelab.model import Point, UserError
-from storelab.stores.base import Bucket, Endpoint
+from storelab import records
+from storelab.datasets import baskets
+from storelab.model import UserError
 from storelab.workloads import MODULES, WORKLOADS
-from storelab.workloads.base import Job
 
 pytestmark = pytest.mark.real
-BUCKET, PREFIX, SIDE_CAR = "storelab-planned-reads", "part/", "root-S.baskets.parquet"
+BUCKET = "storelab-planned-reads"
 
 
 @pytest.fixture(scope="module")
 def staged(seaweedfs, tmp_path_factory):
-    """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
-    from storelab.stores import clients
-
-    folder = tmp_path_factory.mktemp("planned")
-    facts = rootfile.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
-    s3 = clients.for_store(seaweedfs)
-    s3.create_bucket(Bucket=BUCKET)
-    data = bytearray((folder / "s.root").read_bytes())
-    s3.put_object(Bucket=BUCKET, Key=PREFIX + "good", Body=bytes(data))
-    row = baskets.read(folder / SIDE_CAR).slice(777, 1).to_pylist()[0]
-    data[row["offset"] + row["size"] - 3] ^= 1
-    s3.put_object(Bucket=BUCKET, Key=PREFIX + "bad", Body=bytes(data))
-    yield seaweedfs.endpoints(1)[0], folder, facts
-    for key in ("good", "bad"):
-        s3.delete_object(Bucket=BUCKET, Key=PREFIX + key)
-    s3.delete_bucket(Bucket=BUCKET)
+    with staged_root(seaweedfs, BUCKET, tmp_path_factory.mktemp("planned")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -46,13 +31,8 @@ def make(staged, seaweedfs, monkeypatch):
     made = []
 
     def one(url, workload="read_entries", key="good", **axes):
-        manifest = folder / f"{key}.json"
-        objects = {"key": [key], "bucket": [0], "body": [0]}
-        manifest.write_text(json.dumps({"buckets": [[BUCKET, PREFIX]], "objects": objects, "root": facts}))
         every = {a.name: a.default for a in WORKLOADS[workload].axes} | ({} if workload == "replay" else {"engine": "planned"}) | axes
-        point = Point("s", workload, every, 1, "key", "sweep", 11, 1, {"duration_ns": 2_000_000_000})
-        job = Job(point, 0, Endpoint(url), [Bucket(BUCKET, PREFIX)], folder / "scratch", manifest)
-        made.append(MODULES[workload].client(job))
+        made.append(MODULES[workload].client(job_for(BUCKET, folder, facts, url, workload, every, key)))
         made[-1].prepare()
         return made[-1]
 
@@ -66,16 +46,6 @@ def proxy(staged):
     at = urlsplit(staged[0].url)
     with CountingProxy(at.hostname, at.port) as running:
         yield running
-
-
-def run(client, seconds=1.5):
-    start = clock.now_ns()
-    client.run(start, start + int(seconds * 1e9))
-    return client.result(), (clock.now_ns() - start) / 1e9 - seconds
-
-
-def failed(result):
-    return {c.name for c in result.checks if not c.ok}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +65,7 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, work
     client = make(proxy.url, workload, **axes)
     asked_before, seen_before = proxy.requests, proxy.received
     assert client.calibration["requests"] == asked_before > 600
-    result, _ = run(client)
+    result, _ = run(client, 1.5)
     reads, ops = result.reads, result.ops
     assert not failed(result), result.checks
     assert reads["read"] and ops["error"] == [None] * len(reads["read"])
@@ -150,7 +120,7 @@ def test_a_server_that_dies_between_two_reads(make, proxy):
         return read(number)
 
     client._read = cut
-    result, _ = run(client)
+    result, _ = run(client, 1.5)
     # The library opens new connections; what the closed ones brought last is not known, so wire bytes are not told from there on.
     assert result.reads["read"][:2] == [0, 1] and not failed(result) - {"reads"}
     assert result.reads["wire_bytes"][-1] is None or result.engine["connections_lost"] == 0

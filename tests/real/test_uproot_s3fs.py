@@ -1,56 +1,28 @@
 """The engine `uproot-s3fs` on a real store, its counts held against a proxy that counts on the wire: they must be equal."""
 
 import json
-import sys
 import threading
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
-from storelab import clock, records
-from storelab.datasets import baskets, rootfile
-from storelab.engines.guard import LimitExceeded
-from storelab.model import Point, UserError
-from storelab.stores.base import Bucket, Endpoint
-from storelab.workloads import read_entries
-from storelab.workloads.base import Job
-
-# `tests` is no package.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from counting_proxy import CountingProxy
+from staged_root import SIDE_CAR, failed, job_for, run, staged_root
+
+from storelab import records
+from storelab.datasets import baskets
+from storelab.engines.guard import LimitExceeded
+from storelab.model import UserError
+from storelab.workloads import read_entries
 
 pytestmark = pytest.mark.real
-BUCKET, PREFIX, SIDE_CAR = "storelab-sparse-reads", "part/", "root-S.baskets.parquet"
+BUCKET = "storelab-sparse-reads"
 
 
 @pytest.fixture(scope="module")
 def staged(seaweedfs, tmp_path_factory):
-    """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
-    import boto3
-
-    folder = tmp_path_factory.mktemp("sparse")
-    facts = rootfile.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
-    table = baskets.read(folder / SIDE_CAR)
-    endpoint, keys = seaweedfs.endpoints(1)[0], seaweedfs.credentials()
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=endpoint.url,
-        region_name=endpoint.region,
-        aws_access_key_id=keys.access_key,
-        aws_secret_access_key=keys.secret_key,
-    )
-    s3.create_bucket(Bucket=BUCKET)
-    data = bytearray((folder / "s.root").read_bytes())
-    s3.put_object(Bucket=BUCKET, Key=PREFIX + "good", Body=bytes(data))
-    row = table.slice(777, 1).to_pylist()[0]
-    data[row["offset"] + row["size"] - 3] ^= 1
-    s3.put_object(Bucket=BUCKET, Key=PREFIX + "bad", Body=bytes(data))
-    yield endpoint, folder, facts
-    for key in ("good", "bad"):
-        s3.delete_object(Bucket=BUCKET, Key=PREFIX + key)
-    s3.delete_bucket(Bucket=BUCKET)
+    with staged_root(seaweedfs, BUCKET, tmp_path_factory.mktemp("sparse")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -62,17 +34,10 @@ def make(staged, seaweedfs, monkeypatch):
     made = []
 
     def one(url, key="good", entries=100.0, volume=100.0, gap=32768, limits=None, client=0):
-        manifest = folder / f"{key}.json"
-        objects = {"key": [key], "bucket": [0], "body": [0]}
-        manifest.write_text(json.dumps({"buckets": [[BUCKET, PREFIX]], "objects": objects, "root": facts}))
         axes = {"engine": "uproot-s3fs", "scale": "S", "entry_fraction": entries, "volume_fraction": volume}
         axes |= {"clients": 1, "max_range_gap": gap, "front_ends": 1}
-        point = Point("s", "read_entries", axes, 1, "key", "sweep", 11, 1, {"duration_ns": 2_000_000_000})
-        made.append(
-            read_entries.client(
-                Job(point, client, Endpoint(url), [Bucket(BUCKET, PREFIX)], folder / "scratch", manifest, limits=limits or {})
-            )
-        )
+        job = job_for(BUCKET, folder, facts, url, "read_entries", axes, key, client=client, limits=limits or {})
+        made.append(read_entries.client(job))
         made[-1].prepare()
         return made[-1]
 
@@ -86,17 +51,6 @@ def proxy(staged):
     at = urlsplit(staged[0].url)
     with CountingProxy(at.hostname, at.port) as running:
         yield running
-
-
-def run(client, seconds=2.0):
-    """Run it; the result, and by how many seconds it ended after the deadline."""
-    start = clock.now_ns()
-    client.run(start, start + int(seconds * 1e9))
-    return client.result(), (clock.now_ns() - start) / 1e9 - seconds
-
-
-def failed(result):
-    return {c.name for c in result.checks if not c.ok}
 
 
 CASES = [
