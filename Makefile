@@ -1,7 +1,7 @@
 # make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
 # make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference)
-# make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo)
+# make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -19,7 +19,7 @@ demo: measure
 measure: CAMPAIGN ?= demo
 measure: setup tex
 	@trap 'storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' EXIT; \
-	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) -- $(TARGET)
+	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)
 
 paper: CAMPAIGN ?= reference
 paper: setup tex

@@ -44,6 +44,7 @@ rule notebooks:
     input:
         RAW_INPUTS,
         f"{CAMPAIGN}/notebooks/explore.html",
+        f"{CAMPAIGN}/notebooks/sparse.html",
 
 
 # The gate: what can measure is not even read unless the configuration says so.

@@ -20,6 +20,8 @@ rule draw_figures:
             "src/storelab/figures_resources.py",
             "src/storelab/figures_latency.py",
             "src/storelab/figures_errors.py",
+            "src/storelab/figures_sparse.py",
+            "src/storelab/figures_gaps.py",
             "src/storelab/plots.py",
             "src/storelab/drawing.py",
             "src/storelab/words.py",

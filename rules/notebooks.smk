@@ -1,12 +1,12 @@
-# Notebooks: executed on the campaign's tables, kept as HTML; the notebook itself stays without outputs.
+# Notebooks: executed on the campaign's tables, kept as HTML; the notebooks themselves stay without outputs.
 
 
 rule execute_notebook:
     input:
         f"{CAMPAIGN}/tables/points.csv",
         f"{CAMPAIGN}/figures/index.json",
-        notebook="notebooks/explore.ipynb",
+        notebook="notebooks/{notebook}.ipynb",
     output:
-        f"{CAMPAIGN}/notebooks/explore.html",
+        f"{CAMPAIGN}/notebooks/{{notebook}}.html",
     shell:
-        "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks --output explore {input.notebook}"
+        "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks --output {wildcards.notebook} {input.notebook}"

@@ -42,6 +42,10 @@ class Sweep(Closed):
     axes: dict[str, Any] = Field(
         default_factory=dict, description="Axis: value or list of values; what is not named stands at its default."
     )
+    scaled_axes: list[str] = Field(
+        default_factory=list,
+        description="Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the generated file (the nearest of S, M, L).",
+    )
     duration: Duration = Field("10 s", description="From the agreed start to the deadline.")
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own.")
@@ -60,7 +64,11 @@ class Campaign(Closed):
         8, ge=1, description="Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %."
     )
     seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
-    scale: float = Field(1.0, gt=0, description="Factor on all durations, warm-ups and numbers of objects; never on an axis.")
+    scale: float = Field(
+        1.0,
+        gt=0,
+        description="Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names in `scaled_axes`.",
+    )
     failure_budget: float = Field(
         0.01, ge=0, le=1, description="A run in which a larger fraction of the operations fails is invalid, and shown so."
     )

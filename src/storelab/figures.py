@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storelab import facts, figures_errors, figures_latency, figures_resources, figures_sparse, figures_systems, units, words
+from storelab import facts, figures_errors, figures_gaps, figures_latency, figures_resources, figures_sparse, figures_systems, units, words
 from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
 
 
@@ -128,6 +128,19 @@ FIGURES: dict[str, Spec] = {
         "Where the time of one read goes, at the least number of clients: planning, transfer, decompression, deserialisation ({engine}). Medians of the "
         "runs' medians. {shared}",
     ),
+    "gaps": Spec(
+        figures_gaps.gaps,
+        "sparse",
+        "What a reader's fixed gap costs: amplification, requests and transfer time of one read against the largest gap that is merged over "
+        "({engine}), at the least number of clients; dashed: what the read planner chose for least time. Medians; {bars}. {shared}",
+    ),
+    "front": Spec(
+        figures_gaps.front,
+        "sparse",
+        "Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and with requests planned for "
+        "least time, with thrift, and with a bound on the amplification ({engine}), at the least number of clients. The line is the bytes "
+        "needed. Medians; {bars}. {shared}",
+    ),
     "latency_closed": Spec(
         figures_latency.latency_closed,
         "latency",
@@ -185,6 +198,7 @@ def caption(name: str, table: pd.DataFrame) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host."""
     rows = facts.of_class(table, name) if name in facts.CLASSES else table
     rows = rows[rows["workload"].isin(WORKLOADS[name])] if name in WORKLOADS else rows
+    rows = figures_gaps.chosen(rows) if name in ("gaps", "front") else rows
     rows = rows[rows["loop"] == LOOPS[name]] if name in LOOPS else rows
     rows = PARTS[name](rows) if name in PARTS else rows
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if name in facts.CLASSES else []

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from storelab import error_rates, words
-from storelab.plots import canvas, style
+from storelab.plots import canvas, legend_columns, style
 
 MOST_RUNS, MOST_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel
@@ -53,7 +53,7 @@ def errors_over_time(table: pd.DataFrame) -> Figure | None:
             frameon=False,
             title="Operations that ended, by outcome",
             title_fontsize=9.5,
-            ncols=min(len(handles), 4),
+            ncols=legend_columns(fig, colours),
         )
     return fig
 

@@ -16,6 +16,7 @@ READS = ("read_volume", "read_entries")  # workloads that decode
 PHASES = ("plan", "transfer", "decompress", "deserialise")
 X_LABEL = {"entry_fraction_percent": "Entries read [%]", "volume_fraction_percent": "Volume [%]"}
 WORK = {"entries": ("entries", "per_s", "Useful work [entries/s]"), "reads": ("reads", "per_s", "Selections read [1/s]")}
+PLAIN = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}
 MOST_BARS = 24
 
 
@@ -35,19 +36,20 @@ def replay(table: pd.DataFrame) -> Figure | None:
 
 
 def _selections(table: pd.DataFrame, workload: str, fraction: str, work: str, title: str) -> Figure | None:
-    """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number of clients."""
+    """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number of clients. A row of
+    panels for each store and number of buckets (1: one file shared by all; more: copies)."""
     rows = table[table["workload"] == workload]
-    rows = rows[rows["entries_median_per_s"].notna()] if len(rows) else rows
+    rows = _plain(rows[rows["entries_median_per_s"].notna()]) if len(rows) else rows
     if rows.empty:
         return None
-    rows = with_series(rows, fraction, ("clients",))
+    rows = rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # records older than that axis
+    rows = with_series(rows, fraction, ("clients", "buckets"))
     rows = rows.sort_values([fraction], ascending=False, kind="stable")
-    order, stores = list(dict.fromkeys(rows["series"])), sorted(rows["store"].unique())
+    order, places = list(dict.fromkeys(rows["series"])), list(rows.groupby(["store", "buckets"]))
     name, unit, label = WORK[work]
     with style():
-        fig, grid = canvas(len(stores), 3, 2.2, subtitle(rows))
-        for line, store in zip(grid, stores, strict=True):
-            part = rows[rows["store"] == store]
+        fig, grid = canvas(len(places), 3, 2.2, subtitle(rows))
+        for line, ((store, buckets), part) in zip(grid, places, strict=True):
             curves(line[0], part, "clients", ("wire", "mb_per_s"), order)
             value_axis(line[0], part["wire_median_mb_per_s"], "Throughput on the wire [MB/s]")
             curves(line[1], part, "clients", (name, unit), order)
@@ -55,16 +57,25 @@ def _selections(table: pd.DataFrame, workload: str, fraction: str, work: str, ti
             for ax in line[:2]:
                 count_axis(ax, part["clients"])
             _amplification(line[2], part, fraction)
-            line[1].set_title(store)
+            copies = "one bucket" if buckets == 1 else f"a copy in each of {buckets:g} buckets"
+            line[1].set_title(f"{store}, {copies}" if rows["buckets"].nunique() > 1 else store)
         legend(fig, order, f"{title} ({facts.joined(rows['engine'])})")
     return fig
+
+
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Where the making of requests was swept: least time, no bound, the default gap. `figures_gaps` shows the others."""
+    for column, usual in PLAIN.items():
+        if column in rows and rows[column].nunique() > 1:
+            rows = rows[rows[column] == (usual if (rows[column] == usual).any() else rows[column].min())]
+    return rows
 
 
 def _amplification(ax: Axes, rows: pd.DataFrame, fraction: str) -> None:
     """Bytes on the wire over those of the baskets needed, and over the entries' share of the volume, against the fraction, at the least
     number of clients; the ideal is 1."""
     least = rows["clients"].min()
-    rows = with_series(rows[rows["clients"] == least].drop(columns="series"), "front_ends", ("clients", fraction))
+    rows = with_series(rows[rows["clients"] == least].drop(columns="series"), "engine", ("clients", fraction))
     names, shown = list(dict.fromkeys(rows["series"])), []
     ax.axhline(1, color="0.5", linewidth=0.8, linestyle="--", zorder=0)
     metrics = [("amplification", "wire / needed baskets", "-")]
@@ -87,7 +98,7 @@ def _amplification(ax: Axes, rows: pd.DataFrame, fraction: str) -> None:
     ax.set_xlabel(f"{X_LABEL[fraction]}, {words.plural(least, 'client')}")
     if lines := len(ax.containers):
         low, high = ax.get_ylim()  # room for the legend above the curves
-        ax.set_ylim(top=high * (high / low) ** (0.11 * lines) if ax.get_yscale() == "log" else high * (1 + 0.11 * lines))
+        ax.set_ylim(top=high * (high / low) ** (0.16 * lines) if ax.get_yscale() == "log" else high * (1 + 0.16 * lines))
         ax.legend(fontsize=6, frameon=False, loc="upper right", borderaxespad=0, handlelength=1.6)
     sns.despine(ax=ax)
 
@@ -98,7 +109,9 @@ def phases(table: pd.DataFrame) -> Figure | None:
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return None
-    rows = rows[rows["clients"] == rows["clients"].min()]
+    rows = _plain(rows[rows["clients"] == rows["clients"].min()])
+    if "buckets" in rows and rows["buckets"].notna().any():
+        rows = rows[rows["buckets"] == rows["buckets"].min()]
     parts = [with_series(part, "engine", ("clients",)) for _, part in rows.groupby("workload", sort=False)]
     rows = pd.concat(parts).head(MOST_BARS)
     kinds = rows["workload"].map({"read_volume": "by volume", "read_entries": "by entries"})

@@ -162,10 +162,12 @@ def definitions() -> list[tuple[str, Any, str]]:
 
 
 def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
-    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration."""
+    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of selections, whose
+    time depends on what was selected and is split by phase elsewhere."""
     if "loop" not in latency:
         return latency.iloc[:0]
-    return latency[latency[f"{metric}_median_ms"].notna() & (latency["workload"] != calibration.WORKLOAD)]
+    told = latency[f"{metric}_median_ms"].notna() & (latency["op"] != "READ")
+    return latency[told & (latency["workload"] != calibration.WORKLOAD)]
 
 
 def load_column(loop: str) -> str:

@@ -81,6 +81,7 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
     has["raw"] = has["throughput"] or has["metadata"]
     reads = set(found["sparse"]["workload"])
     has["sparse"], has["by_volume"], has["replayed"] = (w in reads for w in ("read_entries", "read_volume", "replay"))
+    has["table_two"] = bool(len(found["table2"]))
     has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
     has["latency"] = bool(len(latency.shown(found["latency"])))
     has["latency_of_closed"], has["latency_of_open"] = (f"latency_{loop}_longest" in value for loop in ("closed", "open"))
@@ -154,6 +155,7 @@ def build(campaign_dir: Path) -> list[Path]:
         "table_best": latex_tables.best(found["throughput"]),
         "table_throughput": latex_tables.throughput(found["throughput"]),
         "table_sparse": latex_sparse.entries(found["sparse"]),
+        "table_two": latex_sparse.table2(found["table2"]),
         "table_volume": latex_sparse.volume(found["sparse"]),
         "table_replay": latex_sparse.replay(found["sparse"]),
         "table_systems": latex_systems.systems(found["throughput"]),

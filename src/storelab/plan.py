@@ -7,6 +7,7 @@ Before and after them the calibration, if the campaign has one.
 
 import difflib
 import itertools
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -17,6 +18,7 @@ from storelab.config import Config, Sweep
 from storelab.model import DEFAULT, DEPLOYMENT_AXES, Point, UserError, Workload, derive_seed, point_key
 
 SCHEMA = 1
+FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
@@ -49,13 +51,30 @@ def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> l
     return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
 
 
-def scaled(sweep: Sweep, factor: float) -> Sweep:
-    """The sweep with durations (whole ms) and number of objects times `factor`; axes stay."""
+def scaled(sweep: Sweep, factor: float, place: str) -> Sweep:
+    """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay. Raises UserError."""
+    for axis in sweep.scaled_axes:
+        if axis not in sweep.axes:
+            raise UserError(f"{place}.scaled_axes", f"the sweep gives no {axis!r}", f"its axes: {', '.join(sweep.axes) or 'none'}")
     if factor == 1:
         return sweep
     ms = 10**6
     times = {name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0 for name in ("duration", "warm_up")}
-    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor))})
+    axes = {axis: _scaled_values(sweep.axes[axis], factor, f"{place}.axes.{axis}") for axis in sweep.scaled_axes}
+    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | axes})
+
+
+def _scaled_values(values: Any, factor: float, place: str) -> list[Any]:
+    """Whole numbers times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest."""
+    out: list[Any] = []
+    for value in values if isinstance(values, list) else [values]:
+        if value in FILE_MB:
+            out.append(min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor)))))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            out.append(max(1, round(value * factor)))
+        else:
+            raise UserError(place, f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L")
+    return list(dict.fromkeys(out))
 
 
 def dataset_of(workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
@@ -87,7 +106,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
             )
         workload = workloads[sweep.workload]
-        sweep = scaled(sweep, config.scale)
+        sweep = scaled(sweep, config.scale, f"sweeps.{name}")
         if sweep.warm_up >= sweep.duration:
             raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
         fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}

@@ -10,7 +10,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from storelab import words
 
@@ -30,6 +30,7 @@ STYLE = {
     "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
 }
+LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
 MOST_CURVES = 4  # of one axis
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
@@ -116,8 +117,14 @@ def legend(fig: Figure, order: list[str], title: str) -> None:
         frameon=False,
         title=title,
         title_fontsize=9.5,
-        ncols=min(len(order), 4 if max(map(len, order)) < 22 else 2),
+        ncols=legend_columns(fig, order),
     )
+
+
+def legend_columns(fig: Figure, labels: Iterable[str]) -> int:
+    """How many of these labels fit beside each other, at most 4."""
+    lengths = [len(label) for label in labels]
+    return max(1, min(len(lengths), 4, int(fig.get_figwidth() * LETTERS) // (max(lengths, default=0) + 9)))
 
 
 def _apart(ticks: list[int], labels: int) -> list[int]:
@@ -151,6 +158,8 @@ def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50) -> N
     known = values[values > 0]
     if len(known) and known.max() / known.min() > factor:
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if known.max() / known.min() < 300 else (1,)))
+        ax.yaxis.set_minor_formatter(NullFormatter())
     else:
         ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", "\u2009")))

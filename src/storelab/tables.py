@@ -3,6 +3,7 @@
 * `points.csv`: see `point_table`.
 * `throughput.csv`: one row per group of points (all of the identity but `rep`): medians over the runs with interval or range.
 * `sparse.csv`: the same for the read workloads: bytes, requests and time per read, amplification, events/s.
+* `table2.csv`: see `table2`.
 * `latency.csv`: see `latency`; `errors.csv`, `errors_over_time.csv`: see `error_rates`.
 * `consistency.csv`: see `anomalies`; `capabilities.csv`: see `capabilities`.
 * `noise.csv`: see `noise`; `scaling.csv`: see `scaling`.
@@ -33,6 +34,7 @@ from storelab import (
     scaling,
     space_used,
     stats,
+    table2,
     verdicts,
     windows,
 )
@@ -43,6 +45,7 @@ NAMES = (
     "points",
     "throughput",
     "sparse",
+    "table2",
     "consistency",
     "capabilities",
     "space",
@@ -206,6 +209,7 @@ def build(campaign_dir: Path) -> list[Path]:
     ceilings = calibrated.table(campaign, all_points)
     all_points = calibrated.with_ceilings(campaign, all_points, ceilings)
     tables = {"points": all_points, "throughput": throughput(all_points, campaign.plan), "sparse": sparse(campaign, all_points)}
+    tables["table2"] = table2.table(campaign, all_points)
     tables["consistency"] = anomalies.consistency(campaign, axis_columns(campaign.plan))
     tables["capabilities"] = capabilities.capabilities(campaign, axis_columns(campaign.plan))
     tables["space"] = space_used.table(campaign, all_points, identity(campaign.plan))

@@ -12,8 +12,9 @@ import pandas as pd
 from storelab import speed, verdict_rules, words
 from storelab.verdict_rules import NOT_KNOWN, RULES, Group, Subject
 
-# Axes that make one subject's points differ: how hard it was pushed, and over what the load was spread.
+# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
 VARIED = ("clients", "workers", "buckets", "accounts", "front_ends", "part_size_bytes", "parallel_parts", "batch", "offset")
+VARIED += ("merge", "max_range_gap_bytes", "thrift", "max_amplification")  # how ranges became requests
 COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
 
 

@@ -32,6 +32,7 @@ HEADINGS = {
     "entry_fraction_percent": "Entries [%]",
     "volume_fraction_percent": "Volume [%]",
     "max_range_gap_bytes": "Gap",
+    "max_amplification": "At most",
 }
 
 
@@ -68,6 +69,9 @@ _VALUES: dict[str, Callable[[Any], str]] = {
     "entry_fraction_percent": lambda v: f"{v:g} % of entries",
     "volume_fraction_percent": lambda v: f"{v:g} % of volume",
     "max_range_gap_bytes": lambda v: f"gap {units.format_size(int(v))}",
+    "thrift": lambda v: f"thrift {v:g}" if v else "",
+    "max_amplification": lambda v: f"at most {v:g}×" if v else "",
+    "merge": lambda v: "planned" if v == "planned" else f"fixed {v}",
     "object_size_bytes": lambda v: f"{units.format_size(int(v))} objects",
 }
 

@@ -101,7 +101,8 @@ def test_latex_errors_are_one_line(tmp_path):
         typeset.build(tmp_path / "c", REPO / "paper")
 
 
-def test_notebook_runs(tmp_path):
+@pytest.mark.parametrize("name", ["explore", "sparse"])
+def test_notebook_runs(name, tmp_path):
     make(tmp_path, repetitions=1)
     environ = os.environ | {
         "STORELAB_CAMPAIGN_DIR": str(tmp_path),
@@ -118,9 +119,9 @@ def test_notebook_runs(tmp_path):
         "--output-dir",
         str(tmp_path),
         "--output",
-        "explore",
-        "notebooks/explore.ipynb",
+        name,
+        f"notebooks/{name}.ipynb",
     ]
     done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "read_entries" in (tmp_path / "explore.html").read_text()
+    assert "read_entries" in (tmp_path / f"{name}.html").read_text()

@@ -21,7 +21,7 @@ def texts(fig) -> str:
 
 
 ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
-ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases")
+ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front")
 OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ELSEWHERE]
 
 
@@ -57,7 +57,7 @@ def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
     assert figures.FIGURES["entries"].function(table) is None
     for name, words in (
         ("volume", ("100 % of volume, planned", "1 % of volume, uproot-s3fs", "entries/s", "Volume [%], 1 client")),
-        ("replay", ("1 % of volume, merge gap", "Selections read [1/s]", "obstore")),
+        ("replay", ("1 % of volume, fixed gap", "Selections read [1/s]", "obstore")),
         ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
     ):
         fig = figures.FIGURES[name].function(table)
@@ -67,6 +67,45 @@ def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
         assert "planned" in figures.caption(name, table) or name == "replay"
     bars = figures.FIGURES["phases"].function(table).axes[0]
     assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
+
+
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory):
+    """Ranges replayed with fixed gaps, and planned by thrift and bound; copies of a read."""
+    folder = tmp_path_factory.mktemp("requests")
+    replay = {"workload": "replay", "duration": "4 s"}
+    volume = {"volume_fraction": [100, 1]}
+    sweeps = {
+        "gaps": replay | {"axes": volume | {"merge": "gap", "max_range_gap": ["0 B", "32 KiB", "1 MiB"]}},
+        "front": replay | {"axes": volume | {"thrift": [0, 15], "max_amplification": [0, 3]}},
+        "copies": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"buckets": [1, 2]}},
+    }
+    make(folder, sweeps=sweeps, repetitions=2)
+    tables.build(folder)
+    return tables.read(folder, "sparse")
+
+
+def test_gaps_and_the_front(requests):
+    fig = figures.FIGURES["gaps"].function(requests)
+    assert all(w in texts(fig) for w in ("Largest gap merged", "Requests of one read", "1 % of volume", "n = 2"))
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["0", "32 KiB", "1 MiB"]
+    dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
+    assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
+    fig = figures.FIGURES["front"].function(requests)
+    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
+    assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(said) == 2
+    assert "thrift" in figures.caption("front", requests) and "obstore" in figures.caption("gaps", requests)
+    one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
+    assert figures.FIGURES["gaps"].function(one) is None
+
+
+def test_a_row_of_panels_for_each_number_of_copies(requests):
+    fig = figures.FIGURES["volume"].function(requests)
+    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
+    replayed = figures.FIGURES["replay"].function(requests)  # the other requests stand in figures of their own
+    assert len(replayed.legends[0].get_texts()) == 4
+    old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
+    assert len(figures.FIGURES["volume"].function(old).axes) == 3
 
 
 def test_the_bars_are_the_range(example):

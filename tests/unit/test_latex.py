@@ -84,9 +84,13 @@ def test_failed_points_are_listed_escaped(tex):
 
 
 def test_reads_stand_beside_the_published_ones(tex):
-    text = (tex / "table_sparse.tex").read_text()
+    text = (tex / "table_two.tex").read_text()
     for part in ("758.42", "320.92", "42.08", "& 23 &", "& 12 &", "& 5 &", "another file", r"10\,000", "420", "661"):
         assert part in text
+    lines = [line.split(" & ") for line in text.splitlines()]
+    assert ["0.1", "10", "8", "4000", "6", "6", "2.00", "12.00", "12.00", "6", "15", r"150 \\"] in lines and r"\HasTableTwotrue" in (
+        tex / "figures.tex"
+    ).read_text()
 
 
 def test_environment_prints_requests_per_operation(tex):
@@ -117,4 +121,4 @@ def test_published_numbers_are_as_printed():
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
     nothing = tables.pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay)] == [""] * 3
+    assert [f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2)] == [""] * 4
