@@ -19,7 +19,7 @@ BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete")  # workloads that have a ceiling
 # What decides a ceiling beside the operation; a workload without one of these axes has no choice there.
-DECISIVE = ("engine", "object_size", "range_size", "batch", "part_size", "parallel_parts", "clients", "workers")
+DECISIVE = ("engine", "object_size", "range_size", "batch", "part_size", "parallel_parts", "clients", "workers", "clients_per_node")
 SHORTEST_NS, WARM_UP = 2 * 10**9, 0.25  # of a point; the part of it that is cut
 ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
 LONGEST_NS = 60 * 10**9

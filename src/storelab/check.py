@@ -215,7 +215,10 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
 
 def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """All of the above, cheapest first. Raises UserError."""
+    from storelab.gang import launchers
+
     limits(config, points)
+    launchers.check(config, points, stores)
     rights(config, points, workloads, stores)
     programs(points, stores)
     room(config, points, stores)

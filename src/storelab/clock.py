@@ -1,13 +1,26 @@
-"""One clock for all records: UTC nanoseconds, wall clock read once at import, monotonic from there (level 0)."""
+"""One clock for all records: UTC nanoseconds, wall clock read once at import, monotonic from there (level 0).
 
+On another host than the coordinator's, the difference of the two clocks is added (`gang/clocks.py` measures it), so that all times of a
+point are those of one clock.
+"""
+
+import os
 import time
 
+OFFSET = "STORELAB_CLOCK_OFFSET_NS"  # environment: what a process adds to its host's clock
 _WALL = time.time_ns() - time.monotonic_ns()
+_offset = int(os.environ.get(OFFSET, "0"))
 
 
 def now_ns() -> int:
     """UTC nanoseconds that never jump: a step of the wall clock during a measurement does not reach the records."""
-    return _WALL + time.monotonic_ns()
+    return _WALL + _offset + time.monotonic_ns()
+
+
+def set_offset(ns: int) -> None:
+    """Add so many nanoseconds to this host's clock from now on, in this process."""
+    global _offset
+    _offset = ns
 
 
 def sleep_until(t_ns: int) -> None:

@@ -8,7 +8,7 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
@@ -33,6 +33,25 @@ class Limits(Closed):
     error_fraction: float | None = Field(
         None, ge=0, le=1, description="Abort a point in which a larger fraction of the operations fails; default: no bound."
     )
+
+
+class Launcher(Closed):
+    """How the clients of a point are started: on this host, or on the nodes of a batch system (docs/cluster.md)."""
+
+    kind: Literal["local", "srun", "htcondor"] = Field(
+        "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`."
+    )
+    options: list[str] = Field(
+        default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
+    )
+    nodes: int | None = Field(None, ge=1, description="Most nodes of a gang; default: those of the allocation. HTCondor wants it.")
+    python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
+    address: str | None = Field(None, description="Where nodes find this host; default: its name.")
+    port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")
+    shared_folder: Boolean = Field(True, description="Nodes see `results`; false: they talk to a TCP port of this host.")
+    clock_bound: Duration = Field("1 s", description="A node whose clock is farther off than this is refused.")
+    clock_error: Duration = Field("10 ms", description="... or known with a larger error than this; the difference itself is taken off.")
+    silence: Duration = Field("30 s", description="A node that has given no sign of life for so long is lost.")
 
 
 class Sweep(Closed):
@@ -90,8 +109,9 @@ class Config(Campaign):
     results: str = Field("results", description="Folder of all campaigns.")
     state: str = Field(".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine.")
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
+    launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
-    lead: Duration = Field("200 ms", description="Time between the last client's arrival and the agreed start.")
+    lead: Duration = Field("200 ms", description="Least time between the agreement and the start; what the agreement took is added.")
 
     @field_validator("stores")
     @classmethod

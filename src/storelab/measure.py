@@ -17,8 +17,7 @@ from typing import Any
 
 from storelab import check, environment, plan_file, records, stage, units, uploads
 from storelab.config import Config
-from storelab.gang import coordinator
-from storelab.gang.local import LocalLauncher
+from storelab.gang import coordinator, launchers, nodes
 from storelab.model import MeasurementFailed, Point, UserError
 from storelab.monitor import Monitor
 from storelab.stores import all_stores, deployed, everywhere
@@ -125,11 +124,17 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     environs = [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in module.SPEC.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
-    launcher = LocalLauncher(work, chosen.axes["clients"], environs)
+    launcher = launchers.make(config, chosen, work, environs)
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, chosen.fixed["duration_ns"])
     try:
         results = coordinator.run(
-            launcher, work, chosen.axes["clients"], config.gang_timeout / 1e9, chosen.fixed["duration_ns"] / 1e9, watch.start
+            launcher,
+            work,
+            chosen.axes["clients"],
+            config.gang_timeout / 1e9,
+            chosen.fixed["duration_ns"] / 1e9,
+            watch.start,
+            config.lead / 1e9,
         )
         checks = [c for r in results for c in r["checks"]]
         if hasattr(module, "after"):
@@ -144,7 +149,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
             uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
         uploads.remove(config, store)
     _accept(job["limits"], results, checks)
-    run = run_json(config, chosen, store, attempt, results, checks, watch.summary)
+    run = run_json(config, chosen, store, attempt, results, checks, watch.summary) | nodes.record(launcher, results, watch.summary)
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     if observed is not None:
@@ -172,6 +177,7 @@ def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None,
         "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
         "accounts": accounts,
         "scratch": str(stage.scratch_dir(config)),
+        "scratch_base": str(Path(config.scratch)),
         "manifest": str(manifest.resolve()) if manifest else None,
         "lead_ns": config.lead,
         "timeout_ns": config.gang_timeout,
@@ -224,7 +230,7 @@ def run_json(
         "valid": spent["reason"] is None,
         "budget": spent,
         "attempt": attempt,
-        "launcher": LocalLauncher.name,
+        "launcher": config.launcher.kind,
         "start_ns": results[0]["t0_ns"],
         "deadline_ns": results[0]["deadline_ns"],
         "lead_ns": config.lead,

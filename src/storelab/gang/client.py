@@ -84,13 +84,19 @@ def run(folder: Path, rank: int) -> None:
     """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits in vain."""
     job, data = load_job(folder, rank)
     client = MODULES[job.point.workload].client(job)
-    out: dict[str, Any] = {"client": rank, "host": platform.node(), "pid": os.getpid(), "clock_offset_ns": 0, "endpoint": job.endpoint.url}
+    offset_ns = int(os.environ.get(clock.OFFSET, "0"))
+    out: dict[str, Any] = {
+        "client": rank,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "clock_offset_ns": offset_ns,
+        "endpoint": job.endpoint.url,
+    }
     try:
         client.prepare()
         before = usage()
-        start = rendezvous.join(
-            folder, rank, data["size"], data["lead_ns"] / 1e9, data["timeout_ns"] / 1e9, {"host": out["host"], "pid": out["pid"]}
-        )
+        about = {"host": out["host"], "pid": out["pid"]}
+        start = rendezvous.join(rendezvous.Folder(folder), rank, data["size"], data["timeout_ns"] / 1e9, about)
         deadline = start.t0_ns + job.point.fixed["duration_ns"]
         clock.sleep_until(start.t0_ns)
         begun = clock.now_ns()
@@ -118,7 +124,7 @@ def run(folder: Path, rank: int) -> None:
     finally:
         client.close()
         if "exit_status" in out:
-            rendezvous.put(folder / f"result.{rank}", out)
+            rendezvous.Folder(folder).put(f"result.{rank}", out)
     if out["exit_status"]:
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""Runs the gang of one point: launch, watch, gather. Accepts only a complete gang (as many clients as asked, all in time)."""
+"""Runs the gang of one point: launch, agree, watch, gather. Accepts only a complete gang: as many clients as asked, where they were asked, all in time."""
 
 import time
 from collections.abc import Callable
@@ -10,51 +10,98 @@ from storelab.gang import rendezvous
 from storelab.model import MeasurementFailed
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
+LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks; while clients measure
 
 
 class Launcher(Protocol):
-    name: str
+    """Starts the clients of a gang, on this host or by way of others.
 
+    participants: who meets in the gang's folder (the clients, or one agent for each node), `noun` what they are called.
+    """
+
+    name: str
+    noun: str
+
+    @property
+    def participants(self) -> int: ...
     def start(self) -> None: ...
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str: ...
     def ended(self) -> dict[int, int]: ...
+    def trouble(self) -> str: ...
     def stop(self) -> None: ...
 
 
 def run(
-    launcher: Launcher, folder: Path, size: int, timeout_s: float, duration_s: float, at_start: Callable[[int], None]
+    launcher: Launcher,
+    folder: Path,
+    size: int,
+    timeout_s: float,
+    duration_s: float,
+    at_start: Callable[[int], None],
+    lead_s: float = 0.2,
 ) -> list[dict[str, Any]]:
     """Run the gang in `folder` (which holds `job.json`); returns the clients' results by rank.
 
     `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own reasons,
     or who did not come, or who answered too late. No client is left behind, whatever happens.
     """
+    place = rendezvous.Folder(folder)
+    leader = rendezvous.Leader(place, launcher.participants, lead_s, timeout_s, launcher.accept, launcher.noun)
     try:
         launcher.start()
-        limit = time.monotonic() + timeout_s + duration_s + GRACE_S
-        started, quiet_until = False, 0.0
-        while True:
-            if not started and (folder / "go").exists():
-                decision = records.read_json(folder / "go")
-                if "t0_ns" in decision:
-                    at_start(decision["t0_ns"])
-                    quiet_until = time.monotonic() + duration_s
-                started = True
-            done = rendezvous.present(folder, "result")
-            if len(done) >= size:
-                break
-            ended = launcher.ended()
-            lost = sorted(set(ended) - done - rendezvous.present(folder, "result"))
-            failed = [r for r in done if not _ok(folder, r)]
-            if lost or failed:
-                rendezvous.put(folder / "abort", {"lost": lost, "failed": failed})
-                raise MeasurementFailed(_reason(folder, lost, failed, ended))
-            if time.monotonic() > limit:
-                raise MeasurementFailed(f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline")
-            time.sleep(0.2 if time.monotonic() < quiet_until else 0.02)  # while clients measure, look seldom
+        leader.give_up = time.monotonic() + timeout_s
+        _watch(launcher, leader, folder, size, timeout_s, duration_s, at_start)
         results = [records.read_json(folder / f"result.{r}") for r in range(size)]
+    except BaseException:
+        place.put_once("abort", {"reason": "the coordinator called it off"})
+        raise
     finally:
         launcher.stop()
     return _accept(results, size, folder)
+
+
+def _watch(
+    launcher: Launcher,
+    leader: rendezvous.Leader,
+    folder: Path,
+    size: int,
+    timeout_s: float,
+    duration_s: float,
+    at_start: Callable[[int], None],
+) -> None:
+    """Until every client has left its result. Raises MeasurementFailed."""
+    limit = time.monotonic() + 2 * timeout_s + duration_s + GRACE_S
+    quiet_until = 0.0
+    while True:
+        try:
+            t0_ns = leader.step()
+        except rendezvous.GangAborted as error:
+            raise MeasurementFailed(_with_reasons(str(error), launcher, folder)) from None
+        if t0_ns is not None:
+            at_start(t0_ns)
+            now = time.monotonic()
+            quiet_until, limit = now + duration_s, now + leader.round_s + duration_s + GRACE_S + leader.lead_s
+        done = rendezvous.Folder(folder).present("result")
+        if len(done) >= size:
+            return
+        ended = launcher.ended()
+        lost = sorted(set(ended) - done - rendezvous.Folder(folder).present("result"))
+        failed = [r for r in done if not _ok(folder, r)]
+        if lost or failed:
+            raise MeasurementFailed(_reason(folder, lost, failed, ended))
+        if trouble := launcher.trouble():
+            raise MeasurementFailed(trouble)
+        if time.monotonic() > limit:
+            raise MeasurementFailed(f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline")
+        time.sleep(ASIDE_S if time.monotonic() < quiet_until else LOOK_S)
+
+
+def _with_reasons(text: str, launcher: Launcher, folder: Path) -> str:
+    """Who did not come may have told why, or has ended."""
+    ended = launcher.ended()
+    done = rendezvous.Folder(folder).present("result")
+    told = launcher.trouble() or _reason(folder, sorted(set(ended) - done), [r for r in done if not _ok(folder, r)], ended)
+    return f"{text}; {told}" if told else text
 
 
 def _ok(folder: Path, rank: int) -> bool:
@@ -74,7 +121,7 @@ def _accept(results: list[dict[str, Any]], size: int, folder: Path) -> list[dict
     bad = [r["client"] for r in results if r["exit_status"] != 0]
     if bad:
         raise MeasurementFailed(_reason(folder, [], bad, {}))
-    if len({r["pid"] for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
+    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
         raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
     if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
         raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")

@@ -1,83 +1,184 @@
-"""File rendezvous: all clients meet in a folder that they share, and start at an agreed time. Standard library only.
+"""File rendezvous: all participants meet in a place that they share, and start at an agreed time. Standard library only.
 
-Files, each written under a temporary name and renamed, so that no half file is ever read:
-`ready.<rank>` by every rank; `go` by rank 0: {t0_ns, n} or {abort, missing}; `abort` by the coordinator.
-The folder must be new for every attempt: an old `go` would release everybody at once.
+Files, each written under a temporary name and renamed, so that no half file is ever read: `ready.<n>` by every participant, once;
+`call` by the leader when all are ready; `seen.<n>` by every participant when it has seen that; `go` by the leader: {t0_ns, n}, or {missing} or
+{refused}; `abort` by whoever must end it. The start lies ahead by the configured lead and by what it took from `call` to the last `seen`:
+a place that shows files late (attribute caches of NFS) makes a later start, not a missed one. The place must be new for every attempt: an old
+`go` would release everybody at once.
 """
 
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from storelab import clock
 
-READY_POLL_S, GO_POLL_S = 0.01, 0.02
+POLL_S, POLL_EACH_S = 0.02, 1e-4  # between two looks; more where many look
+SLOWEST_LEAD_S = 120.0
 
 
 class GangAborted(Exception):
-    """The gang does not start; the message says who is missing."""
+    """The gang does not start; the message says why, and who is missing."""
+
+
+class Place(Protocol):
+    """What the participants share: small JSON files by name."""
+
+    def put(self, name: str, data: dict[str, Any]) -> None: ...
+    def put_once(self, name: str, data: dict[str, Any]) -> bool: ...
+    def get(self, name: str) -> dict[str, Any] | None: ...
+    def present(self, kind: str) -> set[int]: ...
+
+
+class Folder:
+    """A shared folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def _temporary(self, name: str, data: dict[str, Any]) -> Path:
+        temporary = self.path / f".{name}.{os.uname().nodename}.{os.getpid()}"
+        temporary.write_text(json.dumps(data))
+        return temporary
+
+    def put(self, name: str, data: dict[str, Any]) -> None:
+        """Write it, in place of what is there."""
+        os.replace(self._temporary(name, data), self.path / name)
+
+    def put_once(self, name: str, data: dict[str, Any]) -> bool:
+        """Write it; False, and nothing is changed, where it is there already. Atomic, on NFS too (link(2))."""
+        temporary = self._temporary(name, data)
+        try:
+            os.link(temporary, self.path / name)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """What was put; None where nothing is."""
+        try:
+            return json.loads((self.path / name).read_text())
+        except FileNotFoundError:
+            return None
+
+    def present(self, kind: str) -> set[int]:
+        """Numbers n with a file `<kind>.<n>`."""
+        head = f"{kind}."
+        with os.scandir(self.path) as found:
+            return {int(tail) for e in found if e.name.startswith(head) and (tail := e.name[len(head) :]).isdigit()}
 
 
 @dataclass(frozen=True)
 class Start:
-    """t0_ns: the agreed start (UTC ns); saw_in_time: whether this rank knew it before it was due."""
+    """t0_ns: the agreed start (UTC ns); saw_in_time: whether this participant knew it before it was due."""
 
     t0_ns: int
     saw_in_time: bool
 
 
-def put(path: Path, data: dict[str, Any]) -> None:
-    """Write JSON atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(data))
-    os.replace(temporary, path)
+def poll_s(size: int) -> float:
+    """Seconds between two looks, so that a thousand participants do not make the load that they want to measure."""
+    return max(POLL_S, size * POLL_EACH_S)
 
 
-def present(folder: Path, kind: str) -> set[int]:
-    """Ranks with a file `<kind>.<rank>`."""
-    return {int(p.name.rpartition(".")[2]) for p in folder.glob(f"{kind}.*") if p.name.rpartition(".")[2].isdigit()}
+def join(place: Place, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
+    """Meet and agree. Raises GangAborted: not all came, called off, this number is there already, or the leader does not answer."""
+    if not place.put_once(f"ready.{rank}", {"rank": rank, "time_ns": clock.now_ns(), **about}):
+        text = f"client {rank} came twice"
+        place.put("abort", {"reason": text})
+        raise GangAborted(text)
+    limit = time.monotonic() + timeout_s + 5
+    wait(place, ("call", "go"), size, limit, timeout_s)
+    place.put(f"seen.{rank}", {"time_ns": clock.now_ns()})
+    return decided(wait(place, ("go",), size, time.monotonic() + timeout_s + 5, timeout_s))
 
 
-def join(folder: Path, rank: int, size: int, lead_s: float, timeout_s: float, about: dict[str, Any]) -> Start:
-    """Meet and agree. Rank 0 decides: all there -> a start `lead_s` ahead; not by `timeout_s` -> abort, naming who is missing.
-
-    Raises GangAborted.
-    """
-    put(folder / f"ready.{rank}", {"rank": rank, "time_ns": clock.now_ns(), **about})
-    give_up = time.monotonic() + timeout_s
-    if rank == 0:
-        _lead(folder, size, lead_s, give_up)
-    go = folder / "go"
+def wait(place: Place, names: tuple[str, ...], size: int, limit: float, timeout_s: float) -> dict[str, Any]:
+    """The first of these files that is there. Raises GangAborted: called off, or none by `limit` (monotonic seconds)."""
     while True:
-        if (folder / "abort").exists():
-            raise GangAborted("the coordinator called it off")
-        try:
-            decision = json.loads(go.read_text())
-            break
-        except FileNotFoundError:
-            pass
-        if time.monotonic() > give_up + 5:
-            raise GangAborted(f"no start was agreed within {timeout_s:.0f} s: client 0 did not answer")
-        time.sleep(GO_POLL_S)
-    if "missing" in decision:
-        raise GangAborted(missing_text(decision["missing"], size, timeout_s))
+        for name in names:
+            if (found := place.get(name)) is not None:
+                return found
+        if (called := place.get("abort")) is not None:
+            raise GangAborted(called.get("reason") or "the coordinator called it off")
+        if time.monotonic() > limit:
+            raise GangAborted(f"no start was agreed within {timeout_s:.0f} s: the coordinator did not answer")
+        time.sleep(poll_s(size))
+
+
+def decided(decision: dict[str, Any]) -> Start:
+    """What the leader's `go` says. Raises GangAborted where it is no start."""
+    if "t0_ns" not in decision:
+        raise GangAborted(decision["reason"])
     return Start(decision["t0_ns"], clock.now_ns() < decision["t0_ns"])
 
 
-def _lead(folder: Path, size: int, lead_s: float, give_up: float) -> None:
-    while len(ready := present(folder, "ready")) < size:
-        if (folder / "abort").exists():
-            return
-        if time.monotonic() > give_up:
-            put(folder / "go", {"missing": sorted(set(range(size)) - ready)})
-            return
-        time.sleep(READY_POLL_S)
-    put(folder / "go", {"t0_ns": clock.now_ns() + int(lead_s * 1e9), "n": size})
+class Leader:
+    """The coordinator's side; `step()` is called again and again, and looks no oftener than `poll_s` allows.
+
+    size: how many participants; lead_s: the least time between the agreement and the start; accept: given what each said of itself, why the gang must
+    not start, or ''. `settled` once there is a decision, whoever made it.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        size: int,
+        lead_s: float,
+        timeout_s: float,
+        accept: Callable[[dict[int, dict[str, Any]]], str] = lambda ready: "",
+        noun: str = "client",
+    ):
+        self.place, self.size, self.lead_s, self.timeout_s, self.accept, self.noun = place, size, lead_s, timeout_s, accept, noun
+        self.give_up = time.monotonic() + timeout_s
+        self.settled = False
+        self.round_s = 0.0  # from the call until it was answered by all
+        self._called: float | None = None
+        self._next = 0.0
+
+    def step(self) -> int | None:
+        """The agreed start (ns) when there is one. Raises GangAborted: who is missing, or why it is refused; the participants are told."""
+        now = time.monotonic()
+        if self.settled or now < self._next:
+            return None
+        self._next = now + poll_s(self.size) / 2
+        kind = "ready" if self._called is None else "seen"
+        there = self.place.present(kind)
+        if len(there) < self.size:
+            if now > self.give_up:
+                self._end("missing", missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind))
+            return None
+        if self._called is None:
+            self._refuse_wrong(there)
+            self._called, self.give_up = now, max(self.give_up, now + min(self.timeout_s, SLOWEST_LEAD_S))
+            self.place.put("call", {"n": self.size})
+            return None
+        self.round_s = now - self._called
+        t0_ns = clock.now_ns() + int((self.lead_s + self.round_s) * 1e9)
+        self.place.put("go", {"t0_ns": t0_ns, "n": self.size})
+        self.settled = True
+        return t0_ns
+
+    def _refuse_wrong(self, there: set[int]) -> None:
+        if extra := sorted(there - set(range(self.size))):
+            self._end("refused", f"{self.noun} {', '.join(map(str, extra))} came, and the gang has {self.size}")
+        ready = {n: self.place.get(f"ready.{n}") or {} for n in sorted(there)}
+        if problem := self.accept(ready):
+            self._end("refused", problem)
+
+    def _end(self, what: str, text: str) -> None:
+        self.settled = True
+        self.place.put("go", {what: True, "reason": text})
+        raise GangAborted(text)
 
 
-def missing_text(ranks: list[int], size: int, timeout_s: float) -> str:
-    names = ", ".join(map(str, ranks))
-    return f"{len(ranks)} of {size} clients did not come within {timeout_s:.0f} s (missing: client {names})"
+def missing_text(numbers: list[int], size: int, timeout_s: float, noun: str = "client", kind: str = "ready") -> str:
+    names = ", ".join(map(str, numbers))
+    what = "did not come" if kind == "ready" else "came, and did not see the call to start"
+    return f"{len(numbers)} of {size} {noun}s {what} within {timeout_s:.0f} s (missing: {noun} {names})"

@@ -31,6 +31,7 @@ KINDS = {
     "ceph": ("storelab.install.debian", "ceph"),
     "nginx": ("storelab.install.debian", "nginx"),
     "xrootd": ("storelab.install.debian", "xrootd"),
+    "slurm": ("storelab.install.debian", "slurm"),
     "versitygw": ("storelab.install.golang", "versitygw"),
     "minio": ("storelab.install.golang", "minio"),
     "loadgen": ("storelab.install.golang", "loadgen"),

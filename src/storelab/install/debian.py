@@ -84,3 +84,10 @@ def xrootd(tools: Path) -> list[Part]:
         ["xrootd-server", "xrootd-server-plugins", "iproute2"],
         "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
     )
+
+
+def slurm(tools: Path) -> list[Part]:
+    return _part(
+        ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"],
+        "for the testbed: some 40 packages, 20 MB to download",
+    )

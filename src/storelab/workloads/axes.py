@@ -54,7 +54,20 @@ BACKING = Axis(
     "backing", "text", DEFAULT["backing"], "Backing", "Where the store keeps its data.", choices=("default", "disk", "tmpfs", "memory")
 )
 SCHEME = Axis("scheme", "text", DEFAULT["scheme"], "Scheme", "Between client and front-end.", choices=("default", "http", "https"))
+CLIENTS_PER_NODE = Axis(
+    "clients_per_node", "int", 0, "Clients per node", "How many clients a node takes; 0: all nodes there are, evenly.", minimum=0
+)
 ONLY_S3 = ("s5cmd", "obstore", "loadgen")  # engines
 DEPLOYMENT = (REDUNDANCY, SERVERS, BACKING, SCHEME)
 PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)
-WHOLE_OBJECTS = (ENGINE, OBJECT_SIZE, *PLACES, PART_SIZE, PARALLEL_PARTS, ARRIVAL_RATE, BALANCE, *DEPLOYMENT)  # of `put` and `get`
+WHOLE_OBJECTS = (
+    ENGINE,
+    OBJECT_SIZE,
+    *PLACES,
+    PART_SIZE,
+    PARALLEL_PARTS,
+    ARRIVAL_RATE,
+    BALANCE,
+    *DEPLOYMENT,
+    CLIENTS_PER_NODE,
+)  # of `put` and `get`

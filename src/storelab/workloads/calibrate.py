@@ -52,6 +52,7 @@ SPEC = Workload(
         axes.PART_SIZE,
         axes.PARALLEL_PARTS,
         axes.SCHEME,
+        axes.CLIENTS_PER_NODE,
     ),
     "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by itself.",
     needs=("null_server",),

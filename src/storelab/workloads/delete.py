@@ -27,6 +27,7 @@ SPEC = Workload(
         axes.ARRIVAL_RATE,
         axes.BALANCE,
         *axes.DEPLOYMENT,
+        axes.CLIENTS_PER_NODE,
     ),
     "Deletion of objects made for the point (`objects` of the sweep); a run ends early when none is left.",
     direction="write",

@@ -22,6 +22,7 @@ SPEC = Workload(
         axes.ARRIVAL_RATE,
         axes.BALANCE,
         *axes.DEPLOYMENT,
+        axes.CLIENTS_PER_NODE,
     ),
     "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
     dataset="payload",

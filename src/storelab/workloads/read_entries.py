@@ -19,6 +19,7 @@ SPEC = Workload(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *read_axes.LATER,
+        axes.CLIENTS_PER_NODE,
     ),
     "Random entries of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
     dataset="root",

@@ -20,6 +20,7 @@ SPEC = Workload(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *read_axes.LATER,
+        axes.CLIENTS_PER_NODE,
     ),
     "All entries of the smallest branches of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
     dataset="root",

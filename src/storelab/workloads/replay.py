@@ -31,6 +31,7 @@ SPEC = Workload(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *read_axes.LATER,
+        axes.CLIENTS_PER_NODE,
     ),
     "The ranges of a selection of a ROOT file, replayed: nothing is decoded.",
     dataset="root",

@@ -1,0 +1,100 @@
+"""How far a node's clock is from the coordinator's (level 3, measuring side). Standard library only.
+
+The coordinator answers datagrams with its time; a node asks a few times and keeps the quickest answer, whose round trip bounds the error
+(F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset = server - (sent + received) / 2, known to within
+half the round trip. Where no datagram passes, the kernel tells at least whether its clock is disciplined (adjtimex(2)) and its own bound on
+the error; the offset is then taken as zero, to within that bound.
+"""
+
+import ctypes
+import secrets
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+
+from storelab import clock
+
+ASKED, WAIT_S = 12, 0.3
+STA_UNSYNC = 0x40
+
+
+@dataclass(frozen=True)
+class Offset:
+    """ns: what to add to this host's clock; error_ns: how far the sum may be off, None where nobody knows; how: `asked`, `kernel`, `unknown`."""
+
+    ns: int
+    error_ns: int | None
+    how: str
+
+
+class Server:
+    """Answers until `close()`; `addresses` are what nodes may ask, in the order to try. hosts: names or addresses of this machine."""
+
+    def __init__(self, hosts: list[str], port: int = 0):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("", port))
+        self.socket.settimeout(0.5)
+        self.addresses = [[host, self.socket.getsockname()[1]] for host in hosts]
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="clock")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            try:
+                data, peer = self.socket.recvfrom(64)
+                if len(data) == 16:
+                    self.socket.sendto(data + struct.pack("!q", clock.now_ns()), peer)
+            except TimeoutError:
+                continue
+            except OSError:
+                if self._closed.is_set():
+                    return
+
+    def close(self) -> None:
+        self._closed.set()
+        self.socket.close()
+        self._thread.join(2)
+
+
+def measure(addresses: list[list]) -> Offset:
+    """The offset to the coordinator's clock, by the first of its addresses that answers; else what the kernel says."""
+    for host, port in addresses:
+        if (best := _ask(host, port)) is not None:
+            return best
+    error_ns = kernel_error_ns()
+    return Offset(0, error_ns, "unknown" if error_ns is None else "kernel")
+
+
+def _ask(host: str, port: int) -> Offset | None:
+    best: tuple[int, int] | None = None
+    misses = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(WAIT_S)
+        for _ in range(ASKED):
+            nonce = secrets.token_bytes(16)
+            try:
+                sent = clock.now_ns()
+                s.sendto(nonce, (host, port))
+                while (answer := s.recv(64))[:16] != nonce:
+                    pass  # late answer to an earlier question
+                received = clock.now_ns()
+            except OSError:
+                misses += 1
+                if misses > 2 and best is None:
+                    return None
+                continue
+            trip, offset = received - sent, struct.unpack("!q", answer[16:])[0] - (sent + received) // 2
+            best = min(best, (trip, offset)) if best else (trip, offset)
+    return Offset(best[1], best[0] // 2, "asked") if best else None
+
+
+def kernel_error_ns() -> int | None:
+    """The kernel's bound on its clock's error (`maxerror` of adjtimex), None where the clock is not disciplined."""
+    buffer = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.adjtimex(ctypes.byref(buffer)) < 0:
+        return None
+    status = buffer[5] & 0xFFFFFFFF
+    return None if status & STA_UNSYNC else buffer[3] * 1000

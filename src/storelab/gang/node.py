@@ -1,0 +1,195 @@
+"""The agent of one node: starts the node's clients, relays between them and the coordinator, watches (level 3, measuring side).
+
+`python -m storelab.gang.node PLACE NUMBER` (NUMBER left out: SLURM_PROCID). PLACE is the gang's folder, or the address of the coordinator's
+post office where nodes share no folder (`post.py`). The clients meet in a folder on the node's tmpfs; to the coordinator the agent is the
+participant, so that a shared folder sees nodes, not clients. The node's clock is compared with the coordinator's, and its clients count by
+the latter. An agent ends with its clients, and they with it.
+"""
+
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from storelab import __version__, clock, environment, records
+from storelab.gang import clocks, keys, post, rendezvous
+from storelab.gang.local import LocalLauncher
+from storelab.gang.rendezvous import Folder, GangAborted
+from storelab.monitor import Monitor
+
+ALIVE_S = 3.0  # between two signs of life
+CALLED_OFF_S = 0.5  # between two looks whether it was called off
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class NodeFailed(Exception):
+    """This node cannot take part; the message says why."""
+
+
+class Agent:
+    """uplink: where the coordinator is met; number: of this node, from 0."""
+
+    def __init__(self, uplink: Any, number: int):
+        self.uplink, self.number = uplink, number
+        self.host = os.environ.get("SLURMD_NODENAME") or platform.node()
+        self.data = self._job()
+        self.ranks: list[int] = self.data["nodes"][number]
+        self.timeout_s = self.data["timeout_ns"] / 1e9
+        self.duration_s = self.data["point"]["fixed"]["duration_ns"] / 1e9
+        self.local: Path | None = None
+        self.launcher: LocalLauncher | None = None
+        self.watch: Monitor | None = None
+        self.relayed: set[int] = set()
+        self._alive = self._looked = 0.0
+
+    def _job(self) -> dict[str, Any]:
+        """A shared folder may show the job late."""
+        give_up = time.monotonic() + 60
+        while (data := self.uplink.get("job.json")) is None:
+            if time.monotonic() > give_up:
+                raise NodeFailed("sees no job.json within 60 s: the gang's folder is not shared with this node")
+            time.sleep(0.2)
+        return data
+
+    def run(self) -> None:
+        """All of it. Raises NodeFailed, GangAborted."""
+        about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
+        about |= {"storelab": __version__, "packages": environment.packages()}
+        offset = self._compare_clock()
+        about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how, "ranks": self.ranks}
+        try:
+            self._start_clients(offset.ns)
+            self._meet(about)
+            self._relay_results()
+        finally:
+            self._end(about)
+
+    def _compare_clock(self) -> clocks.Offset:
+        """Raises NodeFailed where the clock is farther off than the bound."""
+        offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
+        if abs(offset.ns) > bound:
+            raise NodeFailed(f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s")
+        clock.set_offset(offset.ns)
+        return offset
+
+    def _start_clients(self, offset_ns: int) -> None:
+        base = Path(self.data["scratch_base"])
+        if not base.is_dir():
+            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
+        scratch = base / f"storelab-{os.getuid()}"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        self.local = scratch / f"gang-{self.data['attempt']}-{self.number}"
+        self.local.mkdir(mode=0o700)
+        job = self.data | {"scratch": str(scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
+        records.write_json(self.local / "job.json", job)
+        environs = keys.receive(self.uplink.get("keys") or {}, self.local)
+        self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
+        self.watch = Monitor({}, self.launcher.pids, self.data["point"]["fixed"]["duration_ns"])
+        self.launcher.start()
+
+    def _meet(self, about: dict[str, Any]) -> None:
+        """The node is ready when its clients are; what the coordinator says goes on to them."""
+        here = Folder(self.local)
+        self._until(lambda: self._all(here, "ready"))
+        about["clients"] = {r: here.get(f"ready.{r}") for r in self.ranks}
+        if not self.uplink.put_once(f"ready.{self.number}", about):
+            self.uplink.put("abort", {"reason": f"node {self.number} came twice"})
+            raise NodeFailed(f"node {self.number} came twice")
+        call = self._until(lambda: self.uplink.get("call") or self.uplink.get("go"))
+        here.put("call", call)
+        self._until(lambda: self._all(here, "seen"))
+        self.uplink.put(f"seen.{self.number}", {"time_ns": clock.now_ns()})
+        go = self._until(lambda: self.uplink.get("go"))
+        here.put("go", go)
+        self.watch.start(rendezvous.decided(go).t0_ns)
+
+    def _all(self, here: Folder, kind: str) -> bool:
+        return len(here.present(kind)) >= len(self.ranks)
+
+    def _until(self, look: Any) -> Any:
+        """What `look` gives once it gives something. Raises GangAborted: called off, a client ended, or nothing in time."""
+        limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
+        pause = rendezvous.poll_s(len(self.data["nodes"]))
+        while not (found := look()):
+            self._sign()
+            self._called_off()
+            self._relay()
+            if set(self.ranks) <= self.relayed:
+                raise GangAborted("all clients of the node have ended")
+            if time.monotonic() > limit:
+                raise GangAborted("the coordinator did not answer")
+            time.sleep(pause)
+        return found
+
+    def _relay_results(self) -> None:
+        limit = time.monotonic() + self.data["lead_ns"] / 1e9 + self.timeout_s + self.duration_s + 90
+        while not set(self.ranks) <= self.relayed:
+            self._sign()
+            self._called_off()
+            self._relay()
+            if time.monotonic() > limit:
+                raise GangAborted("clients left no result")
+            time.sleep(0.1)
+
+    def _relay(self) -> None:
+        """Results go up, files first; a client that ended without one is told with its last words."""
+        here = Folder(self.local)
+        done, ended = here.present("result"), self.launcher.ended()
+        for rank in sorted((done | ended.keys()) - self.relayed):
+            if rank in here.present("result"):
+                for path in sorted(self.local.glob(f"*.{rank}.parquet")):
+                    self.uplink.put_file(path)
+                self.uplink.put(f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host})
+            else:
+                self.uplink.put_file(self.local / f"client.{rank}.log")
+                self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
+            self.relayed.add(rank)
+
+    def _sign(self) -> None:
+        """Alive. The new file also makes an NFS client look at the folder anew."""
+        if time.monotonic() - self._alive > ALIVE_S:
+            self._alive = time.monotonic()
+            self.uplink.put(f"alive.{self.number}", {"time_ns": clock.now_ns(), "host": self.host})
+
+    def _called_off(self) -> None:
+        if time.monotonic() - self._looked > CALLED_OFF_S:
+            self._looked = time.monotonic()
+            if (called := self.uplink.get("abort")) is not None:
+                raise GangAborted(called.get("reason", "the coordinator called it off"))
+
+    def _end(self, about: dict[str, Any]) -> None:
+        """Clients end, their folder goes, the node's own record is left."""
+        if self.launcher is not None:
+            if self.local is not None and not set(self.ranks) <= self.relayed:
+                Folder(self.local).put("abort", {"reason": "the node's agent ends"})
+            self.launcher.stop()
+        if self.watch is not None:
+            self.watch.stop()
+            if columns := self.watch.columns():
+                records.write_table(self.local / f"monitor.{self.number}.parquet", records.MONITOR, columns, sync=False)
+                self.uplink.put_file(self.local / f"monitor.{self.number}.parquet")
+        if self.local is not None:
+            shutil.rmtree(self.local, ignore_errors=True)
+        self.uplink.put(f"node.{self.number}", about | {"watched": self.watch.summary if self.watch else {}})
+
+
+def main() -> None:
+    for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(sig, lambda *_: sys.exit(143))
+    number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
+    uplink = post.uplink(sys.argv[1])
+    try:
+        Agent(uplink, number).run()
+    except GangAborted:
+        return  # the coordinator knows
+    except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator shall hear it by name
+        text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
+        uplink.put(f"failed.{number}", {"host": platform.node(), "failure": text})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""What a node's agent and the coordinator share: a folder, or a port of the coordinator where nodes share none (level 3, measuring side).
+
+The post office is a small HTTP server over the gang's folder, for those who know the gang's token: files by name, once or in place of what is
+there. It serves one gang on one port, over TLS with a certificate of its own that the agents pin; token and certificate reach them in a file,
+never on a command line. Standard library and `trustme`.
+"""
+
+import hmac
+import http.client
+import json
+import os
+import secrets
+import shutil
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from storelab.gang.rendezvous import Folder
+
+TICKET = "STORELAB_GANG_TICKET"  # environment: file with token and certificate
+TIMEOUT_S = 30
+
+
+class SharedFolder(Folder):
+    """The gang's folder, as nodes see it that share it."""
+
+    def put_file(self, path: Path) -> None:
+        """Copy a file of the node into the folder, whole or not at all."""
+        temporary = self.path / f".{path.name}.{os.uname().nodename}.{os.getpid()}"
+        shutil.copyfile(path, temporary)
+        os.replace(temporary, self.path / path.name)
+
+    def fetch(self, manifest: str | None, folder: Path) -> str | None:
+        """A path of the manifest that this node can read; what it names lies beside it."""
+        return manifest
+
+
+class Office:
+    """Serves the gang's folder until `close()`. host: the address to listen on and to be found at."""
+
+    def __init__(self, folder: Path, manifest: Path | None, host: str, port: int = 0):
+        import trustme
+
+        self.token = secrets.token_hex(16)
+        self.manifest = {p.name: p for p in _with_side_cars(manifest)} if manifest else {}
+        authority = trustme.CA()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(host).configure_cert(context)
+        self.certificate = authority.cert_pem.bytes().decode()
+        office = self
+
+        class Handler(_Handler):
+            place, token, manifest = Folder(folder), office.token, office.manifest
+
+        self.server = ThreadingHTTPServer((host, port), Handler)
+        self.server.daemon_threads = True
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"https://{host}:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True, name="office")
+        self.thread.start()
+
+    def ticket(self) -> dict[str, str]:
+        """What an agent needs beside the address; secret."""
+        return {"token": self.token, "certificate": self.certificate}
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(5)
+
+
+def _with_side_cars(manifest: Path) -> list[Path]:
+    """The manifest and the tables that it names (those of ROOT files)."""
+    named = json.loads(manifest.read_text()).get("root") or {}
+    return [manifest, *([manifest.parent / named["sidecar"]] if "sidecar" in named else [])]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET /f/NAME, PUT /f/NAME[?once], GET /list/KIND, GET /manifest/NAME."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = TIMEOUT_S
+    place: Folder
+    token: str
+    manifest: dict[str, Path]
+
+    def _reply(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _name(self) -> str | None:
+        """The file's name, None (and answered) where the caller may not or the name is none."""
+        if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.token}"):
+            self._reply(403)
+            return None
+        name = unquote(urlsplit(self.path).path.rpartition("/")[2])
+        if not name or name.startswith(".") or "/" in name:
+            self._reply(400)
+            return None
+        return name
+
+    def do_GET(self) -> None:
+        if (name := self._name()) is None:
+            return
+        kind = self.path.split("/")[1]
+        if kind == "list":
+            self._reply(200, json.dumps(sorted(self.place.present(name))).encode())
+            return
+        path = self.manifest.get(name) if kind == "manifest" else self.place.path / name
+        try:
+            self._reply(200, path.read_bytes() if path else b"") if path else self._reply(404)
+        except FileNotFoundError:
+            self._reply(404)
+
+    def do_PUT(self) -> None:
+        if (name := self._name()) is None:
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        temporary = self.place.path / f".{name}.{secrets.token_hex(4)}"
+        temporary.write_bytes(body)
+        if urlsplit(self.path).query == "once":
+            try:
+                os.link(temporary, self.place.path / name)
+            except FileExistsError:
+                self._reply(409)
+                return
+            finally:
+                temporary.unlink()
+        else:
+            os.replace(temporary, self.place.path / name)
+        self._reply(200)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: what is worth telling stands in the records."""
+
+
+class RemoteFolder:
+    """The gang's folder by way of the post office. Raises OSError where it cannot be reached."""
+
+    def __init__(self, url: str, ticket: dict[str, str]):
+        parts = urlsplit(url)
+        self.host, self.port, self.token = parts.hostname or "", parts.port, ticket["token"]
+        self.context = ssl.create_default_context(cadata=ticket["certificate"])
+        self.connection: http.client.HTTPSConnection | None = None
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Once more on a new connection where the kept one was closed."""
+        for fresh in (False, True):
+            if self.connection is None or fresh:
+                self.connection = http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=self.context)
+            try:
+                self.connection.request(method, path, body, {"Authorization": f"Bearer {self.token}"})
+                answer = self.connection.getresponse()
+                return answer.status, answer.read()
+            except (http.client.HTTPException, OSError):
+                self.connection.close()
+                if fresh:
+                    self.connection = None
+                    raise
+        raise AssertionError
+
+    def put(self, name: str, data: dict[str, Any]) -> None:
+        self._put(name, json.dumps(data).encode())
+
+    def put_once(self, name: str, data: dict[str, Any]) -> bool:
+        return self._put(name, json.dumps(data).encode(), "?once") != 409
+
+    def _put(self, name: str, body: bytes, query: str = "") -> int:
+        status, _ = self._ask("PUT", f"/f/{quote(name)}{query}", body)
+        if status not in (200, 409):
+            raise OSError(f"the coordinator answered {status} to {name}")
+        return status
+
+    def put_file(self, path: Path) -> None:
+        self._put(path.name, path.read_bytes())
+
+    def _get(self, kind: str, name: str) -> bytes | None:
+        status, body = self._ask("GET", f"/{kind}/{quote(name)}")
+        if status == 404:
+            return None
+        if status != 200:
+            raise OSError(f"the coordinator answered {status} to {name}")
+        return body
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        body = self._get("f", name)
+        return None if body is None else json.loads(body)
+
+    def present(self, kind: str) -> set[int]:
+        return set(json.loads(self._get("list", kind) or b"[]"))
+
+    def fetch(self, manifest: str | None, folder: Path) -> str | None:
+        """A copy of the manifest, and of what it names, in `folder`."""
+        if manifest is None:
+            return None
+        name = Path(manifest).name
+        text = self._get("manifest", name)
+        if text is None:
+            raise OSError(f"the coordinator has no manifest {name}")
+        (folder / name).write_bytes(text)
+        if side_car := (json.loads(text).get("root") or {}).get("sidecar"):
+            (folder / side_car).write_bytes(self._get("manifest", side_car) or b"")
+        return str(folder / name)
+
+
+def uplink(place: str) -> SharedFolder | RemoteFolder:
+    """By a folder's path, or the post office's address, whose ticket is the file that the environment names."""
+    if place.startswith("https://"):
+        return RemoteFolder(place, json.loads(Path(os.environ[TICKET]).read_text()))
+    return SharedFolder(Path(place))

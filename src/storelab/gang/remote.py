@@ -1,0 +1,169 @@
+"""What launchers over several nodes share: who runs where, signs of life, versions, the clock, credentials (level 3, measuring side)."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from storelab import __version__, environment, records
+from storelab.engines import processes
+from storelab.gang import clocks, keys
+from storelab.gang.rendezvous import Folder
+from storelab.model import UserError
+
+SETTLE_S = 5.0  # for the last files of the nodes to be seen
+END_S = 15.0  # for the agents to end their clients before the batch system is asked to
+
+
+def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
+    """Ranks by node, in turn, so that client i mod n is on node n. per_node 0: over all nodes, evenly. Raises UserError: too few nodes."""
+    wanted = -(-clients // per_node) if per_node else min(clients, nodes)
+    if wanted > nodes:
+        raise UserError(
+            place,
+            f"{clients} clients, {per_node} on a node, need {wanted} nodes; there are {nodes}",
+            "ask for more nodes, or fewer clients",
+        )
+    return [list(range(n, clients, wanted)) for n in range(wanted)]
+
+
+def host_names(configured: str | None) -> list[str]:
+    """Where other nodes may find this host."""
+    name = socket.gethostname()
+    return [configured] if configured else list(dict.fromkeys([name, socket.getfqdn()]))
+
+
+class RemoteLauncher:
+    """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
+
+    name, noun = "remote", "node"
+
+    def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
+        self.folder, self.nodes, self.settings = folder, nodes, settings
+        self.parcel = keys.collect(environs, os.environ)
+        self.clock: clocks.Server | None = None
+        self.process: subprocess.Popen | None = None
+        self._signs: dict[int, tuple[int, float]] = {}
+        self._over: float | None = None  # since when the command is seen to have ended
+
+    @property
+    def participants(self) -> int:
+        return len(self.nodes)
+
+    def command(self) -> list[str]:
+        """What starts all agents, and ends when they have ended."""
+        raise NotImplementedError
+
+    def agent(self) -> list[str]:
+        """The command of one agent without its number."""
+        return [self.settings.python or sys.executable, "-m", "storelab.gang.node", str(self.folder.resolve())]
+
+    def start(self) -> None:
+        """Raises UserError where the batch system's command is missing."""
+        self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
+        job = records.read_json(self.folder / "job.json")
+        job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
+        records.write_json(self.folder / "job.json", job)
+        keys.send(self.folder, self.parcel)
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=keys.clean(os.environ),
+                preexec_fn=processes.die_with_parent(15),
+                start_new_session=True,
+            )
+
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
+        """Each node on a host of its own, with its own clients, the versions of this host, a clock that is known well enough."""
+        keys.forget(self.folder)
+        hosts: dict[str, int] = {}
+        here = {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
+        for n, about in ready.items():
+            host = about["host"]
+            if host in hosts:
+                return f"nodes {hosts[host]} and {n} are both {host}: ask for a node each"
+            hosts[host] = n
+            if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
+                return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
+            if differs := [k for k, v in here.items() if about.get(k) != v]:
+                return f"node {n} ({host}) has other versions: {_difference(differs[0], about.get(differs[0]), here[differs[0]])}"
+            error_ns = about["clock_error_ns"]
+            if error_ns is None or error_ns > self.settings.clock_error:
+                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.1f} ms how far"
+                return (
+                    f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
+                )
+        return ""
+
+    def ended(self) -> dict[int, int]:
+        """rank -> status: clients that ended on their node, as its agent tells."""
+        place = Folder(self.folder)
+        return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
+
+    def trouble(self) -> str:
+        """A node that failed, or has given no sign of life for too long; the batch system's command, where it ended too early."""
+        place = Folder(self.folder)
+        for n in sorted(place.present("failed")):
+            told = place.get(f"failed.{n}") or {}
+            return f"node {n} ({told.get('host')}): {told.get('failure')}"
+        now, done = time.monotonic(), place.present("node")
+        for n in sorted(place.present("alive") - done):
+            sign = (place.get(f"alive.{n}") or {}).get("time_ns", 0)
+            if self._signs.get(n, (None, 0.0))[0] != sign:
+                self._signs[n] = sign, now
+            elif now - self._signs[n][1] > self.settings.silence / 1e9:
+                host = (place.get(f"alive.{n}") or {}).get("host")
+                return f"node {n} ({host}) has given no sign of life for {self.settings.silence / 1e9:g} s: it is lost"
+        return self._ended_early(now)
+
+    def _ended_early(self, now: float) -> str:
+        """Its last files may still be on their way."""
+        if self.process is None or (status := self.process.poll()) is None:
+            return ""
+        self._over = self._over or now
+        if now - self._over < SETTLE_S:
+            return ""
+        words = [line for line in (self.folder / "launcher.log").read_text(errors="replace").splitlines() if line.strip()]
+        return f"{self.name} ended with status {status} before all clients had left their results" + (
+            f" ({words[-1].strip()[:300]})" if words else ""
+        )
+
+    def pids(self) -> dict[int, int]:
+        """No client is on this host by way of this launcher; the agents watch theirs."""
+        return {}
+
+    def stop(self) -> None:
+        """The agents end by themselves, or are ended. Idempotent."""
+        keys.forget(self.folder)
+        if self.process is not None and self.process.poll() is None:
+            try:
+                self.process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self.cancel()
+                processes.stop(self.process, 10.0)
+        if self.clock is not None:
+            self.clock.close()
+            self.clock = None
+
+    def cancel(self) -> None:
+        """Ask the batch system to end the agents."""
+
+    def about(self) -> list[dict[str, Any]]:
+        """What each node said of itself at its end: host, clock, versions, what its monitor saw."""
+        place = Folder(self.folder)
+        return [{"node": n, **(place.get(f"node.{n}") or {})} for n in range(len(self.nodes))]
+
+
+def _difference(what: str, there: Any, here: Any) -> str:
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in sorted(here.keys() | there.keys()):
+            if here.get(name) != there.get(name):
+                return f"{name} {there.get(name)}, here {here.get(name)}"
+    return f"{what} {there}, here {here}"
