@@ -1,4 +1,4 @@
-"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut, `compare.py` one act of the latter."""
+"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut, `compare.py` one act of the latter, `cluster.py` the testbed."""
 
 import importlib
 import sys
@@ -13,6 +13,7 @@ COMMANDS = {
     "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
     "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
     "compare": ("compare",),
+    "cluster": ("testbed",),
 }
 
 

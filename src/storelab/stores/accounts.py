@@ -73,7 +73,9 @@ class Accounts:
         if not (folder / "ca.pem").exists():
             folder.mkdir(mode=0o700, exist_ok=True)
             authority = trustme.CA()
-            server = authority.issue_cert(self.settings.address, "localhost")
+            s = self.settings
+            names = dict.fromkeys([s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"])
+            server = authority.issue_cert(*names)
             chain.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
             key.touch(mode=0o600)
             key.write_bytes(server.private_key_pem.bytes())

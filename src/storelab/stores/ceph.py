@@ -75,7 +75,7 @@ class Ceph(CephCluster):
         i, s, first = int(number or 0), self.settings, self.settings.port
         host, health, grace = LOOPBACK, self._health(name), 10.0
         if kind == "s3":
-            host, ports, grace = s.address, [first + i - 1], 5.0
+            host, ports, grace = self.address(i), [first + i - 1], 5.0
             tls = "ssl_certificate=tls/server.pem ssl_private_key=tls/server.key"  # in its working folder
             listen = f"ssl_endpoint={host}:{ports[0]} {tls}" if s.tls else f"endpoint={host}:{ports[0]}"
             options = ["-n", f"client.rgw.{i}", "-f", f"--admin-socket=run/client.rgw.{i}.sock"]
@@ -94,7 +94,7 @@ class Ceph(CephCluster):
 
     def _health(self, name: str) -> str | Callable[[], bool]:
         if name.startswith("s3-"):
-            host, port = self.settings.address, self.settings.port + self._number(name) - 1
+            host, port = self.address(self._number(name)), self.settings.port + self._number(name) - 1
             return (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
         if name == "mon":
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"

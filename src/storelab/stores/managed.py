@@ -241,7 +241,13 @@ class Managed(Accounts, Store):
         daemon, s = self.daemon(name), self.settings
         tls = bool(getattr(s, "tls", False))
         ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
-        return Endpoint(f"{'https' if tls else 'http'}://{daemon.host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol)
+        host = getattr(s, "advertise", None) or daemon.host
+        return Endpoint(f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol)
+
+    def address(self, front_end: int) -> str:
+        """What the front-end of this number (from 1) listens on."""
+        several = self.settings.front_end_addresses
+        return several[(front_end - 1) % len(several)] if several else self.settings.address
 
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         names = self.front_ends()

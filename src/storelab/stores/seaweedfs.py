@@ -89,7 +89,7 @@ class SeaweedFS(Managed):
         """How the daemon `master`, `volume-1` …, `filer` or `s3-1` … runs."""
         s, port = self.settings, self._port(name)
         master, filer = (f"{LOOPBACK}:{self._port(n)}" for n in ("master", "filer"))
-        host = s.address if name.startswith("s3-") else LOOPBACK
+        host = self.address(self._number(name)) if name.startswith("s3-") else LOOPBACK
         kind = name.partition("-")[0]
         options = {
             "master": f"-peers=none -volumeSizeLimitMB={max(1, s.volume_size // 2**20)} -telemetry=false -vacuumIntervalSeconds={NO_VACUUM} -defaultReplication={REPLICATION[s.redundancy]}",

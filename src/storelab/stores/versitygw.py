@@ -70,7 +70,7 @@ class Versitygw(Managed):
     def daemon(self, name: str) -> Daemon:
         """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all users."""
         s, root = self.settings, self.root_keys()
-        host, port = s.address, s.port + self._number(name) - 1
+        host, port = self.address(self._number(name)), s.port + self._number(name) - 1
         options = ["--port", f"{host}:{port}", "--iam-dir", str(self.folder / "iam"), "--keep-alive", "--quiet", "--health", "/health"]
         if s.tls:
             options += ["--cert", str(self.folder / "tls" / "server.pem"), "--key", str(self.folder / "tls" / "server.key")]

@@ -4,6 +4,7 @@ All run as the calling user. Configuration after Slurm 22.05's own defaults wher
 `squeue` tells states, and `sacct` nothing.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -101,8 +102,8 @@ class Cluster:
         """The programs. Raises UserError that says what installs them."""
         return {name: program(name, "slurm", PLACE) for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")}
 
-    def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None]) -> None:
-        """Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
+    def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None], prefix: tuple[str, ...] = ()) -> None:
+        """prefix: the command that enters where the controller lives, and all who submit. Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
         programs = self.require()
         if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
             self.down()
@@ -111,18 +112,18 @@ class Cluster:
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
-        for n in (port, *(node.port for node in nodes if not node.prefix)):
+        for n in (port, *(node.port for node in nodes)) if not prefix else ():
             _free(head, n)
         self.conf.write_text(configuration(self.folder, head, port, nodes, cpus))
         try:
             report("munged")
             self._munge(programs["munged"])
             report("slurmctld")
-            self._run([str(programs["slurmctld"]), "-f", str(self.conf)])
+            self._run([*prefix, str(programs["slurmctld"]), "-f", str(self.conf)])
             for node in nodes:
                 report(f"slurmd {node.name}")
                 self._run([*node.prefix, str(programs["slurmd"]), "-f", str(self.conf), "-N", node.name])
-            self._wait(programs["sinfo"], len(nodes))
+            self._wait([*prefix, str(programs["sinfo"])], len(nodes))
         except BaseException:
             self.down()
             raise
@@ -145,11 +146,11 @@ class Cluster:
                 f"{PLACE}: {Path(command[0]).name} ended with {done.returncode}: {' '.join(done.stderr.split())[-300:]}"
             )
 
-    def _wait(self, sinfo: Path, nodes: int) -> None:
+    def _wait(self, sinfo: list[str], nodes: int) -> None:
         limit = time.monotonic() + UP_S
         while time.monotonic() < limit:
             done = subprocess.run(
-                [str(sinfo), "-h", "-t", "idle", "-o", "%D"], env=self.environ(), capture_output=True, text=True, timeout=20, check=False
+                [*sinfo, "-h", "-t", "idle", "-o", "%D"], env=self.environ(), capture_output=True, text=True, timeout=20, check=False
             )
             if done.stdout.split() and sum(map(int, done.stdout.split())) == nodes:
                 return
@@ -187,14 +188,13 @@ class Cluster:
                 time.sleep(0.05)
             if self._ours(pid):
                 _signal(pid, signal.SIGKILL)
+            (self.folder / f"{name}.pid").unlink(missing_ok=True)
         return sorted(found)
 
 
 def _signal(pid: int, sig: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
-    except ProcessLookupError:
-        pass
 
 
 def _free(host: str, port: int) -> None:

@@ -1,0 +1,106 @@
+"""Sub-commands for clusters: the testbed, and how many clients a link needs (level 4)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from storelab.model import UserError
+
+FOLDER = click.option("--folder", default=".storelab/testbed", show_default=True, type=click.Path(path_type=Path), help="Where it lives.")
+LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
+
+
+@click.group()
+def testbed() -> None:
+    """A real Slurm cluster on this machine, for tests and for teaching (docs/cluster.md)."""
+
+
+def _short(folder: Path) -> Path:
+    folder = folder.absolute()
+    if len(str(folder)) > LONGEST:
+        raise UserError("--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters")
+    return folder
+
+
+@testbed.command()
+@FOLDER
+@click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="How many.")
+@click.option(
+    "--port", default=16817, show_default=True, type=click.IntRange(1024, 32000), help="The controller's; nodes take the next ones."
+)
+@click.option("--links", is_flag=True, help="Each node in a network namespace, with a link of its own (root).")
+@click.option("--rate", "rates", multiple=True, help="Of the nodes' links, as tc writes it; several: by node, in turn. Default: 100mbit.")
+@click.option(
+    "--front-ends", default=4, show_default=True, type=click.IntRange(0, 8), help="Addresses of the head for a store's front-ends."
+)
+@click.option("--front-end-rate", default="150mbit", show_default=True, help="Of each of their links.")
+def up(folder: Path, nodes: int, port: int, links: bool, rates: tuple[str, ...], front_ends: int, front_end_rate: str) -> None:
+    """Start it; returns when all nodes are idle."""
+    from storelab.testbed import links as linked
+    from storelab.testbed import loopback
+
+    folder = _short(folder)
+
+    def report(line: str) -> None:
+        click.echo(f"    {line}", err=True)
+
+    if links:
+        each = [(rates or ("100mbit",))[i % len(rates or (1,))] for i in range(nodes)]
+        plan = linked.Plan(each, [front_end_rate] * front_ends)
+        cluster = linked.up(folder, plan, port, report)
+        click.echo(
+            f"{nodes} nodes; links: {', '.join(dict.fromkeys(each))}; front-ends: {', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
+        )
+    else:
+        cluster = loopback.up(folder, nodes, port, report)
+        click.echo(f"{nodes} nodes on loopback")
+    click.echo(f"SLURM_CONF={cluster.conf}; commands in it: storelab testbed run -- salloc -N{nodes} …")
+
+
+@testbed.command()
+@FOLDER
+def down(folder: Path) -> None:
+    """Stop it, and remove its namespaces. Idempotent."""
+    from storelab.testbed.links import Network
+    from storelab.testbed.slurm import Cluster
+
+    stopped = Cluster(folder).down()
+    removed = Network(folder.absolute()).down()
+    click.echo(f"stopped {len(stopped)} daemons, removed {len(removed)} namespaces")
+
+
+@testbed.command()
+@FOLDER
+def status(folder: Path) -> None:
+    """What of it runs."""
+    from storelab.testbed.links import Network
+    from storelab.testbed.slurm import Cluster
+
+    plan, pids = Network(folder.absolute()).planned(), Cluster(folder).pids()
+    for name, pid in pids.items():
+        click.echo(f"{name}: {pid}")
+    if plan:
+        click.echo(f"links: {len(plan.rates)} nodes ({', '.join(dict.fromkeys(plan.rates))}), front-ends {', '.join(plan.addresses)}")
+    if not pids and not plan:
+        click.echo("down")
+
+
+@testbed.command(context_settings={"ignore_unknown_options": True})
+@FOLDER
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(folder: Path, command: tuple[str, ...]) -> None:
+    """Run COMMAND on the testbed's head: with its SLURM_CONF, and in the head's network."""
+    from storelab.testbed.links import HEAD_SPACE, Network, enter
+    from storelab.testbed.slurm import Cluster
+
+    cluster = Cluster(folder)
+    if not cluster.pids():
+        raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
+    prefix = enter(HEAD_SPACE) if Network(folder.absolute()).planned() else ()
+    try:
+        done = subprocess.run([*prefix, *command], env=cluster.environ(), check=False)
+    except FileNotFoundError:
+        raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
+    sys.exit(done.returncode)
