@@ -36,6 +36,7 @@ class Server:
         self.socket.bind(("", port))
         self.socket.settimeout(0.5)
         self.addresses = [[host, self.socket.getsockname()[1]] for host in hosts]
+        self.shift_ns = 0  # a test's way to be off
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="clock")
         self._thread.start()
@@ -45,7 +46,7 @@ class Server:
             try:
                 data, peer = self.socket.recvfrom(64)
                 if len(data) == 16:
-                    self.socket.sendto(data + struct.pack("!q", clock.now_ns()), peer)
+                    self.socket.sendto(data + struct.pack("!q", clock.now_ns() + self.shift_ns), peer)
             except TimeoutError:
                 continue
             except OSError:

@@ -1,0 +1,125 @@
+"""How well a gang starts together: forked participants on this machine, standard library only, the rendezvous and clocks of storelab.
+
+skew_64_median_ms, skew_64_worst_ms: 20 gangs of 64 participants that meet in a folder on tmpfs; skew of a gang: last start less first, by the
+kernel's monotonic clock, which all share; median and worst of the gangs. meet_1000_s: 1000 participants, from the first fork until all have
+seen the agreed start. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a folder that shows every file 3 s
+late: 1 where every gang starts within the stated bound of true skew (`BOUND_MS`), or is refused; injected_skew_ms: the worst of them;
+uncorrected_skew_ms: the same clocks, nothing taken off, for comparison.
+
+    python benchmarks/gang.py [--quick]
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from storelab import clock
+from storelab.gang import clocks, rendezvous
+
+BOUND_MS = 25.0  # what launcher.clock_error (10 ms) at two nodes leaves, and their lateness
+SHIFTS_MS = (0, 50, -50, 25, -25, 50, -50, 0)
+LATE_S = 3.0
+
+
+class LateFolder(rendezvous.Folder):
+    """Shows a file some time after it was written: a shared folder with cached attributes."""
+
+    def _old(self, path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime >= LATE_S
+        except FileNotFoundError:
+            return False
+
+    def get(self, name: str) -> dict | None:
+        return super().get(name) if self._old(self.path / name) else None
+
+    def present(self, kind: str) -> set[int]:
+        return {n for n in super().present(kind) if self._old(self.path / f"{kind}.{n}")}
+
+
+def participant(folder: Path, kind: type, rank: int, size: int, shift_ms: float, ask: list | None, work_s: float) -> None:
+    """One process: meet, wait for the start, leave when it began (monotonic ns)."""
+    out: dict = {"rank": rank}
+    if shift_ms:
+        clock._WALL += int(shift_ms * 1e6)  # this host's clock is off
+    try:
+        if ask:
+            offset = clocks.measure(ask)
+            clock.set_offset(offset.ns)
+            out["error_ns"] = offset.error_ns
+        start = rendezvous.join(kind(folder), rank, size, 60.0, {"host": str(rank), "pid": os.getpid()})
+        out["knew_ns"] = time.monotonic_ns()
+        clock.sleep_until(start.t0_ns)
+        out |= {"began_ns": time.monotonic_ns(), "in_time": start.saw_in_time}
+        time.sleep(work_s)
+    except rendezvous.GangAborted as error:
+        out["refused"] = str(error)
+    (folder / f"left.{rank}").write_text(json.dumps(out))
+
+
+def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = (0,), correct: bool = True, lead_s: float = 0.2) -> dict:
+    """One gang: {skew_ms, meet_s, refused}; the leader is this process."""
+    folder = Path(tempfile.mkdtemp(prefix="storelab-gang-", dir="/dev/shm"))
+    server = clocks.Server(["127.0.0.1"]) if any(shifts) and correct else None
+    begun, children = time.monotonic(), []
+    try:
+        for rank in range(size):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    participant(folder, kind, rank, size, shifts[rank % len(shifts)], server.addresses if server else None, 0.2)
+                finally:
+                    os._exit(0)
+            children.append(pid)
+        leader = rendezvous.Leader(kind(folder), size, lead_s, 60.0)
+        while not leader.settled:
+            try:
+                leader.step()
+            except rendezvous.GangAborted as error:
+                return {"refused": str(error)}
+            time.sleep(0.005)
+    finally:
+        for pid in children:
+            os.waitpid(pid, 0)
+        if server:
+            server.close()
+        left = [json.loads(p.read_text()) for p in folder.glob("left.*")]
+        shutil.rmtree(folder)
+    if len(left) != size or any("refused" in one or not one["in_time"] for one in left):
+        return {"refused": next((one["refused"] for one in left if "refused" in one), "not all were there, or in time")}
+    began = [one["began_ns"] for one in left]
+    return {"skew_ms": (max(began) - min(began)) / 1e6, "meet_s": max(one["knew_ns"] for one in left) / 1e9 - begun}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer gangs")
+    quick = parser.parse_args().quick
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    values: dict[str, float] = {}
+    gangs = []
+    for i in range(5 if quick else 20):
+        gangs.append(gang(64))
+        print(f"64 participants, gang {i + 1}: {gangs[-1]}", file=sys.stderr)
+    skews = [g.get("skew_ms", float("inf")) for g in gangs]
+    values["skew_64_median_ms"], values["skew_64_worst_ms"] = statistics.median(skews), max(skews)
+    values["meet_1000_s"] = gang(1000).get("meet_s", float("inf"))
+    print(f"1000 participants: {values['meet_1000_s']:.1f} s", file=sys.stderr)
+    corrected = [gang(8, LateFolder, SHIFTS_MS) for _ in range(2 if quick else 5)]
+    print(f"clocks off, folder late: {corrected}", file=sys.stderr)
+    values["injected_skew_ok"] = int(all("refused" in g or g["skew_ms"] <= BOUND_MS for g in corrected))
+    values["injected_skew_ms"] = max((g["skew_ms"] for g in corrected if "skew_ms" in g), default=float("nan"))
+    values["uncorrected_skew_ms"] = gang(8, LateFolder, SHIFTS_MS, correct=False).get("skew_ms", float("nan"))
+    for name, value in values.items():
+        print(f"{name} {value:.3g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Gangs over several nodes, without a batch system: agents are started by hand, each with a node's name of its own; a real store."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from storelab import plan, records, stage
+from storelab.config import Config, Launcher
+from storelab.gang import coordinator, keys, nodes, post
+from storelab.gang.remote import RemoteLauncher
+from storelab.model import MeasurementFailed
+from storelab.stores import buckets
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+
+
+class ByHand(RemoteLauncher):
+    """A shell is the batch system: it starts an agent for each node, and ends when they have ended."""
+
+    name = "by-hand"
+    names: tuple[str, ...] = ()
+    environ: dict[str, str] = {}
+    place = ""
+
+    def command(self) -> list[str]:
+        agent = " ".join([*self.agent()[:3], self.place or self.agent()[3]])
+        names = self.names or tuple(f"node{n}" for n in range(len(self.nodes)))
+        lines = [f"SLURMD_NODENAME={name} {agent} {n} & echo $! > {self.folder}/pid.{n}" for n, name in enumerate(names) if name]
+        extra = [f"export {k}={v}" for k, v in self.environ.items()]
+        return ["bash", "-c", "\n".join([*extra, *lines, "wait"])]
+
+
+@pytest.fixture
+def gang(seaweedfs, tmp_path):
+    """A function that runs a gang of `get` over nodes; returns (folder, job, results, launcher)."""
+
+    def run(ranks, launcher=ByHand, at_start=lambda folder: None, settings=None, duration="1500 ms", timeout_s=30, **job_changes):
+        size = sum(map(len, ranks))
+        sweep = {"workload": "get", "duration": duration, "warm_up": "100 ms", "objects": 20, "axes": {"clients": size, "workers": 2}}
+        config = Config.model_validate(
+            {
+                "campaign": "nodes",
+                "name": "nodes",
+                "results": str(tmp_path / "results"),
+                "stores": {"sw": {"kind": "seaweedfs"}},
+                "use_stores": ["sw"],
+                "calibrate": False,
+                "sweeps": {"s": sweep},
+            }
+        )
+        point = plan.make(config, WORKLOADS)[0]
+        places = stage.buckets_of(config, seaweedfs, 1)
+        buckets.ensure(seaweedfs, config.name, places)
+        manifest = stage.ensure(config, seaweedfs, point.dataset)
+        folder = tmp_path / f"gang{time.monotonic_ns()}"
+        folder.mkdir()
+        job = {
+            "point": asdict(point),
+            "attempt": folder.name,
+            "size": size,
+            "endpoints": [asdict(e) for e in seaweedfs.endpoints(1)],
+            "buckets": [asdict(b) for b in places],
+            "accounts": 1,
+            "scratch": str(stage.scratch_dir(config)),
+            "scratch_base": config.scratch,
+            "manifest": str(manifest.resolve()),
+            "lead_ns": 300_000_000,
+            "timeout_ns": timeout_s * 10**9,
+            "limits": config.limits.model_dump(mode="json"),
+        }
+        records.write_json(folder / "job.json", job | job_changes)
+        started = launcher(folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {})))
+        results = coordinator.run(
+            started, folder, size, timeout_s, point.fixed["duration_ns"] / 1e9, lambda t0: at_start(folder), job["lead_ns"] / 1e9
+        )
+        return folder, job, results, started
+
+    return run
+
+
+def gone(folder: Path) -> bool:
+    """No agent and no client of this gang is left."""
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(folder.name).encode() in cmdline.read_bytes():
+                return False
+        except OSError:
+            continue
+    return True
+
+
+def wait_gone(folder: Path) -> bool:
+    limit = time.monotonic() + 15
+    while not gone(folder) and time.monotonic() < limit:
+        time.sleep(0.1)
+    return gone(folder)
+
+
+def test_what_a_gang_over_three_nodes_records(gang, seaweedfs):
+    folder, job, results, launcher = gang([[0, 3], [1, 4], [2]])
+    assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
+    assert [(r["node"], r["host"]) for r in results] == [(0, "node0"), (1, "node1"), (2, "node2"), (0, "node0"), (1, "node1")]
+    for rank, r in enumerate(results):
+        ops = pq.read_table(folder / f"ops.{rank}.parquet")
+        assert r["saw_go_in_time"] and all(c["ok"] for c in r["checks"]) and len(ops) == r["operations"] > 0
+    found = nodes.record(launcher, results, {"server_cpu_s": 1.0})
+    assert [n["host"] for n in found["nodes"]] == ["node0", "node1", "node2"] and found["shared_machine"]
+    for n in found["nodes"]:
+        assert n["clock_how"] == "asked" and abs(n["clock_offset_ns"]) < 5_000_000 and n["clock_error_ns"] < 5_000_000
+        assert n["watched"]["monitor_samples"] > 2 and (folder / f"monitor.{n['node']}.parquet").exists()
+    assert found["host"]["cores"] == os.cpu_count()  # three nodes, and one machine
+    scratch = Path(job["scratch"])
+    assert wait_gone(folder) and not list(scratch.glob(f"gang-{job['attempt']}-*"))
+    secret = seaweedfs.credentials()
+    told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
+    assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told and not (folder / "keys").exists()
+
+
+def test_a_node_that_is_killed_fails_the_point_by_name(gang):
+    folders = []
+
+    def kill(folder: Path) -> None:
+        folders.append(folder)
+        pid = int((folder / "pid.1").read_text())
+        threading.Timer(1.0, lambda: os.kill(pid, signal.SIGKILL)).start()
+
+    begun = time.monotonic()
+    with pytest.raises(MeasurementFailed, match=r"node 1 \(node1\) has given no sign of life for 5 s"):
+        gang([[0], [1]], at_start=kill, duration="60 s", settings={"silence": "5 s"})
+    assert time.monotonic() - begun < 45 and wait_gone(folders[0])
+
+
+def test_two_agents_on_one_host_are_refused(gang):
+    class Same(ByHand):
+        names = ("node0", "node0")
+
+    with pytest.raises(MeasurementFailed, match="nodes 0 and 1 are both node0"):
+        gang([[0], [1]], launcher=Same)
+
+
+def test_a_node_that_does_not_come_is_named(gang):
+    class Missing(ByHand):
+        names = ("node0", "")
+
+    with pytest.raises(MeasurementFailed, match=r"1 of 2 nodes did not come within 4 s \(missing: node 1\)"):
+        gang([[0], [1]], launcher=Missing, timeout_s=4)
+
+
+def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
+    """The coordinator's own clock is shifted, so that the nodes' are off, all by the same."""
+
+    class Shifted(ByHand):
+        def start(self) -> None:
+            super().start()
+            self.clock.shift_ns = self.shift
+
+    Shifted.shift = 40_000_000
+    _, _, _, launcher = gang([[0], [1]], launcher=Shifted, lead_ns=300_000_000)
+    found = launcher.about()
+    assert all(35_000_000 < n["clock_offset_ns"] < 45_000_000 for n in found)
+    Shifted.shift = 3_000_000_000
+    with pytest.raises(MeasurementFailed, match=r"node 0 \(.*\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"):
+        gang([[0], [1]], launcher=Shifted)
+
+
+def test_the_batch_systems_own_words_are_told(gang):
+    class Refused(ByHand):
+        def command(self) -> list[str]:
+            return ["bash", "-c", "echo 'srun: error: invalid partition specified: nowhere' >&2; exit 1"]
+
+    with pytest.raises(MeasurementFailed, match=r"by-hand ended with status 1 .*invalid partition specified: nowhere"):
+        gang([[0], [1]], launcher=Refused)
+
+
+def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
+    class Posted(ByHand):
+        def start(self) -> None:
+            self.office = post.Office(self.folder, Path(records.read_json(self.folder / "job.json")["manifest"]), "127.0.0.1")
+            ticket = tmp_path / "ticket"
+            ticket.write_text(json.dumps(self.office.ticket()))
+            self.place, self.environ = self.office.url, {post.TICKET: str(ticket)}
+            super().start()
+
+        def stop(self) -> None:
+            super().stop()
+            self.office.close()
+
+    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted)
+    assert [r["host"] for r in results] == ["node0", "node1", "node0"]
+    assert sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3)) == sum(r["operations"] for r in results) > 0
+    assert all(n["watched"] for n in launcher.about())
+    wrong = post.RemoteFolder(launcher.office.url, {**launcher.office.ticket(), "token": "guessed"})
+    with pytest.raises(OSError):  # closed by now, and it would have been 403
+        wrong.get("job.json")
+
+
+def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
+    proxy = tmp_path / "proxy.pem"
+    proxy.write_text("a proxy")
+    parcel = keys.collect([{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"})
+    keys.send(tmp_path, parcel)
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
+    there = tmp_path / "there"
+    there.mkdir()
+    (environ,) = keys.receive(json.loads((tmp_path / "keys").read_text()), there)
+    assert environ["AWS_ACCESS_KEY_ID"] == "k" and environ["BEARER_TOKEN"] == "t" and "HOME" not in environ
+    assert Path(environ["X509_USER_PROXY"]).read_text() == "a proxy" and Path(environ["X509_USER_PROXY"]).parent == there
+    assert Path(environ["X509_USER_PROXY"]).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_agent_alone_tells_why_it_cannot(tmp_path):
+    """Its folder is not the coordinator's: it is told, and nothing hangs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "storelab.gang.node", "https://127.0.0.1:9", "0"],
+        env={**os.environ, post.TICKET: str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0 and "none" in done.stderr
