@@ -81,23 +81,32 @@ class PlannedClient(PlannedBase):
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport; then nothing of uproot's is needed any more."""
+        """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
         import uproot
 
         from storelab.readplan.source import PlannedSource
 
         url = f"s3://{self.bucket.name}/{self.key}"
         options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
-        with uproot.open({url: None}, **options) as file:
-            header = Header.of(file[self.root["tree"]], {"key": self.key})
+        tree = uproot.open({url: None}, **options)[self.root["tree"]]
+        header = Header.of(tree, {"key": self.key})
         found, staged = header.layout, self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
                 "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
             )
+        for row in found.inside:
+            if found.inside_crc(row) != self.crc[row]:
+                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
         if self.calibration is None:
             self.calibrate()
-        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, **self.wishes)
+        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        foreign = None
+        if missing:
+            from storelab.engines.uproot_reader import decoder
+
+            foreign = decoder({name: tree[name] for name in missing})
+        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
         self.reader.check(self.branches)
 
     def selection(self, entries: np.ndarray) -> Done:
