@@ -52,7 +52,7 @@ def summarise(points: list[Point], store: str) -> Summary:
             datasets[p.dataset["name"]] = p.dataset
     made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
     out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max((n * size for n, size in made), default=0)
-    out.staged_objects = sum(d.get("objects", d["buckets"]) for d in datasets.values()) + max((n for n, _ in made), default=0)
+    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max((n for n, _ in made), default=0)
     return out
 
 

@@ -88,17 +88,22 @@ def dataset_of(config: Config, place: str, workload: Workload, axes: Mapping[str
         owners = {"accounts": accounts} if accounts > 1 else {}
         return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
     if workload.dataset == "root":
-        codec, copies = axes["codec"], axes["buckets"]
+        codec, copies, files = axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
         if axes["scale"] not in SCALES:
             return _own_file(config, place, axes)
-        name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + (f"-{copies}" if copies > 1 else "")
-        packed = {"codec": codec} if codec != "zstd" else {}
+        name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + _copies(copies, files)
+        packed = ({"codec": codec} if codec != "zstd" else {}) | ({"files": files} if files > 1 else {})
         return {"name": name, "kind": "root", "scale": axes["scale"], "buckets": copies, "seed": seed, **packed}
     return None
 
 
+def _copies(buckets: int, files: int) -> str:
+    """End of a data set's name: buckets with a copy each, copies in each bucket."""
+    return (f"-{buckets}" if buckets > 1 else "") + (f"-{files}files" if files > 1 else "")
+
+
 def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
-    name, copies = axes["scale"], axes["buckets"]
+    name, copies, files = axes["scale"], axes.get("buckets", 1), axes.get("files", 1)
     if name not in config.files:
         known = ", ".join([*SCALES, *config.files])
         raise UserError(
@@ -107,7 +112,8 @@ def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, 
     if axes["codec"] != "zstd":
         raise UserError(f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out")
     file = config.files[name]
-    dataset = {"name": f"root-{name}" + (f"-{copies}" if copies > 1 else ""), "kind": "root", "scale": name, "buckets": copies}
+    dataset = {"name": f"root-{name}" + _copies(copies, files), "kind": "root", "scale": name, "buckets": copies}
+    dataset |= {"files": files} if files > 1 else {}
     return {**dataset, "seed": config.seed, "file": file.path, "tree": file.tree}
 
 

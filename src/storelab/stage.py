@@ -33,10 +33,16 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
     """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
     if dataset["kind"] == "payload":
         return dataset["objects"] * dataset["object_size"]
+    copies = root_copies(dataset)
     if "file" in dataset:
         path = Path(dataset["file"]).expanduser()
-        return dataset["buckets"] * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
-    return dataset["buckets"] * rootfile.most_bytes(dataset["scale"])
+        return copies * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
+    return copies * rootfile.most_bytes(dataset["scale"])
+
+
+def root_copies(dataset: dict[str, Any]) -> int:
+    """How often the file of a data set of kind `root` lies in a store."""
+    return dataset["buckets"] * dataset.get("files", 1)
 
 
 def scratch_dir(config: Config) -> Path:
@@ -142,8 +148,10 @@ def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bu
         report(f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}")
     else:
         root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
-    copies = dataset["buckets"]
-    objects = {"key": [f"data/{dataset['name']}/events.root"] * copies, "bucket": list(range(copies)), "body": [0] * copies}
+    copies, each = root_copies(dataset), dataset.get("files", 1)
+    names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
+    keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
+    objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
     return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
 
 

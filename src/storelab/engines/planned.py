@@ -41,9 +41,13 @@ class PlannedBase(SelectionClient):
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
         timeout_s = max(5.0, self.duration_s * (1 + GRACE))
-        self.transport, self.versions = transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
+        self.transport, self.versions = self.make_transport(timeout_s)
         self.settings = {"retries": 0, "parallel": PARALLEL, "timeout_s": timeout_s, "library": self.library, **self.wishes}
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
+
+    def make_transport(self, timeout_s: float) -> tuple[transports.Counted, dict[str, str]]:
+        """What fetches, and the versions of the libraries behind it. Raises UserError."""
+        return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
@@ -83,13 +87,7 @@ class PlannedClient(PlannedBase):
 
     def open_file(self) -> None:
         """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
-        import uproot
-
-        from storelab.readplan.source import PlannedSource
-
-        url = f"s3://{self.bucket.name}/{self.key}"
-        options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
-        tree = uproot.open({url: None}, **options)[self.root["tree"]]
+        tree = self.tree(self.transport)
         if self.calibration is None:
             self.calibrate()
         if self.root.get("format") == "RNTuple":
@@ -102,6 +100,16 @@ class PlannedClient(PlannedBase):
             foreign = self.by_uproot(tree, header)
             self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
         self.reader.check(self.branches)
+
+    def tree(self, transport: Any) -> Any:
+        """uproot's, its header read through this transport."""
+        import uproot
+
+        from storelab.readplan.source import PlannedSource
+
+        url = f"s3://{self.bucket.name}/{self.key}"
+        options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        return uproot.open({url: None}, **options)[self.root["tree"]]
 
     def as_staged(self, found: baskets.Baskets) -> None:
         """Hold what the file tells against the side-car. Raises WrongData."""
