@@ -124,6 +124,21 @@ def test_a_pass_of_a_scan_needs_every_basket_once(make, staged, engine):
     assert 0 in reads["requests"], "a step within the cluster of the last one asks nothing"
 
 
+@pytest.mark.parametrize("axes", [{"engine": "planned"}, {"cache": "all"}, {"cache": "blockcache", "read_ahead": AHEAD}], ids=str)
+def test_a_pass_begins_with_empty_caches(make, staged, axes):
+    """Two passes of four steps: the second fetches what the first did; the file is not opened again."""
+    reads = steps(make(staged[0].url, step=250, volume_fraction=0.5, **axes), 8).reads
+    assert reads["needed_bytes"][:4] == reads["needed_bytes"][4:] and min(reads["needed_bytes"]) > 0
+    assert [ns > 0 for ns in reads["open_ns"]] == [True] + [False] * 7
+    asked = [sum(reads["asked_bytes"][:4]), sum(reads["asked_bytes"][4:])]
+    if axes.get("cache") == "all":
+        assert asked == [staged[2]["bytes"]] * 2 and reads["requests"] == [1, 0, 0, 0] * 2
+    elif "cache" in axes:
+        assert 0.5 * asked[0] < asked[1] <= asked[0] and sum(reads["requests"][4:]) > 2
+    else:
+        assert asked[1] >= sum(reads["needed_bytes"][4:])
+
+
 def test_a_changed_byte_fails_the_check(make, staged):
     result, _ = run(make(staged[0].url, key="bad", step=1000, engine="planned"), 1.0)
     assert failed(result) == {"reads", "crc32"} and set(result.ops["error"]) == {"ChecksumMismatch"}

@@ -83,9 +83,16 @@ class CachedFile:
     parallel = 1
 
     def __init__(self, counted: transports.Counted, cache: str, read_ahead: int):
-        ranges, self.counted = counted.inner, counted
-        self.file = ranges.open()
-        self.file.cache = caches[cache](read_ahead, lambda a, b: counted.fetch([a], [min(b, ranges.size)])[0], ranges.size)
+        self.counted, self.name, self.read_ahead, self.size = counted, cache, read_ahead, counted.inner.size
+        self.file = counted.inner.open()
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with an empty cache; `all` fills it at once. Raises as FileRanges."""
+        self.file.cache = caches[self.name](self.read_ahead, self._request, self.size)
+
+    def _request(self, start: int, stop: int) -> bytes:
+        return self.counted.fetch([start], [min(stop, self.size)])[0]
 
     @property
     def requests(self) -> int:

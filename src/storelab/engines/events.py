@@ -1,7 +1,8 @@
 """Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the read planner (level 2, measuring side).
 
 May import: `planned`, `cached_file`, `selections`, `transports`, `readplan`, `rootio`. The baskets last used stay with the reader
-(`rootio/steps.py`): needed bytes of a step are those of the baskets that it has to fetch.
+(`rootio/steps.py`): needed bytes of a step are those of the baskets that it has to fetch. After as many steps as lead through the file once, a pass, the
+job goes on as if it had opened its next file: with an empty cache, and no basket; but the header is read once only.
 """
 
 import itertools
@@ -27,6 +28,11 @@ from storelab.workloads.base import Job
 KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
 
 
+def pass_of(n_entries: int, step: int) -> int:
+    """Steps of a pass: as many as lead through the file once."""
+    return math.ceil(n_entries / step)
+
+
 def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) -> tuple[int, int]:
     """Events [first, stop) of a job's step `number` through a file of n_entries.
 
@@ -34,7 +40,7 @@ def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) 
     evenly from all where so many are left, another for each step, in no order; seed: the job's.
     """
     if navigation == "scan":
-        first = step * (number % math.ceil(n_entries / step))
+        first = step * (number % pass_of(n_entries, step))
         return first, min(first + step, n_entries)
     first = random.Random(derive_seed(seed, number)).randrange(n_entries - step + 1)
     return first, first + step
@@ -51,11 +57,20 @@ class Steps(PlannedClient):
         if self.step > self.entries:
             raise UserError("axes.step", f"{self.step} events are more than the file holds, {self.entries}", "sweep smaller steps")
         self.seed = derive_seed(self.job.point.seed, self.job.client)
+        self.passes = 0  # begun
         self.seen: tuple[int, Counts] | None = None
         super().connect(root)
 
     def draw(self, number: int) -> np.ndarray:
+        if number // pass_of(self.entries, self.step) >= self.passes:
+            self.begin_pass()
         return np.arange(*step_of(self.navigation, self.entries, self.step, self.seed, number))
+
+    def begin_pass(self) -> None:
+        """The job begins its file, or the next."""
+        self.passes += 1
+        if self.opening is not None:
+            self.steps.forget()
 
     def source(self) -> Any:
         """The transport that the header is read through. Raises as `open_file()`."""
@@ -134,6 +149,7 @@ class CachedEvents(Steps):
     def __init__(self, job: Job):
         super().__init__(job)
         self.cache, self.read_ahead = job.point.axes["cache"], job.point.axes["read_ahead"]
+        self.stale = False  # the cache holds what the last pass left
 
     def calibrate(self) -> None:
         """There is nothing to plan."""
@@ -142,6 +158,10 @@ class CachedEvents(Steps):
         super().connect(root)
         keeps = {"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}
         self.settings = {"retries": 0, "library": "fsspec", "cache": self.cache, "read_ahead_bytes": self.read_ahead, **keeps}
+
+    def begin_pass(self) -> None:
+        super().begin_pass()
+        self.stale = self.opening is not None
 
     def make_transport(self, timeout_s: float) -> tuple[transports.Counted, dict[str, str]]:
         return cached_file.ranges_of(self.job.endpoint, self.bucket, self.object, self.size)
@@ -152,6 +172,9 @@ class CachedEvents(Steps):
 
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
         before, asked = self.transport.requests, self.transport.asked
+        if self.stale:
+            self.file.renew()
+            self.stale = False
         data = []
         for at, length in zip(offset.tolist(), size.tolist(), strict=True):
             self.hurry()

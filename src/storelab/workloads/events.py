@@ -1,7 +1,7 @@
 """`events`: the jobs of a node, each on its own file, process events until they are stopped together.
 
 Experiment 16, the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events processed are counted, and the
-MB/s into the nodes. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
+MB/s into the nodes. There a job had many files; here it goes through its one again and again, each time with empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
 """
 
 from storelab.model import Axis, Workload
