@@ -94,7 +94,7 @@ class Steps(PlannedClient):
     def selection(self, entries: np.ndarray) -> Done:
         stamps, first, stop = [clock.now_ns()], int(entries[0]), int(entries[-1]) + 1
         rows, new = self.steps.rows(first, stop)
-        layout = self.steps.header.layout
+        layout = self.steps.layout
         offset, size = layout.offset[new], layout.size[new]
         stamps.append(clock.now_ns())
         data, requests, asked, planning_ns = self.fetch(offset, size) if len(new) else ([], 0, 0, 0)
