@@ -1,5 +1,6 @@
 """Steps through a file: where they begin, what is decoded, which baskets are kept; files of the jobs in plan, stage and check."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,10 +10,12 @@ import uproot
 from storelab import check, config, plan, stage
 from storelab.datasets import rootfile
 from storelab.engines.events import step_of
+from storelab.engines.uproot_reader import decoder
 from storelab.model import UserError
-from storelab.rootio import decode, header, steps
+from storelab.rootio import decode, header, pages, steps
 from storelab.workloads import WORKLOADS
 
+REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
 TINY = rootfile.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)
 
 
@@ -141,3 +144,45 @@ def test_all_numbers_of_jobs_share_the_copies_that_lie_in_one_bucket(tmp_path, m
 def test_a_step_of_nothing_is_refused():
     with pytest.raises(UserError, match=r"axes.step: 0 is too small"):
         plan.make(settings(step=0), WORKLOADS)
+
+
+def go_through(reader, data, entries, step):
+    """One pass: rows fetched in all, events decoded over all branches."""
+    fetched, decoded = [], 0
+    for number in range(-(-entries // step)):
+        first, stop = step_of("scan", entries, step, 1, number)
+        rows, new = reader.rows(first, stop)
+        reader.unpack(new, [data[o : o + s] for o, s in zip(reader.layout.offset[new], reader.layout.size[new], strict=True)])
+        decoded += reader.arrays(rows, first, stop)
+        fetched += new.tolist()
+    return fetched, decoded
+
+
+def test_pages_of_an_rntuple_are_fetched_once_a_pass(tmp_path):
+    path = tmp_path / "tuple.root"
+    with uproot.recreate(path) as file:
+        made = file.mkrntuple("events", {"x": np.arange(40.0), "n": np.arange(40, dtype="i4")})
+        for held in (40, 20):
+            made.extend({"x": np.arange(float(held)), "n": np.arange(held, dtype="i4")})
+    with uproot.open(path) as file:
+        known = pages.Pages.of(file["events"])
+        reader = steps.PageSteps(known, ["x", "n"])
+        fetched, decoded = go_through(reader, np.fromfile(path, np.uint8), 100, 7)
+        assert decoded == 200 and len(fetched) == len(set(fetched)) == len(known.layout)
+        assert len(reader.kept) == len(known.layout) // 3, "those of the last cluster"
+        reader.forget()
+        assert len(reader.rows(0, 1)[1]) == len(known.layout) // 3
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+def test_baskets_in_the_header_are_never_missing():
+    path = REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root"
+    with uproot.open(path) as file:
+        tree = file["Events"]
+        known = header.Header.of(tree, {})
+        inside = known.layout.offset < 0
+        names = [n for i, n in enumerate(known.layout.names) if (known.layout.branch == i).any()]
+        missing = [n for n in names if known.forms[known.layout.names.index(n)] is None]
+        reader = steps.StepReader(known, names, decoder({n: tree[n] for n in missing}))
+        fetched, decoded = go_through(reader, np.fromfile(path, np.uint8), known.entries, 70)
+    assert inside.any() and not inside[fetched].any() and len(set(fetched)) == (~inside).sum() and decoded == known.entries * len(names)
