@@ -111,3 +111,11 @@ def test_settings_in_words():
     said = [events_processed.setting(base | more) for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})]
     assert said == ["no cache", "whole file kept", "blockcache of 4 KiB"]
     assert events_processed.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, max amplification 3"
+
+
+def test_verdicts_tell_the_settings_apart(built):
+    found = tables.read(built, "verdicts")
+    what = found[found["workload"] == "events"]["what"].tolist()
+    assert (
+        len(set(what)) == 4 and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events" in what
+    )
