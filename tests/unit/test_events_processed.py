@@ -110,7 +110,7 @@ def test_settings_in_words():
     base = {"engine": "fsspec", "cache": "none", "read_ahead_bytes": 0, "thrift": 0, "max_amplification": 0}
     said = [events_processed.setting(base | more) for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})]
     assert said == ["no cache", "whole file kept", "blockcache of 4 KiB"]
-    assert events_processed.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, max amplification 3"
+    assert events_processed.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, at most 3"
 
 
 def test_verdicts_tell_the_settings_apart(built):

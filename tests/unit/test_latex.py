@@ -123,4 +123,6 @@ def test_published_numbers_are_as_printed():
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
     nothing = tables.pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2, latex_events.events)] == [""] * 5
+    assert [
+        f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2, latex_events.events)
+    ] == [""] * 5
