@@ -172,6 +172,7 @@ SWEEP = {
 PLANNED = {"workload": "events", "axes": {"clients": 2, "files": 2, "engine": "planned"}}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["seaweedfs", "nginx", "xrootd", "directory"])
 def test_jobs_have_files_of_their_own_on_every_protocol(lab, port_block, tmp_path, kind):
     settings = {"kind": kind, **({"path": str(tmp_path / "shared")} if kind == "directory" else {"port": port_block})}

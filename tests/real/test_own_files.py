@@ -85,6 +85,7 @@ def measured(config, points):
     return out
 
 
+@pytest.mark.heavy
 def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
     path = written(tmp_path / "mine.root")
     files = {"mine": {"path": str(path), "tree": "events"}, "tuple": {"path": str(path), "tree": "tuple"}}
@@ -111,6 +112,7 @@ def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
     assert manifest["root"]["sha256"] == manifest["bodies"][0]["sha256"]
 
 
+@pytest.mark.heavy
 def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
     files = {"mine": {"path": str(written(tmp_path / "mine.root")), "tree": "events"}}
     axes = {"scale": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
@@ -125,6 +127,7 @@ def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+@pytest.mark.heavy
 def test_real_files(configured):
     files = {
         "nano": {"path": str(REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root")},
