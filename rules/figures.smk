@@ -8,6 +8,7 @@ rule draw_figures:
             for name in (
                 "throughput",
                 "sparse",
+                "events",
                 "space",
                 "resources",
                 "latency",
@@ -22,6 +23,7 @@ rule draw_figures:
             "src/storelab/figures_errors.py",
             "src/storelab/figures_sparse.py",
             "src/storelab/figures_gaps.py",
+            "src/storelab/figures_events.py",
             "src/storelab/plots.py",
             "src/storelab/drawing.py",
             "src/storelab/words.py",

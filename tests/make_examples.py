@@ -51,6 +51,13 @@ LATENCY = {  # sweeps of an engine that tells the times of each operation
     "closed": {**_TIMED, "axes": {"engine": "obstore", "object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
 }
+_JOBS = {"workload": "events", "duration": "4 s"}
+_NODE = {"navigation": ["scan", "random"], "clients": [1, 2], "files": 2, "step": 20}
+EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
+    "jobs_plain": {**_JOBS, "axes": _NODE},
+    "jobs_ahead": {**_JOBS, "axes": _NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
+    "jobs_planned": {**_JOBS, "axes": _NODE | {"engine": "planned"}},
+}
 REFUSED = {**_TIMED, "axes": {"object_size": "4 kB", "clients": [1, 2]}}  # a sweep whose points `make` may make invalid
 
 
@@ -188,6 +195,30 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
     return ops, reads
 
 
+def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Steps of 20 events at 10 (no cache), 40 (cache; random navigation: 5) or 50 (planned) per s, and a repetition's `jitter` more; each needs 100 kB in
+    10 requests (planned: 2), through a cache 300 kB in 1; the first bears an opening of 1 MB in 3 requests."""
+    cached, planned = point.axes["cache"] != "none", point.axes["engine"] == "planned"
+    rate = (50 if planned else (40 if point.axes["navigation"] == "scan" else 5) if cached else 10) + jitter(point.rep)
+    wire, requests = (300_000, 1) if cached else (100_000, 2 if planned else 10)
+    ends = even(start, rate, start + DURATION + S // 2)  # the last half second lies in the grace
+    n = len(ends)
+    first = [1] + [0] * (n - 1)
+    moved = {"wire_bytes": [wire + 1_000_000 * f for f in first], "requests": [requests + 3 * f for f in first]}
+    times = {"start_ns": [e - S // rate for e in ends], "end_ns": ends}
+    ops = {
+        "client": [client] * n,
+        "op": ["READ"] * n,
+        "object": [f"events-{client:04d}.root"] * n,
+        "count": [1] * n,
+        "bytes": [100_000] * n,
+    }
+    reads = {"client": [client] * n, "read": list(range(n)), "entries": [point.axes["step"]] * n, "branches": [50] * n, "baskets": [10] * n}
+    reads |= {"needed_bytes": [100_000] * n, "asked_bytes": moved["wire_bytes"], **moved, **times}
+    reads |= {f"{p}_ns": [10**6] * n for p in ("plan", "transfer", "decompress", "deserialise")} | {"open_ns": [10**6 * f for f in first]}
+    return ops | moved | times | {"status": [200] * n}, reads
+
+
 def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
     n = point.axes["clients"]
     client = {
@@ -209,6 +240,9 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
         client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
         for i in range(n)
     ]
+    if point.workload == "events":
+        opening = {"requests": 3, "asked_bytes": 1_000_000, "body_bytes": 1_000_000, "wire_bytes": 1_000_000, "ns": 10**6}
+        clients = [c | {"engine": {"opening": opening}} for c in clients]
     engine = {
         "name": point.axes["engine"],
         "version": "2.3.0",
@@ -252,8 +286,8 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
             ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0], "start_ns": [start], "end_ns": [start + S]}
-        elif point.workload in ("read_volume", "read_entries", "replay"):
-            ops, reads = read_entries(point, client, start)
+        elif point.workload in ("read_volume", "read_entries", "replay", "events"):
+            ops, reads = (events if point.workload == "events" else read_entries)(point, client, start)
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
         else:
             ops = put_or_get(point, client, start)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from storelab import calibration, check_axes, stage, units
 from storelab.config import Config
+from storelab.datasets import own_file
 from storelab.datasets.payload import BODIES
 from storelab.model import Point, UserError, Workload
 from storelab.plan import deployment, stores_of
@@ -51,13 +52,19 @@ def summarise(points: list[Point], store: str) -> Summary:
             datasets[p.dataset["name"]] = p.dataset
     made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
     out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max((n * size for n, size in made), default=0)
-    out.staged_objects = sum(d.get("objects", d["buckets"]) for d in datasets.values()) + max((n for n, _ in made), default=0)
+    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max((n for n, _ in made), default=0)
     return out
 
 
 def _own_first(points: list[Point]) -> list[Point]:
     """A mistake is told of the sweep that has it, before the calibration that follows from it."""
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
+
+
+def files(points: list[Point]) -> None:
+    """The user's own ROOT files. Raises UserError."""
+    for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
+        own_file.check(dataset)
 
 
 def limits(config: Config, points: list[Point]) -> None:
@@ -217,6 +224,7 @@ def everything(config: Config, points: list[Point], workloads: Mapping[str, Work
     """All of the above, cheapest first. Raises UserError."""
     from storelab.gang import launchers
 
+    files(points)
     limits(config, points)
     launchers.check(config, points, stores)
     rights(config, points, workloads, stores)

@@ -3,10 +3,12 @@
 from typing import Any
 
 from storelab import units
+from storelab.datasets.rootfile import SCALES
 from storelab.engines.ranges import fixed
 from storelab.model import Point, UserError
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
+from storelab.workloads.events import AHEAD
 
 MIB = 2**20
 MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
@@ -30,6 +32,7 @@ def transfer(point: Point, store: Store) -> None:
     _parts(place, point, store)
     _range(place, point)
     _reads(place, axes, default)
+    _events(place, axes, default)
     if axes.get("batch", 1) > MOST_BATCH:
         raise UserError(f"{place}.batch", f"{axes['batch']} objects are more than one request may delete", f"at most {MOST_BATCH}")
 
@@ -67,3 +70,26 @@ def _reads(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
         if axes[axis] != default[axis]:
             mend = f"sweep {way} {'gap' if way == 'merge' else 'uproot-s3fs'}" if planned else f"sweep {way} planned"
             raise UserError(f"{place}.{axis}", f"{way} {axes[way]} has no {axis}", mend)
+
+
+def _events(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
+    """A job has its file for itself; a cache belongs to a file object, a read-ahead to a cache that has one."""
+    if "navigation" not in axes:
+        return
+    if axes["clients"] > axes["files"]:
+        problem = f"{axes['clients']} clients read a file of their own each, and there are {axes['files']}"
+        raise UserError(f"{place}.files", problem, "raise `files`, or sweep fewer clients")
+    known = SCALES.get(axes["scale"])
+    if known and axes["step"] > known.entries:
+        raise UserError(f"{place}.step", f"file {axes['scale']} holds {known.entries} events", "make the step smaller")
+    planned = axes["engine"] == "planned"
+    for axis in ("cache", "read_ahead") if planned else ("thrift", "max_amplification"):
+        if axes[axis] != default[axis]:
+            raise UserError(
+                f"{place}.{axis}", f"engine {axes['engine']} has no {axis}", f"sweep engine {'fsspec' if planned else 'planned'}"
+            )
+    if (axes["cache"] in AHEAD) != (axes["read_ahead"] > 0):
+        ahead = axes["cache"] in AHEAD
+        problem = f"cache {axes['cache']} reads ahead by 0 B" if ahead else f"cache {axes['cache']} does not read ahead"
+        mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
+        raise UserError(f"{place}.read_ahead", problem, mend)

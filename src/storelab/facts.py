@@ -12,6 +12,7 @@ from storelab import (
     calibrated,
     calibration,
     error_rates,
+    events_processed,
     latency,
     loading,
     noise,
@@ -158,6 +159,7 @@ def numbers(campaign: loading.Campaign, tables: Mapping[str, pd.DataFrame]) -> p
     for name in CLASSES:
         rows += [(*r, "throughput.csv") for r in _best(tables["throughput"], name)]
     rows += [(*r, "sparse.csv") for r in _of_reads(tables["sparse"])]
+    rows += [(*r, "events.csv") for r in events_processed.numbers(tables["events"])]
     rows += [(*r, "calibration.csv") for r in calibrated.numbers(tables["points"], tables["throughput"], tables["calibration"])]
     rows += [(*r, "latency.csv") for r in latency.numbers(tables["latency"])]
     rows += [(*r, "errors.csv") for r in error_rates.numbers(campaign, tables["points"], tables["errors"])]

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storelab import facts, figures_errors, figures_gaps, figures_latency, figures_resources, figures_sparse, figures_systems, units, words
+from storelab import (
+    facts,
+    figures_errors,
+    figures_events,
+    figures_gaps,
+    figures_latency,
+    figures_resources,
+    figures_sparse,
+    figures_systems,
+    units,
+    words,
+)
 from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
 
 
@@ -140,6 +151,13 @@ FIGURES: dict[str, Spec] = {
         "Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and with requests planned for "
         "least time, with thrift, and with a bound on the amplification ({engine}), at the least number of clients. The line is the bytes "
         "needed. Medians; {bars}. {shared}",
+    ),
+    "events_throughput": Spec(
+        figures_events.events_throughput,
+        "events",
+        "Events that the jobs processed per second against the throughput into the node (bytes on the wire; of local files, bytes asked for), by setting of the client; the "
+        "number beside a point is that of the jobs, each on a file of its own. Medians; {bars}. {shared} On grey ground, in other units: the points published by "
+        "HEPiX in 2010, of other systems and machines; dotted: read without a client cache to match.",
     ),
     "latency_closed": Spec(
         figures_latency.latency_closed,

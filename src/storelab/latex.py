@@ -15,6 +15,7 @@ from storelab import (
     facts,
     latency,
     latex_calibration,
+    latex_events,
     latex_latency,
     latex_sparse,
     latex_systems,
@@ -82,6 +83,8 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
     reads = set(found["sparse"]["workload"])
     has["sparse"], has["by_volume"], has["replayed"] = (w in reads for w in ("read_entries", "read_volume", "replay"))
     has["table_two"] = bool(len(found["table2"]))
+    has["events_processed"] = bool(len(found["events"]))
+    has["events_scan"], has["events_random"] = (f"events_{navigation}_factor" in value for navigation in ("scan", "random"))
     has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
     has["latency"] = bool(len(latency.shown(found["latency"])))
     has["latency_of_closed"], has["latency_of_open"] = (f"latency_{loop}_longest" in value for loop in ("closed", "open"))
@@ -133,6 +136,7 @@ def sections(has: Mapping[str, bool]) -> str:
         "latency" if has["latency"] else None,
         "volume" if has["by_volume"] or has["replayed"] else None,
         "entries" if has["sparse"] else None,
+        "events" if has["events_processed"] else None,
         "earlier",
         "conclusions",
     ]
@@ -158,6 +162,7 @@ def build(campaign_dir: Path) -> list[Path]:
         "table_two": latex_sparse.table2(found["table2"]),
         "table_volume": latex_sparse.volume(found["sparse"]),
         "table_replay": latex_sparse.replay(found["sparse"]),
+        "table_events": latex_events.events(found["events"]),
         "table_systems": latex_systems.systems(found["throughput"]),
         "table_capabilities": latex_systems.capabilities(found["capabilities"]),
         "table_evidence": latex_systems.evidence(found["capabilities"]),

@@ -17,11 +17,12 @@ from typing import Any
 
 from storelab import records, units, upload
 from storelab.config import Config
-from storelab.datasets import payload, rootfile
+from storelab.datasets import baskets, own_file, payload, rootfile
 from storelab.model import MeasurementFailed, UserError
 from storelab.stores.base import Bucket, Store
 
 Progress = Callable[[str], None]
+UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
 def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
@@ -32,7 +33,16 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
     """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
     if dataset["kind"] == "payload":
         return dataset["objects"] * dataset["object_size"]
-    return dataset["buckets"] * rootfile.most_bytes(dataset["scale"])
+    copies = root_copies(dataset)
+    if "file" in dataset:
+        path = Path(dataset["file"]).expanduser()
+        return copies * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
+    return copies * rootfile.most_bytes(dataset["scale"])
+
+
+def root_copies(dataset: dict[str, Any]) -> int:
+    """How often the file of a data set of kind `root` lies in a store."""
+    return dataset["buckets"] * dataset.get("files", 1)
 
 
 def scratch_dir(config: Config) -> Path:
@@ -76,9 +86,10 @@ def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> l
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
-def _names(manifest: Path, places: list[Bucket]) -> bool:
-    """Whether a manifest's objects lie in these very buckets."""
-    return records.read_json(manifest)["buckets"] == [[p.name, p.prefix] for p in places]
+def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
+    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's. Raises UserError."""
+    manifest = records.read_json(path)
+    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and ("file" not in dataset or own_file.unchanged(dataset, manifest))
 
 
 def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
@@ -92,7 +103,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, places):
+    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, dataset, places):
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
@@ -129,10 +140,24 @@ def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bu
     path.parent.mkdir(exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sidecar = folder / f"{dataset['name']}.baskets.parquet"
-    root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
-    copies = dataset["buckets"]
-    objects = {"key": [f"data/{dataset['name']}/events.root"] * copies, "bucket": list(range(copies)), "body": [0] * copies}
+    if "file" in dataset:
+        path = own_file.fetch(dataset["file"], path.parent, f"files.{dataset['scale']}.path")
+        facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
+        baskets.write(table, sidecar)
+        root = {**facts, "sidecar": sidecar.name}
+        report(f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}")
+    else:
+        root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
+    copies, each = root_copies(dataset), dataset.get("files", 1)
+    names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
+    keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
+    objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
     return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
+
+
+def _first(facts: dict[str, Any]) -> str:
+    """Which branch is left out first, and why; the manifest has them all."""
+    return next((f"; the first is {name}: {reason[:150]}" for name, reason in facts["unreadable"].items()), "")
 
 
 def _manifest(

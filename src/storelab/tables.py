@@ -4,6 +4,7 @@
 * `throughput.csv`: one row per group of points (all of the identity but `rep`): medians over the runs with interval or range.
 * `sparse.csv`: the same for the read workloads: bytes, requests and time per read, amplification, events/s.
 * `table2.csv`: see `table2`.
+* `events.csv`: see `events_processed`.
 * `latency.csv`: see `latency`; `errors.csv`, `errors_over_time.csv`: see `error_rates`.
 * `consistency.csv`: see `anomalies`; `capabilities.csv`: see `capabilities`.
 * `noise.csv`: see `noise`; `scaling.csv`: see `scaling`.
@@ -25,6 +26,7 @@ from storelab import (
     calibration,
     capabilities,
     error_rates,
+    events_processed,
     facts,
     latency,
     loading,
@@ -46,6 +48,7 @@ NAMES = (
     "throughput",
     "sparse",
     "table2",
+    "events",
     "consistency",
     "capabilities",
     "space",
@@ -210,6 +213,7 @@ def build(campaign_dir: Path) -> list[Path]:
     all_points = calibrated.with_ceilings(campaign, all_points, ceilings)
     tables = {"points": all_points, "throughput": throughput(all_points, campaign.plan), "sparse": sparse(campaign, all_points)}
     tables["table2"] = table2.table(campaign, all_points)
+    tables["events"] = events_processed.table(campaign, all_points, by)
     tables["consistency"] = anomalies.consistency(campaign, axis_columns(campaign.plan))
     tables["capabilities"] = capabilities.capabilities(campaign, axis_columns(campaign.plan))
     tables["space"] = space_used.table(campaign, all_points, identity(campaign.plan))

@@ -15,6 +15,17 @@ from storelab.verdict_rules import NOT_KNOWN, RULES, Group, Subject
 # Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
 VARIED = ("clients", "workers", "buckets", "accounts", "front_ends", "part_size_bytes", "parallel_parts", "batch", "offset")
 VARIED += ("merge", "max_range_gap_bytes", "thrift", "max_amplification")  # how ranges became requests
+SAID = (
+    "range_size_bytes",
+    "object_size_bytes",
+    "scale",
+    "entry_fraction_percent",
+    "volume_fraction_percent",
+    "max_range_gap_bytes",
+    "navigation",
+    "cache",
+)
+SAID += ("read_ahead_bytes", "step")  # axes that tell one subject from another
 COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
 
 
@@ -72,14 +83,13 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     verdict, evidence = fired[0] if fired else (NOT_KNOWN, verdict_rules.unknown(s))
     large = key["metric"] == speed.THROUGHPUT
     axes = s.best.axes
-    said = ("range_size_bytes", "object_size_bytes", "scale", "entry_fraction_percent", "volume_fraction_percent", "max_range_gap_bytes")
-    what = [words.value_text(c, axes[c]) for c in said if axes.get(c) is not None]
+    what = [words.value_text(c, axes[c]) for c in SAID if axes.get(c) is not None]
     return {
         "store": key["store"],
         "deployment": words.deployment(axes),
         "workload": key["workload"],
         "engine": axes.get("engine"),
-        "what": ", ".join(what),
+        "what": ", ".join(filter(None, what)),
         "best": s.best.median,
         "unit": units_of(key["workload"], large),
         "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),

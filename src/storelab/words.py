@@ -33,6 +33,7 @@ HEADINGS = {
     "volume_fraction_percent": "Volume [%]",
     "max_range_gap_bytes": "Gap",
     "max_amplification": "At most",
+    "read_ahead_bytes": "Read-ahead",
 }
 
 
@@ -68,6 +69,11 @@ _VALUES: dict[str, Callable[[Any], str]] = {
     "scale": lambda v: f"file {v}",
     "entry_fraction_percent": lambda v: f"{v:g} % of entries",
     "volume_fraction_percent": lambda v: f"{v:g} % of volume",
+    "navigation": lambda v: {"random": "random navigation"}.get(v, v),
+    "step": lambda v: f"steps of {plural(v, 'event')}",
+    "files": lambda v: plural(v, "file"),
+    "cache": lambda v: {"none": "no cache", "all": "whole file kept"}.get(v, f"cache {v}"),
+    "read_ahead_bytes": lambda v: f"{units.format_size(int(v))} read ahead" if v else "",
     "max_range_gap_bytes": lambda v: f"gap {units.format_size(int(v))}",
     "thrift": lambda v: f"thrift {v:g}" if v else "",
     "max_amplification": lambda v: f"at most {v:g}×" if v else "",

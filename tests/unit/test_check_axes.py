@@ -30,6 +30,9 @@ def check(workload: str, multipart: bool = True, **axes) -> None:
         ("delete", {"batch": 1000}, True),
         ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}, True),
         ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec"}, True),
+        ("events", {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5}, True),
+        ("events", {"engine": "planned", "clients": 2, "files": 8, "max_amplification": 3, "step": 1000}, True),
+        ("events", {"cache": "all", "scale": "mine", "step": 5000}, True),
     ],
 )
 def test_what_can_be(workload, axes, multipart):
@@ -52,6 +55,12 @@ def test_what_can_be(workload, axes, multipart):
         ("put", {"engine": "obstore", "payload": "sha256"}, True, "engine obstore has no payload; sweep engine loadgen"),
         ("get_range", {"range_size": 2 * 10**7}, True, "axes.range_size: 20 MB is more than the object"),
         ("get_range", {"offset": "9999kB"}, True, "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier"),
+        ("events", {"clients": 4, "files": 2}, True, "files: 4 clients read a file of their own each, and there are 2; raise `files`"),
+        ("events", {"engine": "planned", "cache": "all"}, True, "axes.cache: engine planned has no cache; sweep engine fsspec"),
+        ("events", {"thrift": 2}, True, "axes.thrift: engine fsspec has no thrift; sweep engine planned"),
+        ("events", {"cache": "bytes"}, True, "read_ahead: cache bytes reads ahead by 0 B; give a size, like 1 MiB"),
+        ("events", {"read_ahead": MIB}, True, "read_ahead: cache none does not read ahead; leave it out, or sweep cache readahead or"),
+        ("events", {"step": 1001}, True, "axes.step: file S holds 1000 events; make the step smaller"),
         (
             "read_entries",
             {"engine": "planned", "max_range_gap": 4096},

@@ -21,7 +21,7 @@ def texts(fig) -> str:
 
 
 ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
-ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front")
+ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front", "events_throughput")
 OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ELSEWHERE]
 
 

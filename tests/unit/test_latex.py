@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from make_examples import LATENCY, REFUSED, make
+from make_examples import EVENTS, LATENCY, REFUSED, make
 
-from storelab import drawing, figures, latex, latex_sparse, published, tables, words
+from storelab import drawing, figures, latex, latex_events, latex_sparse, published, tables, words
 from storelab.model import UserError
 
 PAPER = Path(__file__).parents[2] / "paper"
@@ -56,7 +56,9 @@ def test_spread_shows_what_low_and_high_differ_in():
 
 def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     ends = {"workload": "put", "duration": "4 s", "repetitions": 6, "axes": {"front_ends": [1, 2, 3]}}  # enough for halves and a line
-    timed = built(tmp_path, sweeps=LATENCY | {"refused": REFUSED, "ends": ends}, invalid=("refused",), repetitions=1, calibrate=True)
+    timed = built(
+        tmp_path, sweeps=LATENCY | EVENTS | {"refused": REFUSED, "ends": ends}, invalid=("refused",), repetitions=1, calibrate=True
+    )
     written = "".join((folder / name).read_text() for folder in (tex, timed) for name in ("numbers.tex", "figures.tex"))
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
@@ -121,4 +123,6 @@ def test_published_numbers_are_as_printed():
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
     nothing = tables.pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2)] == [""] * 4
+    assert [
+        f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2, latex_events.events)
+    ] == [""] * 5

@@ -18,6 +18,7 @@ from storelab.engines.selections import GRACE, Done, SelectionClient, WrongData
 from storelab.engines.wire import Counts
 from storelab.readplan import measure
 from storelab.rootio.header import COLUMNS, Header
+from storelab.rootio.pages import PageReader, Pages
 from storelab.rootio.reader import SelectionReader, Spent
 from storelab.workloads.base import Job
 
@@ -40,9 +41,13 @@ class PlannedBase(SelectionClient):
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
         timeout_s = max(5.0, self.duration_s * (1 + GRACE))
-        self.transport, self.versions = transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
+        self.transport, self.versions = self.make_transport(timeout_s)
         self.settings = {"retries": 0, "parallel": PARALLEL, "timeout_s": timeout_s, "library": self.library, **self.wishes}
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
+
+    def make_transport(self, timeout_s: float) -> tuple[transports.Counted, dict[str, str]]:
+        """What fetches, and the versions of the libraries behind it. Raises UserError."""
+        return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
@@ -81,24 +86,50 @@ class PlannedClient(PlannedBase):
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport; then nothing of uproot's is needed any more."""
+        """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
+        tree = self.tree(self.transport)
+        if self.calibration is None:
+            self.calibrate()
+        if self.root.get("format") == "RNTuple":
+            pages = Pages.of(tree)
+            self.as_staged(pages.layout)
+            self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
+        else:
+            header = Header.of(tree, {"key": self.key})
+            self.as_staged(header.layout)
+            foreign = self.by_uproot(tree, header)
+            self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
+        self.reader.check(self.branches)
+
+    def tree(self, transport: Any) -> Any:
+        """uproot's, its header read through this transport."""
         import uproot
 
         from storelab.readplan.source import PlannedSource
 
         url = f"s3://{self.bucket.name}/{self.key}"
-        options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
-        with uproot.open({url: None}, **options) as file:
-            header = Header.of(file[self.root["tree"]], {"key": self.key})
-        found, staged = header.layout, self.staged
+        options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        return uproot.open({url: None}, **options)[self.root["tree"]]
+
+    def as_staged(self, found: baskets.Baskets) -> None:
+        """Hold what the file tells against the side-car. Raises WrongData."""
+        staged = self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
                 "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
             )
-        if self.calibration is None:
-            self.calibrate()
-        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, **self.wishes)
-        self.reader.check(self.branches)
+        for row in found.inside:
+            if found.inside_crc(row) != self.crc[row]:
+                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
+
+    def by_uproot(self, tree: Any, header: Header) -> Any:
+        """The decoder of branches that have no form here; None where there are none."""
+        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        if not missing:
+            return None
+        from storelab.engines.uproot_reader import decoder
+
+        return decoder({name: tree[name] for name in missing})
 
     def selection(self, entries: np.ndarray) -> Done:
         spent, seen = Spent(), set()

@@ -116,7 +116,8 @@ class SelectionClient(Client):
         self.object = objects["key"][mine]
         self.key = f"{self.bucket.prefix}{self.object}"
         self.entries, self.size = root["entries"], root["bytes"]
-        self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"])
+        self.unreadable = root.get("unreadable", {})
+        self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"], self.unreadable)
         self.guard = Guard(job.limits, axes["clients"])
         self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
         self.connect(root)
@@ -158,11 +159,15 @@ class SelectionClient(Client):
         if clock.now_ns() > self.latest_ns:
             raise Late
 
-    def _read(self, number: int) -> dict[str, Any]:
-        """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
+    def draw(self, number: int) -> np.ndarray:
+        """The entries of a read, ascending, shape (k,): the same for the same point, client and number."""
         point = self.job.point
         fraction = point.axes.get("entry_fraction", 100.0)
-        entries = baskets.select_entries(self.entries, fraction, derive_seed(point.seed, self.job.client, number))
+        return baskets.select_entries(self.entries, fraction, derive_seed(point.seed, self.job.client, number))
+
+    def _read(self, number: int) -> dict[str, Any]:
+        """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
+        entries = self.draw(number)
         opening, begin_ns = Counts(), clock.now_ns()
         if self.opening is None:
             opening = self._open()
@@ -209,7 +214,7 @@ class SelectionClient(Client):
     def _compare(self, spent: Counts, done: Done) -> None:
         """The counters against the plan: as many requests as planned, asked and answered in full."""
         self.tally["wrong requests"] += spent.requests != done.requests
-        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes
+        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or not spent.requests  # all was there already
         self.tally["wrong bytes"] += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
 
     def _fail(self, error: Exception, begin_ns: int) -> None:
@@ -242,6 +247,7 @@ class SelectionClient(Client):
             "settings": {**self.settings, "grace": GRACE},
             "requests_per_operation": {"READ": "varies, counted"},
             "branches_chosen": len(self.branches),
+            "branches_left_out": len(self.unreadable),
             "opening": self.opening,
             "abandoned": self.abandoned,
             "verify_ns": self.tally["verify_ns"],

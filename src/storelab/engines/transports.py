@@ -84,9 +84,13 @@ def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: i
         store = s3_store(endpoint, bucket.name, timeout_s)
         return Counted(ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), endpoint), _versions("obstore")
     fs = filesystems.data(endpoint, os.environ, parallel)
+    return Counted(FsspecTransport(fs, filesystems.path(endpoint, bucket, key), parallel), endpoint), versions(endpoint)
+
+
+def versions(endpoint: Endpoint) -> dict[str, str]:
+    """fsspec's, and that of the library behind it for this protocol."""
     name = LIBRARIES.get(endpoint.protocol)
-    versions = _versions("fsspec", *([name] if name else []))
-    return Counted(FsspecTransport(fs, filesystems.path(endpoint, bucket, key), parallel), endpoint), versions
+    return _versions("fsspec", *([name] if name else []))
 
 
 def _versions(*names: str) -> dict[str, str]:

@@ -1,14 +1,15 @@
 """One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs (level 2).
 
-May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`. Phases: open (header, tree, branches) →
+May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`, `rootio.pages`. Phases: open (header, tree, branches) →
 plan (ranges from uproot's own branch metadata) → transfer (one `chunks()` call of uproot's source) → verify (CRC-32
 against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise (uproot's interpretation, cut to
 the wanted entries). Nothing that was decoded is kept.
 """
 
 import queue
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
 
@@ -19,6 +20,7 @@ import uproot
 from fsspec.asyn import FSTimeoutError
 from uproot.interpretation.library import Awkward, NumPy
 from uproot.models.TBasket import Model_TBasket
+from uproot.source.chunk import Chunk
 from uproot.source.coalesce import CoalesceConfig
 from uproot.source.cursor import Cursor
 
@@ -26,6 +28,9 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.s3fs_counted import CountedSource, OnceFileSystem
 from storelab.engines.selections import Late, WrongData
+from storelab.rootio.pages import Pages
+
+LIBRARIES = Awkward(), NumPy()
 
 
 class Reader:
@@ -39,7 +44,6 @@ class Reader:
         self.fs, self.url, self.name, self.branches, self.gap = fs, url, tree, branches, gap
         self.file: Any = None
         self.layout: baskets.Baskets | None = None
-        self.libraries = Awkward(), NumPy()
         staged = baskets.Baskets.from_table(side_car)
         place = {name: i for i, name in enumerate(branches)}
         code = np.array([place.get(name, -1) for name in staged.names])[staged.branch]
@@ -61,25 +65,41 @@ class Reader:
                 array_cache=None,
             )
             tree = file[self.name]
+            self.file, self.source = file, tree.file.source
+            self.look(tree)
         except FSTimeoutError:
             raise Late from None
+
+    def look(self, tree: Any) -> None:
+        """What the reader needs to know of the tree: its branches, and how to interpret those to be read. For objects that takes the file's
+        class descriptions, which uproot fetches when first asked."""
         self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
-        self.file, self.source = file, tree.file.source
+        for name in self.branches:
+            _ = self.objects[name].interpretation
+
+    def found(self) -> baskets.Baskets:
+        """Of the branches to read, by uproot's metadata."""
+        return baskets.Baskets.from_tree(self.objects, self.branches)
 
     def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
         """`baskets.ranges()` of these entries, by uproot's metadata. Raises WrongData where the side-car tells another story."""
         if self.layout is None:
-            found = baskets.Baskets.from_tree(self.objects, self.branches)
+            found = self.found()
             names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
             if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
                 raise WrongData(
                     "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
                 )
+            for row in found.inside:
+                if found.inside_crc(row) != self.crc[row]:
+                    raise WrongData("ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged")
             self.layout = found
         return baskets.ranges(self.layout, self.branches, entries)
 
     def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
         """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
+        if not ranges:
+            return []  # all that is wanted came with the header
         notifications: queue.Queue = queue.Queue()
         self.source.futures.clear()
         chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
@@ -112,10 +132,22 @@ class Reader:
             out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
         return out
 
-    def deserialise(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> tuple[int, int]:
-        """Make the arrays of `arrays()` and drop them: (branches, entries decoded over all branches)."""
-        lengths = [len(array) for _, array in self.arrays(rows, data, entries)]
-        return len(lengths), sum(lengths)
+    def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Rows and basket objects of what came with the tree's header of these entries: nothing of it is transferred or decompressed."""
+        assert self.layout is not None
+        rows = baskets.embedded_rows(self.layout, self.branches, entries)
+        return rows, [self.layout.inside[row] for row in rows.tolist()]
+
+    def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
+        """Make the arrays of `arrays()` and drop them: (branches, baskets, entries decoded over all branches).
+
+        data: of `decompress()`; what came with the tree's header is added here.
+        """
+        inside, held = self.embedded(entries)
+        n = dict.fromkeys(self.branches, 0)
+        for name, array in self.arrays(np.concatenate((rows, inside)), data + held, entries):
+            n[name] += len(array)
+        return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (the rest).
@@ -132,24 +164,68 @@ class Reader:
             if key not in known:
                 known[key] = _local(start, stop, entries)
             edges, wanted = known[key]
-            array = self._array(self.objects[layout.names[code]], [data[p] for p in positions], edges)
+            array = interpret(self.objects[layout.names[code]], [data[p] for p in positions], edges)
             if len(array) == edges[-1] and len(wanted) < len(array):
                 array = array[wanted]
             if len(array) != len(wanted):
                 raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
             yield layout.names[code], array
 
-    def _array(self, branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-        """All entries of these baskets: numpy for plain numbers, awkward for the rest."""
-        how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
-        library = self.libraries[isinstance(how, uproot.AsDtype)]
-        for i, b in enumerate(found):
-            arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, branch.context, b.member("fKeylen"), library, options)
-        return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
-
     def _hurry(self) -> None:
         if clock.now_ns() > self.fs.latest_ns:
             raise Late
+
+
+class TupleReader(Reader):
+    """The same of an RNTuple: fields and their pages in place of branches and baskets."""
+
+    def look(self, tree: Any) -> None:
+        self.pages = Pages.of(tree, self.branches)
+
+    def found(self) -> baskets.Baskets:
+        return self.pages.layout
+
+    def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
+        """Pages by their offset."""
+        self._hurry()
+        return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
+
+    def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
+        names, decoded = set(), 0
+        for name, array in self.pages.arrays(self.branches, data, entries):
+            self._hurry()
+            names.add(name)
+            decoded += len(array)
+        if decoded != len(entries) * len(self.branches):
+            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted")
+        return len(names), len(rows), decoded
+
+
+def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
+    """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
+    how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
+    library = LIBRARIES[isinstance(how, uproot.AsDtype)]
+    context = {**branch.context, "forth": threading.local()}  # of objects: uproot keeps there what it found out in the first basket
+    for i, b in enumerate(found):
+        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
+    return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
+
+
+def basket(branch: Any, number: int, data: np.ndarray) -> Any:
+    """uproot's basket object of these bytes, shape (n,) uint8."""
+    file = branch.file
+    return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
+
+
+def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
+    """`foreign` of `rootio.reader.SelectionReader`: branches that it has no form for, as uproot reads them."""
+
+    def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
+        branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
+        found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
+        return interpret(branch, found, edges)[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
+
+    return decode
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

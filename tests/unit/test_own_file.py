@@ -1,0 +1,349 @@
+"""ROOT files of the user's own: what can be read is found, what cannot is named, and a wrong file gives one line."""
+
+import http.server
+import struct
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import awkward as ak
+import numpy as np
+import ports
+import pyarrow as pa
+import pytest
+import uproot
+from memory_transport import Memory
+
+from storelab import check, plan, plan_file, records
+from storelab.config import Config
+from storelab.datasets import baskets, own_file
+from storelab.engines.selections import WrongData
+from storelab.engines.uproot_reader import Reader, TupleReader, decoder
+from storelab.model import UserError
+from storelab.readplan import Link
+from storelab.rootio.decode import Broken
+from storelab.rootio.header import Header
+from storelab.rootio.pages import PageReader, Pages
+from storelab.rootio.reader import BATCH, SelectionReader, Spent
+from storelab.workloads import WORKLOADS
+
+LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A file with two trees; `events` has numbers, lists and strings in two baskets each."""
+    with uproot.recreate(tmp_path / "mine.root") as file:
+        tree = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "name": "string"})
+        for begin in (0, 50):
+            hits = ak.Array([[float(i)] * (i % 4) for i in range(50)])
+            names = ak.Array([f"event {begin + i}" for i in range(50)])
+            tree.extend({"x": np.arange(50.0) + begin, "n": np.arange(50, dtype="i4"), "hits": ak.values_astype(hits, "f4"), "name": names})
+        file.mktree("other", {"y": "f4"}).extend({"y": np.arange(5, dtype="f4")})
+    return tmp_path / "mine.root"
+
+
+def test_a_tree_is_tabled(mine):
+    facts, table = own_file.look(mine, "mine", "events")
+    assert (facts["entries"], facts["tree"], facts["bytes"], facts["unreadable"]) == (100, "events", mine.stat().st_size, {})
+    assert set(table["branch"].unique().to_pylist()) >= {"x", "n", "hits", "name"} and len(facts["sha256"]) == 64
+    rows, needed, _ = baskets.ranges(table, ["x", "hits"], np.array([3, 60]))
+    assert len(rows) == 4 and needed > 0
+
+
+def test_what_is_left_out_is_not_chosen(mine):
+    _, table = own_file.look(mine, "mine", "events")
+    assert "hits" in baskets.select_branches(table, 100) and "hits" not in baskets.select_branches(table, 100, {"hits": "no reason"})
+
+
+@pytest.mark.parametrize(
+    ("tree", "line"),
+    [
+        (None, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named (it has: events, other); name one of them"),
+        ("nothing", "files.mine.tree: mine.root holds no TTree or RNTuple 'nothing' (it has: events, other); name one of them"),
+    ],
+)
+def test_which_tree(mine, tree, line):
+    with pytest.raises(UserError) as caught:
+        own_file.look(mine, "mine", tree)
+    assert str(caught.value) == line
+
+
+def test_no_root_file_and_a_damaged_one(mine, tmp_path):
+    (tmp_path / "text.root").write_text("this is no ROOT file, but it is long enough to be looked at " * 20)
+    with pytest.raises(UserError, match=r"files.mine.path: text.root is no ROOT file"):
+        own_file.look(tmp_path / "text.root", "mine", None)
+    (tmp_path / "cut.root").write_bytes(mine.read_bytes()[: mine.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"files.mine.path: cut.root is cut off \(\d+ of \d+ bytes are missing at its end\); copy it again"):
+        own_file.look(tmp_path / "cut.root", "mine", "events")
+    (tmp_path / "header.root").write_bytes(mine.read_bytes()[:40])
+    with pytest.raises(UserError, match=r"files.mine.path: header.root is no ROOT file"):
+        own_file.look(tmp_path / "header.root", "mine", "events")
+    with pytest.raises(UserError, match="no such file; give the path"):
+        own_file.fetch(str(tmp_path / "nothing.root"), tmp_path, "files.mine.path")
+    with pytest.raises(UserError, match=r"files.mine.path: http://127.0.0.1:9/x.root cannot be read"):
+        own_file.fetch("http://127.0.0.1:9/x.root", tmp_path / "new", "files.mine.path")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_corrupt_basket_and_a_corrupt_header(mine, tmp_path):
+    _, table = own_file.look(mine, "mine", "events")
+    good = mine.read_bytes()
+    row = next(r for r in table.to_pylist() if r["branch"] == "x" and r["basket"] == 1)
+    bad = bytearray(good)
+    bad[row["offset"] : row["offset"] + row["size"]] = bytes(row["size"])
+    (tmp_path / "bad.root").write_bytes(bad)
+    facts, table = own_file.look(tmp_path / "bad.root", "mine", "events")
+    assert list(facts["unreadable"]) == ["x"] and str(tmp_path) not in facts["unreadable"]["x"]
+    assert "x" not in baskets.select_branches(table, 100, facts["unreadable"])
+    with uproot.open(mine) as file:
+        at = file.key("events")
+    bad = bytearray(good)
+    bad[at.data_cursor.index : at.data_cursor.index + 300] = bytes(300)
+    (tmp_path / "bad.root").write_bytes(bad)
+    with pytest.raises(UserError, match=r"files.mine.path: bad.root is damaged"):
+        own_file.look(tmp_path / "bad.root", "mine", "events")
+
+
+def test_a_url_is_downloaded_once_and_whole(mine, tmp_path):
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=str(mine.parent))
+
+        def log_message(self, *_):
+            asked.append(self.command)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", ports.block()), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/mine.root"
+            path = own_file.fetch(url, tmp_path / "kept", "files.mine.path")
+            assert path.read_bytes() == mine.read_bytes() and asked
+            n = len(asked)
+            assert own_file.fetch(url, tmp_path / "kept", "files.mine.path") == path and len(asked) == n
+            with pytest.raises(UserError, match=r"nothing.root cannot be read \(FileNotFoundError"):
+                own_file.fetch(url.replace("mine.root", "nothing.root"), tmp_path / "kept", "files.mine.path")
+        finally:
+            server.shutdown()
+    assert list((tmp_path / "kept").iterdir()) == [path]
+
+
+def test_lists_without_offsets_are_left_out_and_say_why(tmp_path):
+    """As ROOT writes them with kGenerateOffsetMap: uproot would fetch the counter's baskets, which no plan holds."""
+    path = tmp_path / "map.root"
+    with uproot.recreate(path, compression=None) as file:
+        tree = file.mktree("events", {"x": "f8", "hits": "var * float32"})
+        tree.extend({"x": np.arange(50.0), "hits": ak.values_astype(ak.Array([[float(i)] * (i % 4) for i in range(50)]), "f4")})
+    with uproot.open(path) as file:
+        branch = file["events"]["hits"]
+        expected, at, key = branch.array().tolist(), int(branch.member("fBasketSeek")[0]), branch.basket(0).member("fKeylen")
+        values = branch.basket(0).border
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, at, key + values)  # fNbytes and fObjlen without the offsets
+    struct.pack_into(">i", data, at + 6, values)
+    path.write_bytes(data)
+    with uproot.open(path) as file:
+        assert file["events"]["hits"].basket(0).byte_offsets is None and file["events"]["hits"].array().tolist() == expected
+    facts, _ = own_file.look(path, "mine", None)
+    assert list(facts["unreadable"]) == ["hits"] and "do not tell where their entries begin" in facts["unreadable"]["hits"]
+    assert hold_against_uproot(path, "events", np.arange(50)) == 2, "x and the counter"
+
+
+def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
+    """Branch -> array of these entries, as the engine `planned` reads them."""
+    opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
+    if isinstance(opened, uproot.TTree):
+        reader = SelectionReader(Header.of(opened, {}), memory, link, batch, foreign=decoder({n: opened[n] for n in names}))
+    else:
+        reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)
+    found, spent = {}, Spent()
+    for name, array in reader.read(names, entries, spent):
+        if isinstance(array, tuple):
+            array = ak.unflatten(ak.Array(array[1]), np.diff(array[0]))
+        found.setdefault(name, []).append(ak.Array(array))
+    assert spent.decoded == len(names) * len(entries)
+    return {name: ak.concatenate(parts) for name, parts in found.items()}
+
+
+def by_uproot(path, tree, table, names, entries):
+    """The same as the engine `uproot-s3fs` does."""
+    file = uproot.open(path)
+    kind = Reader if isinstance(file[tree], uproot.TTree) else TupleReader
+    reader = kind(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)
+    reader.file, reader.source = file, file.file.source
+    reader.look(file[tree])
+    rows, _, ranges = reader.plan(entries)
+    inside, held = reader.embedded(entries) if kind is Reader else (rows[:0], [])
+    chunks = [reader.source.chunk(o, o + s) for o, s in ranges]
+    reader.verify(rows, chunks)
+    data = reader.decompress(rows, chunks)
+    assert reader.deserialise(rows, data, entries) == (len(names), len(rows) + len(inside), len(names) * len(entries))
+    found = (
+        reader.arrays(np.concatenate((rows, inside)), data + held, entries) if kind is Reader else reader.pages.arrays(names, data, entries)
+    )
+    parts = {}
+    for name, array in found:
+        parts.setdefault(name, []).append(ak.Array(array))
+    return {name: ak.concatenate(p) for name, p in parts.items()}
+
+
+def hold_against_uproot(path, tree, entries, percent=100):
+    """Every branch that can be read, by both readers, is `branch.array()`; how many there are."""
+    facts, table = own_file.look(path, "mine", tree)
+    names = baskets.select_branches(table, percent, facts["unreadable"])
+    ours, theirs = by_the_decoder(path, tree, names, entries), by_uproot(path, tree, table, names, entries)
+    assert set(ours) == set(theirs) == set(names)
+    opened = uproot.open(path)[tree]
+    for name in names:
+        expected = opened[name].array()[entries]
+        for found in (ours[name], theirs[name]):
+            assert ak.array_equal(found, expected, equal_nan=True, check_parameters=False, dtype_exact=False), name
+    return len(names)
+
+
+@pytest.mark.parametrize("entries", [range(100), [3, 49, 50, 99], [0]])
+def test_every_branch_is_what_uproot_reads(mine, entries):
+    assert hold_against_uproot(mine, "events", np.array(entries)) >= 4
+
+
+@pytest.fixture
+def ntuple(tmp_path):
+    """A file with an RNTuple of three clusters of 40, 40 and 20 entries."""
+    path = tmp_path / "ntuple.root"
+    with uproot.recreate(path) as file:
+        made = None
+        for begin, n in ((0, 40), (40, 40), (80, 20)):
+            hits = ak.Array([[float(i)] * (i % 4) for i in range(n)])
+            data = {
+                "x": np.arange(n) + float(begin),
+                "n": np.arange(n, dtype="i4"),
+                "hits": hits,
+                "name": [f"event {begin + i}" for i in range(n)],
+            }
+            if made is None:
+                made = file.mkrntuple("events", {k: ak.Array(v) for k, v in data.items()})
+            else:
+                made.extend({k: ak.Array(v) for k, v in data.items()})
+    return path
+
+
+@pytest.mark.parametrize("entries", [range(100), [3, 39, 40, 99], [79], [80, 99], [0]])
+def test_an_rntuple_is_what_uproot_reads(ntuple, entries):
+    facts, table = own_file.look(ntuple, "mine", None)
+    assert (facts["tree"], facts["format"], facts["entries"], facts["branches"], facts["unreadable"]) == ("events", "RNTuple", 100, 4, {})
+    assert hold_against_uproot(ntuple, "events", np.array(entries)) == 4
+    by_cluster = by_the_decoder(ntuple, "events", ["x", "hits"], np.array(entries), batch=1)
+    assert ak.array_equal(by_cluster["hits"], uproot.open(ntuple)["events"]["hits"].array()[np.array(entries)])
+    rows, needed, ranges = baskets.ranges(table, ["x"], np.array(entries))
+    assert len(rows) == len({(e >= 40) + (e >= 80) for e in entries}) and needed == sum(s for _, s in ranges)
+
+
+def test_pages_that_fields_share_are_needed_once(ntuple):
+    pages = Pages.of(uproot.open(ntuple)["events"])
+    twice = baskets.Baskets(
+        ["a", "b"],
+        np.repeat([0, 1], len(pages.layout)),
+        *(np.tile(getattr(pages.layout, k), 2) for k in ("basket", "entry_start", "entry_stop", "offset", "size")),
+    )
+    rows, needed, _ = baskets.ranges(twice, ["a", "b"], np.arange(100))
+    assert needed == pages.layout.size.sum() == baskets.ranges(twice, ["b"], np.arange(100))[1] and len(rows) == len(pages.layout)
+
+
+def test_a_page_that_is_not_there_is_no_array(ntuple):
+    pages = Pages.of(uproot.open(ntuple)["events"])
+    with pytest.raises(Broken, match="is not among those of the selection"):
+        list(pages.arrays(["x"], {}, np.array([5])))
+    assert len(pages.tuple["x"].array()) == 100, "the tuple is as it was"
+
+
+def checked(tmp_path, **file):
+    """What `storelab check` says of a campaign that reads it, beside stores and programs."""
+    base = {"campaign": "x", "name": "x", "results": str(tmp_path / "results"), "calibrate": False, "repetitions": 1}
+    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "files": {"mine": file}}
+    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
+    points = plan.make(config, WORKLOADS)
+    check.files(points)
+    return config, points
+
+
+def test_check_and_the_file(mine, tmp_path):
+    _, points = checked(tmp_path, path=str(mine), tree="events")
+    assert check.summarise(points, "a").staged_bytes == mine.stat().st_size
+    checked(tmp_path, path="https://example.org/never-asked.root")
+    for file, line in (
+        ({"path": str(tmp_path / "nothing.root")}, "nothing.root: no such file; give the path of a ROOT file, or a URL"),
+        ({"path": str(mine)}, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named"),
+        ({"path": str(mine), "tree": "evnts"}, "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts' (it has: events, other)"),
+        ({"path": __file__}, "files.mine.path: test_own_file.py is no ROOT file that can be read"),
+    ):
+        with pytest.raises(UserError) as caught:
+            checked(tmp_path, **file)
+        assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_file_under_the_same_name_is_not_mixed_in(mine, ntuple, tmp_path):
+    config, points = checked(tmp_path, path=str(mine), tree="events")
+    manifest = {"dataset": points[0].dataset, "root": {"bytes": mine.stat().st_size}}
+    assert own_file.unchanged(points[0].dataset, manifest)
+    assert not own_file.unchanged(points[0].dataset | {"tree": "other"}, manifest), "it is staged anew"
+    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS))
+    records.write_json(config.raw / points[0].key / "run.json", {})
+    plan_file.refuse_differences(config, points)
+    with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
+        plan_file.refuse_differences(*checked(tmp_path, path=str(mine), tree="other"))
+    mine.write_bytes(ntuple.read_bytes())
+    with pytest.raises(UserError, match=r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file"):
+        own_file.unchanged(points[0].dataset, manifest)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+@pytest.mark.parametrize(
+    ("name", "tree", "entries", "unreadable"),
+    [("uproot-issue-123b.root", "CollectionTree", 100, True), ("uproot-HZZ-zstd.root", "events", 2421, False)],
+)
+def test_real_files(name, tree, entries, unreadable):
+    facts, table = own_file.look(REAL / name, "mine", tree)
+    assert facts["entries"] == entries and bool(facts["unreadable"]) == unreadable
+    chosen = baskets.select_branches(table, 100, facts["unreadable"])
+    assert len(chosen) > 40 and not set(chosen) & set(facts["unreadable"])
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+@pytest.mark.parametrize(
+    ("name", "tree", "entries", "branches"),
+    [
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", range(200), 947),
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", [5, 77, 199], 947),
+        ("uproot-issue-123b.root", "CollectionTree", [0, 50, 99], 1068),
+        ("uproot-issue-123b.root", "MetaData;1", [0], 545),
+        ("uproot-small-evnt-tree-fullsplit.root", "tree", range(100), 41),
+        ("uproot-physlite-rntuple_v1-0-0-0.root", "EventData", [0, 50, 99], 806),
+        ("Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root", "Events", range(1000), 7),
+    ],
+)
+def test_every_branch_of_real_files(name, tree, entries, branches):
+    assert hold_against_uproot(REAL / name, tree, np.array(entries)) == branches
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+def test_baskets_in_the_header_need_no_bytes_and_are_held_against_the_side_car(tmp_path):
+    path = REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root"
+    _, table = own_file.look(path, "mine", "Events")
+    with uproot.open(path) as file:
+        head = Header.of(file["Events"], {})
+    layout, spent, memory = head.layout, Spent(), Memory(path.read_bytes())
+    names = [n for n in layout.names if (layout.offset[layout.branch == layout.names.index(n)] < 0).all()]
+    for _ in SelectionReader(head, memory, LINK).read(names[:50], np.arange(200), spent):
+        pass
+    assert (memory.requests, spent.needed_bytes, spent.requests, spent.baskets, spent.decoded) == (0, 0, 0, 50, 50 * 200)
+    crc = table["crc32"].to_numpy()
+    assert len(layout.inside) == 947 and all(layout.inside_crc(row) == crc[row] for row in layout.inside)
+    head.save(tmp_path / "h.parquet")
+    assert Header.load(tmp_path / "h.parquet", {}) is None, "what is kept beside the file would lack their content"
+    other = table.set_column(table.schema.get_field_index("crc32"), table.schema.field("crc32"), pa.array(crc ^ 1))
+    with pytest.raises(WrongData, match=r"a basket in the header of .* is not the one that was staged"):
+        by_uproot(path, "Events", other, names[:50], np.arange(200))
