@@ -46,6 +46,7 @@ class Launcher(Closed):
     options: list[str] = Field(
         default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
     )
+    universe: Literal["vanilla", "parallel"] = Field("vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling.")
     nodes: int | None = Field(None, ge=1, description="Most nodes of a gang; default: those of the allocation. HTCondor wants it.")
     python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
     address: str | None = Field(None, description="Where nodes find this host; default: its name.")

@@ -29,15 +29,12 @@ class ByHand(RemoteLauncher):
 
     name = "by-hand"
     names: tuple[str, ...] = ()
-    environ: dict[str, str] = {}
-    place = ""
 
     def command(self) -> list[str]:
-        agent = " ".join([*self.agent()[:3], self.place or self.agent()[3]])
+        agent = " ".join(self.agent())
         names = self.names or tuple(f"node{n}" for n in range(len(self.nodes)))
         lines = [f"SLURMD_NODENAME={name} {agent} {n} & echo $! > {self.folder}/pid.{n}" for n, name in enumerate(names) if name]
-        extra = [f"export {k}={v}" for k, v in self.environ.items()]
-        return ["bash", "-c", "\n".join([*extra, *lines, "wait"])]
+        return ["bash", "-c", "\n".join([*lines, "wait"])]
 
 
 @pytest.fixture
@@ -169,7 +166,9 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
     found = launcher.about()
     assert all(35_000_000 < n["clock_offset_ns"] < 45_000_000 for n in found)
     Shifted.shift = 3_000_000_000
-    with pytest.raises(MeasurementFailed, match=r"node 0 \(.*\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"):
+    with pytest.raises(
+        MeasurementFailed, match=r"node 0 \(.*\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"
+    ):
         gang([[0], [1]], launcher=Shifted)
 
 
@@ -182,33 +181,51 @@ def test_the_batch_systems_own_words_are_told(gang):
         gang([[0], [1]], launcher=Refused)
 
 
-def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
+def test_without_a_shared_folder_by_the_post_office(gang):
     class Posted(ByHand):
-        def start(self) -> None:
-            self.office = post.Office(self.folder, Path(records.read_json(self.folder / "job.json")["manifest"]), "127.0.0.1")
-            ticket = tmp_path / "ticket"
-            ticket.write_text(json.dumps(self.office.ticket()))
-            self.place, self.environ = self.office.url, {post.TICKET: str(ticket)}
-            super().start()
+        def command(self) -> list[str]:
+            self.url, self.ticket = self.office.url, self.office.ticket()
+            agent, ticket = " ".join(self.agent()), self.folder / "ticket"
+            own = [f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))]  # as a batch system brings it to each node
+            start = [f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))]
+            return ["bash", "-c", "\n".join([*own, *start, "wait"])]
 
-        def stop(self) -> None:
-            super().stop()
-            self.office.close()
-
-    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted)
+    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, settings={"shared_folder": False})
     assert [r["host"] for r in results] == ["node0", "node1", "node0"]
     assert sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3)) == sum(r["operations"] for r in results) > 0
-    assert all(n["watched"] for n in launcher.about())
-    wrong = post.RemoteFolder(launcher.office.url, {**launcher.office.ticket(), "token": "guessed"})
-    with pytest.raises(OSError):  # closed by now, and it would have been 403
-        wrong.get("job.json")
+    assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
+    with pytest.raises(OSError):
+        post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
+
+
+def test_the_post_office_serves_who_knows_the_token(tmp_path):
+    office = post.Office(tmp_path, None, "127.0.0.1")
+    try:
+        place = post.RemoteFolder(office.url, office.ticket())
+        place.put("ready.0", {"a": 1})
+        assert place.put_once("ready.1", {}) and not place.put_once("ready.1", {"b": 2})
+        assert (
+            place.present("ready") == {0, 1} and place.get("ready.0") == {"a": 1} and place.get("ready.1") == {} and place.get("go") is None
+        )
+        with pytest.raises(OSError, match="403"):
+            post.RemoteFolder(office.url, {**office.ticket(), "token": "guessed"}).get("ready.0")
+        with pytest.raises(OSError, match="400"):
+            place.get(".hidden")
+        other = post.Office(tmp_path, None, "127.0.0.1")
+        try:
+            with pytest.raises(OSError, match="certificate verify failed"):
+                post.RemoteFolder(other.url, office.ticket()).get("ready.0")
+        finally:
+            other.close()
+    finally:
+        office.close()
 
 
 def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
     proxy = tmp_path / "proxy.pem"
     proxy.write_text("a proxy")
     parcel = keys.collect([{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"})
-    keys.send(tmp_path, parcel)
+    keys.send(tmp_path, "keys", parcel)
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     there = tmp_path / "there"
     there.mkdir()

@@ -18,6 +18,7 @@ MEASURING = {
     "upload",
     "uploads",
     "install",
+    "testbed",
     "gang",
     "workloads",
     "engines",

@@ -29,9 +29,9 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
     return {"environs": [shared | e for e in environs], "files": files}
 
 
-def send(folder: Path, parcel: dict[str, Any]) -> None:
+def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
     """Lay it into the gang's folder, for its owner alone."""
-    path = folder / "keys"
+    path = folder / name
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as f:
         json.dump(parcel, f)
@@ -39,7 +39,8 @@ def send(folder: Path, parcel: dict[str, Any]) -> None:
 
 def forget(folder: Path) -> None:
     """It is not needed any more."""
-    (folder / "keys").unlink(missing_ok=True)
+    for name in ("keys", "ticket"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:

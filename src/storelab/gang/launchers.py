@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.config import Config
-from storelab.gang import keys, remote, srun
+from storelab.gang import condor, keys, remote, srun
 from storelab.gang.local import LocalLauncher
 from storelab.model import MeasurementFailed, Point, UserError
 from storelab.stores.base import Store
@@ -24,6 +24,8 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
     if reason := keys.too_short(os.environ, seconds):
         raise MeasurementFailed(reason)
     nodes = remote.spread(clients, point.axes.get("clients_per_node", 0), most_nodes(config), f"sweeps.{point.sweep}.axes.clients")
+    if settings.kind == "htcondor":
+        return condor.CondorLauncher(folder, nodes, environs, settings)
     left = srun.left_s(os.environ)
     if left is not None and left < seconds + srun.BESIDE_S:
         raise MeasurementFailed(f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s")
@@ -32,6 +34,11 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
 
 def most_nodes(config: Config) -> int:
     """How many nodes a gang may have. Raises UserError."""
+    if config.launcher.kind == "htcondor":
+        condor.require()
+        if config.launcher.nodes is None:
+            raise UserError("launcher.nodes", "HTCondor does not say how many nodes a gang may have", "give a number")
+        return config.launcher.nodes
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around
     if wanted > around:

@@ -211,5 +211,8 @@ class RemoteFolder:
 def uplink(place: str) -> SharedFolder | RemoteFolder:
     """By a folder's path, or the post office's address, whose ticket is the file that the environment names."""
     if place.startswith("https://"):
-        return RemoteFolder(place, json.loads(Path(os.environ[TICKET]).read_text()))
+        path = Path(os.environ[TICKET])
+        ticket = json.loads(path.read_text())
+        path.unlink(missing_ok=True)  # read once
+        return RemoteFolder(place, ticket)
     return SharedFolder(Path(place))

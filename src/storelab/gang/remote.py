@@ -11,7 +11,7 @@ from typing import Any
 
 from storelab import __version__, environment, records
 from storelab.engines import processes
-from storelab.gang import clocks, keys
+from storelab.gang import clocks, keys, post
 from storelab.gang.rendezvous import Folder
 from storelab.model import UserError
 
@@ -46,6 +46,7 @@ class RemoteLauncher:
         self.folder, self.nodes, self.settings = folder, nodes, settings
         self.parcel = keys.collect(environs, os.environ)
         self.clock: clocks.Server | None = None
+        self.office: post.Office | None = None
         self.process: subprocess.Popen | None = None
         self._signs: dict[int, tuple[int, float]] = {}
         self._over: float | None = None  # since when the command is seen to have ended
@@ -60,15 +61,24 @@ class RemoteLauncher:
 
     def agent(self) -> list[str]:
         """The command of one agent without its number."""
-        return [self.settings.python or sys.executable, "-m", "storelab.gang.node", str(self.folder.resolve())]
+        place = self.office.url if self.office else str(self.folder.resolve())
+        return [self.settings.python or sys.executable, "-m", "storelab.gang.node", place]
 
     def start(self) -> None:
-        """Raises UserError where the batch system's command is missing."""
+        """Raises UserError, MeasurementFailed: the batch system's command is missing, or refuses."""
         self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
         job = records.read_json(self.folder / "job.json")
         job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
         records.write_json(self.folder / "job.json", job)
-        keys.send(self.folder, self.parcel)
+        keys.send(self.folder, "keys", self.parcel)
+        if not self.settings.shared_folder:
+            manifest = Path(job["manifest"]) if job["manifest"] else None
+            self.office = post.Office(self.folder, manifest, host_names(self.settings.address)[0], self.settings.port)
+            keys.send(self.folder, "ticket", self.office.ticket())
+        self.launch()
+
+    def launch(self) -> None:
+        """Run the command; its words go to a log."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -139,18 +149,24 @@ class RemoteLauncher:
         """No client is on this host by way of this launcher; the agents watch theirs."""
         return {}
 
+    def running(self) -> bool:
+        """Whether agents may still run."""
+        return self.process is not None and self.process.poll() is None
+
     def stop(self) -> None:
         """The agents end by themselves, or are ended. Idempotent."""
         keys.forget(self.folder)
-        if self.process is not None and self.process.poll() is None:
-            try:
-                self.process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                self.cancel()
-                processes.stop(self.process, 10.0)
-        if self.clock is not None:
-            self.clock.close()
-            self.clock = None
+        limit = time.monotonic() + END_S
+        while (running := self.running()) and time.monotonic() < limit:
+            time.sleep(0.05)
+        if running:
+            self.cancel()
+        if self.process is not None:
+            processes.stop(self.process, 10.0)
+        for server in (self.clock, self.office):
+            if server is not None:
+                server.close()
+        self.clock = self.office = None
 
     def cancel(self) -> None:
         """Ask the batch system to end the agents."""

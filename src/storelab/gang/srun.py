@@ -5,8 +5,9 @@ import re
 import shutil
 import subprocess
 
+from storelab.gang import post
 from storelab.gang.remote import RemoteLauncher
-from storelab.model import UserError
+from storelab.model import MeasurementFailed, UserError
 
 BESIDE_S = 60  # of a point beside its window, that must fit into the walltime too
 
@@ -37,8 +38,21 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
 
 class SrunLauncher(RemoteLauncher):
     name = "srun"
+    ticket: str | None = None
+    scratch = "/dev/shm"
+
+    def launch(self) -> None:
+        if self.office:  # no folder is shared: Slurm brings the ticket, and the agents remove it
+            self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
+            done = subprocess.run(
+                ["sbcast", "--force", str(self.folder / "ticket"), self.ticket], capture_output=True, text=True, timeout=60, check=False
+            )
+            if done.returncode:
+                raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
+        super().launch()
 
     def command(self) -> list[str]:
         n = str(len(self.nodes))
+        export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
         step = ["srun", f"--nodes={n}", f"--ntasks={n}", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--input=none", "--unbuffered"]
-        return [*step, "--cpu-bind=none", "--mem=0", "--overlap", "--job-name=storelab", *self.settings.options, *self.agent()]
+        return [*step, *export, "--cpu-bind=none", "--mem=0", "--overlap", "--job-name=storelab", *self.settings.options, *self.agent()]
