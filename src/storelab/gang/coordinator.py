@@ -28,6 +28,7 @@ class Launcher(Protocol):
     def accept(self, ready: dict[int, dict[str, Any]]) -> str: ...
     def ended(self) -> dict[int, int]: ...
     def trouble(self) -> str: ...
+    def last_words(self) -> str: ...
     def stop(self) -> None: ...
 
 
@@ -100,7 +101,8 @@ def _with_reasons(text: str, launcher: Launcher, folder: Path) -> str:
     """Who did not come may have told why, or has ended."""
     ended = launcher.ended()
     done = rendezvous.Folder(folder).present("result")
-    told = launcher.trouble() or _reason(folder, sorted(set(ended) - done), [r for r in done if not _ok(folder, r)], ended)
+    failed = [r for r in done if not _ok(folder, r)]
+    told = launcher.trouble() or _reason(folder, sorted(set(ended) - done), failed, ended) or launcher.last_words()
     return f"{text}; {told}" if told else text
 
 

@@ -54,6 +54,10 @@ class LocalLauncher:
         """What else stands in the way: nothing here."""
         return ""
 
+    def last_words(self) -> str:
+        """Of the batch system: there is none."""
+        return ""
+
     def stop(self) -> None:
         """End all clients: SIGTERM, and SIGKILL after 5 s. Idempotent."""
         for c in self.clients.values():

@@ -140,10 +140,14 @@ class RemoteLauncher:
         self._over = self._over or now
         if now - self._over < SETTLE_S:
             return ""
-        words = [line for line in (self.folder / "launcher.log").read_text(errors="replace").splitlines() if line.strip()]
-        return f"{self.name} ended with status {status} before all clients had left their results" + (
-            f" ({words[-1].strip()[:300]})" if words else ""
-        )
+        words = self.last_words()
+        return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
+
+    def last_words(self) -> str:
+        """The last line that the batch system's command said."""
+        log = self.folder / "launcher.log"
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+        return lines[-1][:300] if lines else ""
 
     def pids(self) -> dict[int, int]:
         """No client is on this host by way of this launcher; the agents watch theirs."""

@@ -1,0 +1,228 @@
+"""A campaign on a real Slurm: four slurmd on this machine (testbed a), and nodes with shaped links (testbed b, root)."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ports
+import pytest
+import yaml
+from common import BIN, environ, laboratory
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+    pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+
+SWEEPS = {
+    "up": {"workload": "put", "duration": "2 s", "warm_up": "200 ms", "axes": {"clients": 8, "workers": 2, "clients_per_node": [0, 4]}},
+    "entries": {"workload": "read_entries", "duration": "3 s", "warm_up": "100 ms", "axes": {"entry_fraction": 1, "clients": 4}},
+}
+LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
+
+
+def storelab(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
+    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout)
+
+
+def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subprocess.CompletedProcess:
+    return storelab(folder, "testbed", "run", "--folder", str(testbed), "--", *command, timeout=timeout)
+
+
+def configure(folder: Path, **changes) -> None:
+    """Other sweeps for its campaign, and whatever else for its config.yaml."""
+    for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
+        path = folder / name
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {k: v for k, v in changes.items() if k in keys}))
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory):
+    """Four nodes on loopback."""
+    folder = tmp_path_factory.mktemp("tb")
+    done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
+    assert done.returncode == 0, done.stderr
+    yield folder
+    storelab(folder, "testbed", "down", "--folder", str(folder))
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if _started_in(p, folder)]
+
+
+def _started_in(cmdline: Path, folder: Path) -> bool:
+    try:
+        return f"{folder}/slurm.conf".encode() in cmdline.read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def lab():
+    with laboratory(SWEEPS) as folder:
+        configure(folder, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
+        yield folder
+
+
+def runs(folder: Path) -> dict[str, dict]:
+    raw = folder / "results/bench/raw"
+    return {str(p.parent.relative_to(raw)): json.loads(p.read_text()) for p in raw.rglob("run.json")}
+
+
+def test_a_campaign_in_an_allocation(testbed, lab):
+    command = ["salloc", "-N4", "--licenses=storelab:1", "snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true"]
+    done = on(testbed, lab, *command, "--", "figures")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = runs(lab)
+    assert len(found) == 3
+    for key, run in found.items():
+        assert run["launcher"] == "srun" and run["shared_machine"]
+        hosts = [c["host"] for c in run["clients"]]
+        nodes = 2 if "clients_per_node" in key else 4
+        assert len(set(hosts)) == nodes == len(run["nodes"]) and set(hosts) <= {f"node{i}" for i in range(1, 5)}
+        assert all(c["lateness_ns"] < 200_000_000 and c["operations"] > 0 for c in run["clients"])
+    assert (lab / "results/bench/figures/index.json").exists()
+
+
+def test_one_client_needs_one_node(testbed, lab):
+    configure(lab, sweeps={"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms"}})
+    done = on(testbed, lab, "salloc", "-N1", str(BIN / "storelab"), "measure", "seaweedfs/put/rep~001")
+    assert done.returncode == 0, done.stderr
+    assert len(runs(lab)["seaweedfs/put/rep~001"]["nodes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("allocation", "launcher", "line"),
+    [
+        ([], {}, "launcher.kind: srun wants an allocation, and there is none around"),
+        (["salloc", "-N2"], {"nodes": 4}, "launcher.nodes: 4 nodes are asked, the allocation has 2"),
+        (["salloc", "-N1"], {}, "8 clients, 4 on a node, need 2 nodes; there are 1"),
+    ],
+    ids=("no allocation", "too few nodes", "more clients than fit"),
+)
+def test_what_check_refuses(testbed, lab, allocation, launcher, line):
+    configure(lab, launcher={"kind": "srun", "address": "127.0.0.1"} | launcher)
+    done = on(testbed, lab, *allocation, str(BIN / "storelab"), "check")
+    assert done.returncode == 2 and line in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_slurms_own_words_are_told(testbed, lab):
+    configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "options": ["--no-such-option"]}, sweeps=LONG)
+    done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001")
+    assert done.returncode == 1 and "srun ended with status" in done.stderr and "srun: " in done.stderr, done.stderr
+
+
+def test_a_walltime_that_is_too_short(testbed, lab):
+    configure(lab, sweeps=LONG)
+    done = on(testbed, lab, "salloc", "-N4", "-t1", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001")
+    assert done.returncode == 1 and "of walltime left, the point takes 120 s" in done.stderr, done.stderr
+
+
+def test_a_node_lost_in_the_middle_fails_the_point_and_nothing_is_left(testbed, lab):
+    """The agent of one node is killed, as when its node dies; then the same point is measured, by the same plan."""
+    configure(lab, sweeps=LONG)
+    key = "seaweedfs/put/clients~0004_workers~0001_rep~001"
+    command = ["salloc", "-N4", str(BIN / "storelab"), "measure", key]
+    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
+    process = subprocess.Popen(full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    victim = _agent(lab, 2)
+    time.sleep(2)
+    os.kill(victim, signal.SIGKILL)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and time.monotonic() - begun < 45 and ("srun ended" in err or "no sign of life" in err), err
+    failed = json.loads((lab / "results/bench/raw" / key / "failed.json").read_text())
+    assert failed["reason"] and not runs(lab)
+    assert _gone(lab), "agents or clients are left"
+
+
+def test_ctrl_c_ends_everything(testbed, lab):
+    configure(lab, sweeps=LONG)
+    command = ["salloc", "-N4", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001"]
+    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
+    process = subprocess.Popen(
+        full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    _agent(lab, 0)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0 and _gone(lab)
+
+
+def _agent(lab: Path, number: int) -> int:
+    """pid of a node's agent, as soon as it has clients."""
+    limit = time.monotonic() + 40
+    while time.monotonic() < limit:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"storelab.gang.node" in words and any(str(lab).encode() in w for w in words):
+                pid = int(path.parent.name)
+                try:
+                    variables = (path.parent / "environ").read_bytes().split(b"\0")
+                    children = (path.parent / "task" / str(pid) / "children").read_text()
+                except OSError:
+                    continue
+                if f"SLURM_PROCID={number}".encode() in variables and children:
+                    return pid
+        time.sleep(0.2)
+    raise AssertionError("no agent came")
+
+
+def _gone(lab: Path) -> bool:
+    limit = time.monotonic() + 25
+    while time.monotonic() < limit:
+        left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _client_of(p, lab)]
+        if not left:
+            return True
+        time.sleep(0.3)
+    return False
+
+
+def _client_of(cmdline: Path, lab: Path) -> bool:
+    try:
+        text = cmdline.read_bytes()
+        return b"storelab.gang" in text and (str(lab).encode() in text or b"gang-" in text)
+    except OSError:
+        return False
+
+
+@pytest.mark.root
+def test_links_are_shaped_and_nothing_is_left(tmp_path):
+    """Two nodes of unequal links, one front-end; a campaign whose rates cannot pass them."""
+    if os.geteuid() != 0:
+        pytest.skip("namespaces need root")
+    if Path("/run/netns/storelab-tb-head").exists():
+        pytest.skip("another testbed is up on this machine")
+    folder = tmp_path / "tb"
+    up = ["--nodes", "2", "--links", "--rate", "100mbit", "--rate", "50mbit", "--front-ends", "1", "--front-end-rate", "120mbit"]
+    done = storelab(tmp_path, "testbed", "up", "--folder", str(folder), *up)
+    assert done.returncode == 0, done.stderr
+    try:
+        sweeps = {
+            "down": {
+                "workload": "get",
+                "duration": "5 s",
+                "warm_up": "1 s",
+                "objects": 8,
+                "axes": {"engine": "obstore", "object_size": "1 MB", "clients": [1, 2], "workers": 4},
+            }
+        }
+        with laboratory(sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": "10.99.0.241"}}) as lab:
+            configure(lab, launcher={"kind": "srun", "address": "10.99.0.254"})
+            command = ["salloc", "-N2", "snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            done = on(folder, lab, *command)
+            assert done.returncode == 0, done.stdout + done.stderr
+            rates = {}
+            for run in runs(lab).values():
+                for c in run["clients"]:
+                    rates[len(run["clients"]), c["host"]] = 8 * c["bytes"] / 5e6
+            one, (fast, slow) = rates[1, "node1"], (rates[2, "node1"], rates[2, "node2"])
+            assert 80 < one < 100 and 35 < slow < 60 and 60 < fast < 100 and fast + slow < 125
+            assert run["nodes"][0]["host"] == "node1" and run["shared_machine"]
+    finally:
+        done = storelab(tmp_path, "testbed", "down", "--folder", str(folder))
+    assert "removed 4 namespaces" in done.stdout and not list(Path("/run/netns").glob("storelab-tb-*"))
