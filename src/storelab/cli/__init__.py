@@ -13,7 +13,7 @@ COMMANDS = {
     "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
     "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
     "compare": ("compare",),
-    "cluster": ("testbed",),
+    "cluster": ("testbed", "size"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Sub-commands for clusters: the testbed, and how many clients a link needs (level 4)."""
+"""Sub-commands for clusters: the testbed, and how many clients a link needs (level 4). Each imports its own side only."""
 
 import subprocess
 import sys
@@ -104,3 +104,44 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
     except FileNotFoundError:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
     sys.exit(done.returncode)
+
+
+@click.command()
+@click.option("--link", required=True, help="To be filled, e.g. 20 Gbit/s.")
+@click.option("--client-link", required=True, help="Of each client's node, e.g. 1 Gbit/s.")
+@click.option(
+    "--campaign-dir",
+    default="results/reference",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="What one client does is taken from.",
+)
+@click.option("--operation", default="get", show_default=True, type=click.Choice(["get", "put"]))
+@click.option("--engine", default="s5cmd", show_default=True)
+@click.option("--object-size", default="10 MB", show_default=True)
+@click.option("--points", default=100, show_default=True, type=click.IntRange(1), help="Of the campaign, for the volume of its records.")
+@click.option("--duration", default="60 s", show_default=True, help="Of a point.")
+def size(
+    link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, object_size: str, points: int, duration: str
+) -> None:
+    """How many clients fill a link, and what their records take: an estimate from what a campaign measured."""
+    from storelab import loading, sizing, tables, units
+
+    wanted, each = (units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link")))
+    campaign = loading.load(campaign_dir)
+    found = {name: tables.read(campaign_dir, name) for name in ("calibration", "throughput")}
+    size_bytes = units.parse(object_size, "size", "--object-size")
+    one = sizing.one_client(campaign, found, operation, engine, size_bytes)
+    clients = sizing.clients_for(wanted, each, one.bytes_per_s)
+    click.echo(
+        f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its link {each / 1e6:.4g} MB/s"
+    )
+    click.echo(f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit")
+    rate = min(each, one.bytes_per_s) / size_bytes
+    seconds = units.parse(duration, "duration", "--duration") / 1e9
+    for count in dict.fromkeys((clients, 64, 512, 5000)):
+        told = sizing.estimate(campaign, count, points, seconds, rate)
+        click.echo(
+            f"{count:5d} clients, {points} points: {told['operations a point']:.3g} operations and {units.human_size(told['records a point'])} of records "
+            f"a point, {units.human_size(told['records of the campaign'])} in {told['files of the campaign']} files in all"
+        )

@@ -84,15 +84,38 @@ def plan(settings: Settings, write: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--nodes", is_flag=True, help="Look at every node of the allocation: versions, s5cmd, endpoints, tmpfs, open files, clock, link."
+)
 @click.pass_obj
-def doctor(settings: Settings) -> None:
+def doctor(settings: Settings, nodes: bool) -> None:
     """Look at this machine: programs, versions, credentials, endpoints, clock, room, limits."""
     from storelab import doctor as examination
 
+    if nodes:
+        _doctor_of_nodes(settings.load())
+        return
     findings = examination.examine(settings.load())
     examination.print_findings(findings)
     if any(f.level == "fail" for f in findings):
         raise UserError("doctor", "something is missing", "see the lines marked fail")
+
+
+def _doctor_of_nodes(config: Config) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from storelab.gang import inspect
+
+    rows = inspect.nodes(config, load_stores(config))
+    table = Table(*inspect.COLUMNS, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(row[c] for c in inspect.COLUMNS))
+    Console().print(table)
+    if bad := [r for r in rows if r["problem"]]:
+        raise UserError(
+            "doctor --nodes", f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}", "see their problems"
+        )
 
 
 @click.command()

@@ -103,7 +103,7 @@ class RemoteLauncher:
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
             if differs := [k for k, v in here.items() if about.get(k) != v]:
-                return f"node {n} ({host}) has other versions: {_difference(differs[0], about.get(differs[0]), here[differs[0]])}"
+                return f"node {n} ({host}) has other versions: {difference(differs[0], about.get(differs[0]), here[differs[0]])}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
                 known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.1f} ms how far"
@@ -181,7 +181,8 @@ class RemoteLauncher:
         return [{"node": n, **(place.get(f"node.{n}") or {})} for n in range(len(self.nodes))]
 
 
-def _difference(what: str, there: Any, here: Any) -> str:
+def difference(what: str, there: Any, here: Any) -> str:
+    """Of versions, in words."""
     if isinstance(there, dict) and isinstance(here, dict):
         for name in sorted(here.keys() | there.keys()):
             if here.get(name) != there.get(name):
