@@ -162,6 +162,35 @@ func TestGet(t *testing.T) {
 	}
 }
 
+func TestTimesAreThoseOfTheCoordinatorsClock(t *testing.T) {
+	const off = int64(3600e9)
+	t.Setenv(ClockOffset, fmt.Sprint(off))
+	s := serve(t, false)
+	l := newLab(t, s.URL).with("GET", map[string]any{"workers": 1}).objects(s, "data", 5)
+	j := l.job()
+	r, err := New(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	j.StartNs = time.Now().UnixNano() + off
+	j.DeadlineNs = j.StartNs + int64(3e8)
+	out := r.Do(func(Sums) {})
+	if err := r.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parquet.ReadFile[row](l.path)
+	if err != nil || len(rows) == 0 || rows[0].StartNs < j.StartNs || rows[len(rows)-1].EndNs > j.DeadlineNs+int64(2e9) {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	t.Setenv(ClockOffset, "noon")
+	if _, err := New(l.job()); err == nil {
+		t.Fatal("an offset that is no number was taken")
+	}
+}
+
 func TestAnswersOfOtherForms(t *testing.T) {
 	s := serve(t, false)
 	for _, kind := range []string{"chunked", "close"} {
