@@ -49,6 +49,13 @@ class Sweep(Closed):
     stores: list[Name] | None = Field(None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`.")
 
 
+class RootFile(Closed):
+    """A ROOT file of one's own, for the workloads that read ROOT files."""
+
+    path: str = Field(min_length=1, description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores.")
+    tree: str | None = Field(None, description="Name of the TTree; needed where the file holds several.")
+
+
 class Campaign(Closed):
     """What is measured: lives in `campaigns/*.yaml`."""
 
@@ -66,6 +73,9 @@ class Campaign(Closed):
     )
     calibrate: Boolean = Field(
         True, description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md."
+    )
+    files: dict[Name, RootFile] = Field(
+        default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name."
     )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
 

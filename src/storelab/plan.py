@@ -17,6 +17,7 @@ from storelab.config import Config, Sweep
 from storelab.model import DEFAULT, DEPLOYMENT_AXES, Point, UserError, Workload, derive_seed, point_key
 
 SCHEMA = 1
+SCALES = ("S", "M", "L")  # of the generated ROOT file
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
@@ -58,8 +59,9 @@ def scaled(sweep: Sweep, factor: float) -> Sweep:
     return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor))})
 
 
-def dataset_of(workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
-    """The data set that the point reads, as (name, parameters); None where nothing is staged."""
+def dataset_of(config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a file nobody named."""
+    seed = config.seed
     if workload.dataset == "payload":
         from storelab.units import format_size
 
@@ -69,10 +71,26 @@ def dataset_of(workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, 
         return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
     if workload.dataset == "root":
         codec, copies = axes["codec"], axes["buckets"]
+        if axes["scale"] not in SCALES:
+            return _own_file(config, place, axes)
         name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + (f"-{copies}" if copies > 1 else "")
         packed = {"codec": codec} if codec != "zstd" else {}
         return {"name": name, "kind": "root", "scale": axes["scale"], "buckets": copies, "seed": seed, **packed}
     return None
+
+
+def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
+    name, copies = axes["scale"], axes["buckets"]
+    if name not in config.files:
+        known = ", ".join([*SCALES, *config.files])
+        raise UserError(
+            f"{place}.axes.scale", f"{name!r} is no scale and no name in `files`", f"one of: {known}; or name your file in `files`"
+        )
+    if axes["codec"] != "zstd":
+        raise UserError(f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out")
+    file = config.files[name]
+    dataset = {"name": f"root-{name}" + (f"-{copies}" if copies > 1 else ""), "kind": "root", "scale": name, "buckets": copies}
+    return {**dataset, "seed": config.seed, "file": file.path, "tree": file.tree}
 
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
@@ -95,7 +113,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             fixed = dict(fixed)
             if workload.dataset == "payload" or "objects" in workload.needs:
                 fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
-            dataset = dataset_of(workload, axes, fixed, config.seed)
+            dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
             for store, rep in itertools.product(sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
                 key = point_key(store, workload, axes, rep)
                 point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)

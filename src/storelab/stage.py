@@ -17,11 +17,12 @@ from typing import Any
 
 from storelab import records, units, upload
 from storelab.config import Config
-from storelab.datasets import payload, rootfile
+from storelab.datasets import baskets, own_file, payload, rootfile
 from storelab.model import MeasurementFailed, UserError
 from storelab.stores.base import Bucket, Store
 
 Progress = Callable[[str], None]
+UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
 def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
@@ -32,6 +33,9 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
     """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
     if dataset["kind"] == "payload":
         return dataset["objects"] * dataset["object_size"]
+    if "file" in dataset:
+        path = Path(dataset["file"]).expanduser()
+        return dataset["buckets"] * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
     return dataset["buckets"] * rootfile.most_bytes(dataset["scale"])
 
 
@@ -129,7 +133,14 @@ def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bu
     path.parent.mkdir(exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sidecar = folder / f"{dataset['name']}.baskets.parquet"
-    root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
+    if "file" in dataset:
+        path = own_file.fetch(dataset["file"], path.parent, f"files.{dataset['scale']}.path")
+        facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
+        baskets.write(table, sidecar)
+        root = {**facts, "sidecar": sidecar.name}
+        report(f"    {path.name}: {facts['branches']} branches, {len(facts['unreadable'])} of them cannot be read and are left out")
+    else:
+        root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
     copies = dataset["buckets"]
     objects = {"key": [f"data/{dataset['name']}/events.root"] * copies, "bucket": list(range(copies)), "body": [0] * copies}
     return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]

@@ -12,7 +12,7 @@ import math
 import os
 import random
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -172,14 +172,15 @@ def _part(n: int, percent: float) -> Fraction:
     return n * Fraction(str(percent)) / 100
 
 
-def select_branches(table: pa.Table, volume_percent: float) -> list[str]:
+def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
     """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage of the whole.
 
     Stops before the branch that would exceed it, but takes at least one; branches without free baskets have no volume and
-    are never taken. Raises ValueError for an empty table or no percentage.
+    are never taken, nor are those in `without`, and the whole is without them. Raises ValueError for an empty table or no percentage.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
     sizes = sorted(zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True))
+    sizes = [(size, name) for size, name in sizes if name not in without]
     limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
     if not sizes:
         raise ValueError("the table has no basket")

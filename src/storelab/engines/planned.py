@@ -81,15 +81,15 @@ class PlannedClient(PlannedBase):
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport; then nothing of uproot's is needed any more."""
+        """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
         import uproot
 
         from storelab.readplan.source import PlannedSource
 
         url = f"s3://{self.bucket.name}/{self.key}"
         options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
-        with uproot.open({url: None}, **options) as file:
-            header = Header.of(file[self.root["tree"]], {"key": self.key})
+        tree = uproot.open({url: None}, **options)[self.root["tree"]]
+        header = Header.of(tree, {"key": self.key})
         found, staged = header.layout, self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
@@ -97,8 +97,18 @@ class PlannedClient(PlannedBase):
             )
         if self.calibration is None:
             self.calibrate()
-        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, **self.wishes)
+        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        self.beyond = {name: tree[name] for name in missing}
+        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=self.by_uproot, **self.wishes)
         self.reader.check(self.branches)
+
+    def by_uproot(self, name: str, numbers: list[int], parts: list[np.ndarray], held: list[int], wanted: list[np.ndarray]) -> Any:
+        """What the decoder does not know, as uproot reads it."""
+        from storelab.engines.uproot_reader import basket, interpret
+
+        branch, edges = self.beyond[name], np.concatenate(([0], np.cumsum(held)))
+        whole = interpret(branch, [basket(branch, n, part) for n, part in zip(numbers, parts, strict=True)], edges)
+        return whole[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
 
     def selection(self, entries: np.ndarray) -> Done:
         spent, seen = Spent(), set()

@@ -116,7 +116,8 @@ class SelectionClient(Client):
         self.object = objects["key"][mine]
         self.key = f"{self.bucket.prefix}{self.object}"
         self.entries, self.size = root["entries"], root["bytes"]
-        self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"])
+        self.unreadable = root.get("unreadable", {})
+        self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"], self.unreadable)
         self.guard = Guard(job.limits, axes["clients"])
         self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
         self.connect(root)
@@ -242,6 +243,7 @@ class SelectionClient(Client):
             "settings": {**self.settings, "grace": GRACE},
             "requests_per_operation": {"READ": "varies, counted"},
             "branches_chosen": len(self.branches),
+            "branches_left_out": len(self.unreadable),
             "opening": self.opening,
             "abandoned": self.abandoned,
             "verify_ns": self.tally["verify_ns"],

@@ -19,6 +19,7 @@ import uproot
 from fsspec.asyn import FSTimeoutError
 from uproot.interpretation.library import Awkward, NumPy
 from uproot.models.TBasket import Model_TBasket
+from uproot.source.chunk import Chunk
 from uproot.source.coalesce import CoalesceConfig
 from uproot.source.cursor import Cursor
 
@@ -26,6 +27,8 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.s3fs_counted import CountedSource, OnceFileSystem
 from storelab.engines.selections import Late, WrongData
+
+LIBRARIES = Awkward(), NumPy()
 
 
 class Reader:
@@ -39,7 +42,6 @@ class Reader:
         self.fs, self.url, self.name, self.branches, self.gap = fs, url, tree, branches, gap
         self.file: Any = None
         self.layout: baskets.Baskets | None = None
-        self.libraries = Awkward(), NumPy()
         staged = baskets.Baskets.from_table(side_car)
         place = {name: i for i, name in enumerate(branches)}
         code = np.array([place.get(name, -1) for name in staged.names])[staged.branch]
@@ -132,24 +134,31 @@ class Reader:
             if key not in known:
                 known[key] = _local(start, stop, entries)
             edges, wanted = known[key]
-            array = self._array(self.objects[layout.names[code]], [data[p] for p in positions], edges)
+            array = interpret(self.objects[layout.names[code]], [data[p] for p in positions], edges)
             if len(array) == edges[-1] and len(wanted) < len(array):
                 array = array[wanted]
             if len(array) != len(wanted):
                 raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
             yield layout.names[code], array
 
-    def _array(self, branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-        """All entries of these baskets: numpy for plain numbers, awkward for the rest."""
-        how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
-        library = self.libraries[isinstance(how, uproot.AsDtype)]
-        for i, b in enumerate(found):
-            arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, branch.context, b.member("fKeylen"), library, options)
-        return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
-
     def _hurry(self) -> None:
         if clock.now_ns() > self.fs.latest_ns:
             raise Late
+
+
+def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
+    """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
+    how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
+    library = LIBRARIES[isinstance(how, uproot.AsDtype)]
+    for i, b in enumerate(found):
+        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, branch.context, b.member("fKeylen"), library, options)
+    return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
+
+
+def basket(branch: Any, number: int, data: np.ndarray) -> Any:
+    """uproot's basket object of these bytes, shape (n,) uint8."""
+    file = branch.file
+    return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

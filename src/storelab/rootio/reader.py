@@ -48,7 +48,9 @@ class Spent:
 class SelectionReader:
     """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`.
 
-    inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise.
+    inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise. foreign: decodes
+    what has no form here: called with the branch's name, the numbers of its baskets, their bytes, the entries that each holds and those wanted of
+    each (counted from its first); returns the array.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class SelectionReader:
         link: Link,
         batch: int = BATCH,
         inspect: Callable[[np.ndarray, list[np.ndarray]], None] | None = None,
+        foreign: Callable[[str, list[int], list[np.ndarray], list[int], list[np.ndarray]], Any] | None = None,
         **wishes: Any,
     ):
         self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
+        self.foreign = foreign
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
@@ -69,7 +73,7 @@ class SelectionReader:
         if missing:
             raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
         beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
-        if beyond:
+        if beyond and self.foreign is None:
             raise NotHere(f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}")
 
     def read(self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None) -> Iterator[tuple[str, Any]]:
@@ -119,18 +123,23 @@ class SelectionReader:
         local: dict[tuple[int, int, int], np.ndarray] = {}  # branches share their clusters: look the entries up once
         starts = start.tolist()
         for code, positions in baskets.by_branch(layout, rows):
-            begun = clock()
-            contents = [decode.unpack(data[p]) for p in positions]
-            unpacked = clock()
             wanted = []
             for p in positions.tolist():
                 key = starts[p], first[p], last[p]
                 if key not in local:
                     local[key] = entries[first[p] : last[p]] - starts[p]
                 wanted.append(local[key])
-            form = self.header.forms[code]
-            assert form is not None
-            array = decode.take(form, contents, wanted)
+            form, begun = self.header.forms[code], clock()
+            if form is None:
+                unpacked = begun  # all of it counts as deserialising
+                held = (stop - start)[positions].tolist()
+                array = self.foreign(
+                    layout.names[code], layout.basket[rows[positions]].tolist(), [data[p] for p in positions], held, wanted
+                )
+            else:
+                contents = [decode.unpack(data[p]) for p in positions]
+                unpacked = clock()
+                array = decode.take(form, contents, wanted)
             spent.decompress_s += unpacked - begun
             spent.deserialise_s += clock() - unpacked
             spent.decoded += sum(map(len, wanted))

@@ -2,7 +2,7 @@
 
 from storelab.model import Axis
 
-SCALE = Axis("scale", "text", "S", "File scale", "Scale of the generated ROOT file.", choices=("S", "M", "L"))
+SCALE = Axis("scale", "text", "S", "File", "Scale of the generated ROOT file (S, M, L), or the name of one of your `files`.")
 CODEC = Axis("codec", "text", "zstd", "Codec", "Compression of the generated ROOT file, level 1.", choices=("zstd", "lz4", "zlib"))
 ENTRIES = Axis("entry_fraction", "percent", 100.0, "Entries read", "Random entries read of all, at least one.")
 VOLUME = Axis(
