@@ -1,14 +1,22 @@
 """ROOT files of the user's own: what can be read is found, what cannot is named, and a wrong file gives one line."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import awkward as ak
 import numpy as np
 import pytest
 import uproot
+from memory_transport import Memory
 
 from storelab.datasets import baskets, own_file
+from storelab.engines.uproot_reader import Reader, decoder
 from storelab.model import UserError
+from storelab.readplan import Link
+from storelab.rootio.header import Header
+from storelab.rootio.reader import SelectionReader, Spent
+
+LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
 
@@ -57,13 +65,82 @@ def test_no_root_file_and_a_damaged_one(mine, tmp_path):
     with pytest.raises(UserError, match=r"files.mine.path: text.root is no ROOT file"):
         own_file.look(tmp_path / "text.root", "mine", None)
     (tmp_path / "cut.root").write_bytes(mine.read_bytes()[: mine.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"files.mine.path: cut.root is (damaged|no ROOT file)"):
+    with pytest.raises(UserError, match=r"files.mine.path: cut.root is cut off \(\d+ of \d+ bytes are missing at its end\); copy it again"):
         own_file.look(tmp_path / "cut.root", "mine", "events")
+    (tmp_path / "header.root").write_bytes(mine.read_bytes()[:40])
+    with pytest.raises(UserError, match=r"files.mine.path: header.root is no ROOT file"):
+        own_file.look(tmp_path / "header.root", "mine", "events")
     with pytest.raises(UserError, match="no such file; give the path"):
         own_file.fetch(str(tmp_path / "nothing.root"), tmp_path, "files.mine.path")
     with pytest.raises(UserError, match=r"files.mine.path: http://127.0.0.1:9/x.root cannot be read"):
         own_file.fetch("http://127.0.0.1:9/x.root", tmp_path / "new", "files.mine.path")
     assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_corrupt_basket_and_a_corrupt_header(mine, tmp_path):
+    _, table = own_file.look(mine, "mine", "events")
+    good = mine.read_bytes()
+    row = next(r for r in table.to_pylist() if r["branch"] == "x" and r["basket"] == 1)
+    bad = bytearray(good)
+    bad[row["offset"] : row["offset"] + row["size"]] = bytes(row["size"])
+    (tmp_path / "bad.root").write_bytes(bad)
+    facts, table = own_file.look(tmp_path / "bad.root", "mine", "events")
+    assert list(facts["unreadable"]) == ["x"] and str(tmp_path) not in facts["unreadable"]["x"]
+    assert "x" not in baskets.select_branches(table, 100, facts["unreadable"])
+    with uproot.open(mine) as file:
+        at = file.key("events")
+    bad = bytearray(good)
+    bad[at.data_cursor.index : at.data_cursor.index + 300] = bytes(300)
+    (tmp_path / "bad.root").write_bytes(bad)
+    with pytest.raises(UserError, match=r"files.mine.path: bad.root is damaged"):
+        own_file.look(tmp_path / "bad.root", "mine", "events")
+
+
+def by_the_decoder(path, tree, names, entries, link=LINK):
+    """Branch -> array of these entries, as the engine `planned` reads them."""
+    opened = uproot.open(path)[tree]
+    head = Header.of(opened, {})
+    reader = SelectionReader(head, Memory(path.read_bytes()), link, foreign=decoder({n: opened[n] for n in names}))
+    found, spent = {}, Spent()
+    for name, array in reader.read(names, entries, spent):
+        if isinstance(array, tuple):
+            array = ak.unflatten(ak.Array(array[1]), np.diff(array[0]))
+        found.setdefault(name, []).append(ak.Array(array))
+    assert spent.decoded == len(names) * len(entries)
+    return {name: ak.concatenate(parts) for name, parts in found.items()}
+
+
+def by_uproot(path, tree, table, names, entries):
+    """The same as the engine `uproot-s3fs` does."""
+    reader = Reader(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)
+    reader.file = uproot.open(path)
+    reader.source = reader.file.file.source
+    reader.objects = dict(reader.file[tree].iteritems(recursive=True, full_paths=True))
+    rows, _, ranges = reader.plan(entries)
+    inside, held = reader.embedded(entries)
+    chunks = [reader.source.chunk(o, o + s) for o, s in ranges]
+    reader.verify(rows, chunks)
+    data = reader.decompress(rows, chunks)
+    return {name: ak.Array(array) for name, array in reader.arrays(np.concatenate((rows, inside)), data + held, entries)}
+
+
+def hold_against_uproot(path, tree, entries, percent=100):
+    """Every branch that can be read, by both readers, is `branch.array()`; how many there are."""
+    facts, table = own_file.look(path, "mine", tree)
+    names = baskets.select_branches(table, percent, facts["unreadable"])
+    ours, theirs = by_the_decoder(path, tree, names, entries), by_uproot(path, tree, table, names, entries)
+    assert set(ours) == set(theirs) == set(names)
+    opened = uproot.open(path)[tree]
+    for name in names:
+        expected = opened[name].array()[entries]
+        for found in (ours[name], theirs[name]):
+            assert ak.array_equal(found, expected, equal_nan=True, check_parameters=False, dtype_exact=False), name
+    return len(names)
+
+
+@pytest.mark.parametrize("entries", [range(100), [3, 49, 50, 99], [0]])
+def test_every_branch_is_what_uproot_reads(mine, entries):
+    assert hold_against_uproot(mine, "events", np.array(entries)) >= 4
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
@@ -76,3 +153,35 @@ def test_real_files(name, tree, entries, unreadable):
     assert facts["entries"] == entries and bool(facts["unreadable"]) == unreadable
     chosen = baskets.select_branches(table, 100, facts["unreadable"])
     assert len(chosen) > 40 and not set(chosen) & set(facts["unreadable"])
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+@pytest.mark.parametrize(
+    ("name", "tree", "entries", "branches"),
+    [
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", range(200), 947),
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", [5, 77, 199], 947),
+        ("uproot-issue-123b.root", "CollectionTree", [0, 50, 99], 1068),
+        ("uproot-issue-123b.root", "MetaData;1", [0], 545),
+        ("uproot-small-evnt-tree-fullsplit.root", "tree", range(100), 41),
+    ],
+)
+def test_every_branch_of_real_files(name, tree, entries, branches):
+    assert hold_against_uproot(REAL / name, tree, np.array(entries)) == branches
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+def test_baskets_in_the_header_need_no_bytes_and_are_held_against_the_side_car(tmp_path):
+    path = REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root"
+    _, table = own_file.look(path, "mine", "Events")
+    with uproot.open(path) as file:
+        head = Header.of(file["Events"], {})
+    layout, spent, memory = head.layout, Spent(), Memory(path.read_bytes())
+    names = [n for n in layout.names if (layout.offset[layout.branch == layout.names.index(n)] < 0).all()]
+    for _ in SelectionReader(head, memory, LINK).read(names[:50], np.arange(200), spent):
+        pass
+    assert (memory.requests, spent.needed_bytes, spent.requests, spent.baskets, spent.decoded) == (0, 0, 0, 50, 50 * 200)
+    crc = table["crc32"].to_numpy()
+    assert len(layout.inside) == 947 and all(layout.inside_crc(row) == crc[row] for row in layout.inside)
+    head.save(tmp_path / "h.parquet")
+    assert Header.load(tmp_path / "h.parquet", {}) is None, "what is kept beside the file would lack their content"

@@ -174,34 +174,37 @@ REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "root"
 
 
 @pytest.mark.parametrize(
-    ("name", "tree", "branches", "free", "embedded"),
+    ("name", "tree", "branches", "held", "embedded"),
     [
-        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", None, 947, 2, 947),
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", None, 947, 949, 947),
         ("uproot-issue-123b.root", "CollectionTree", 1657, 1889, 0),
         ("uproot-HZZ-zstd.root", None, 51, 57, 0),
     ],
 )
-def test_real_files(name, tree, branches, free, embedded):
+def test_real_files(name, tree, branches, held, embedded):
     path = REAL / name
     if not path.exists():
         pytest.skip(f"{name} is not here (files of scikit-hep-testdata, kept outside of the repository)")
     table = baskets.basket_table(path, tree)
     told = baskets.facts(table)
-    assert (told["branches"], len(table), told["embedded_branches"]) == (branches, free, embedded)
+    assert (told["branches"], len(table), told["embedded_branches"]) == (branches, held, embedded)
     b = baskets.Baskets.from_table(table)
-    assert (b.size > 0).all() and (b.entry_start < b.entry_stop).all() and (b.offset > 0).all()
+    free = b.offset > 0
+    assert (b.size > 0).all() and (b.entry_start < b.entry_stop).all() and (b.offset[~free] == -1).all()
+    assert b.embedded == embedded and (embedded > 0) == (not free.all())
     size = path.stat().st_size
     for percent in (1, 50, 100):
         chosen = baskets.select_branches(table, percent)
         for entries in (1, 100):
             rows, needed, ranges = baskets.ranges(table, chosen, baskets.select_entries(told["entries"], entries, 1))
-            assert needed == sum(s for _, s in ranges) <= b.size.sum() and len(rows) == len(set(rows.tolist()))
+            assert needed == sum(s for _, s in ranges) <= b.size[free].sum() and len(rows) == len(set(rows.tolist()))
             assert all(o > 0 and o + s <= size for o, s in ranges)
     with uproot.open(path) as f:
         objects = dict(f[told["tree"]].iteritems(recursive=True, full_paths=True))
         for code, positions in baskets.by_branch(b, np.arange(len(b))):
             branch = objects[b.names[code]]
-            assert [branch.basket_compressed_bytes(i) for i in range(len(positions))] == b.size[positions].tolist()
+            sizes = [branch.basket_compressed_bytes(i) for i in b.basket[positions[free[positions]]].tolist()]
+            assert sizes == b.size[positions[free[positions]]].tolist() and branch.num_baskets == len(positions)
 
 
 def test_several_trees_need_a_name():

@@ -2,8 +2,10 @@
 
 May import: numpy, pyarrow; uproot lazily. The selections follow Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
 and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table 2).
-Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header have no range of
-their own: they come with the header, are left out of the table and counted in its metadata.
+Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small files, and the last entries of some)
+have no range of their own: they come with the header, and no read needs a byte more for them. Their rows have offset -1, size and CRC-32 of what the
+unpacked header holds of them (values, then offsets of the entries); that size, uncompressed because the header is packed as a whole, is their part of
+the volume, so that branches can be put in an order; `ranges()`, and so needed bytes, leave them out.
 """
 
 import itertools
@@ -13,7 +15,7 @@ import os
 import random
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,11 +42,11 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Baskets:
-    """Free baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
+    """Baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
 
-    names: shape (b,), every branch, those without free baskets too; branch: index into `names`; entry_start (first),
-    entry_stop (one past the last); offset, size: bytes in the file, key header included; embedded: branches of which
-    entries lie in the tree's header.
+    names: shape (b,), every branch, those without baskets too; branch: index into `names`; entry_start (first),
+    entry_stop (one past the last); offset, size: bytes in the file, key header included (embedded: see above); inside: of the embedded
+    rows uproot's basket objects, where the tree is at hand.
     """
 
     names: list[str]
@@ -54,18 +56,25 @@ class Baskets:
     entry_stop: np.ndarray
     offset: np.ndarray
     size: np.ndarray
-    embedded: int = 0
+    inside: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> int:
+        """Branches of which entries lie in the tree's header."""
+        return len(np.unique(self.branch[self.offset < 0]))
 
     @classmethod
     def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
         """From uproot's branch metadata. tree: a TTree, or its branches by full path ('a/b' where split); names: default all.
 
-        The members are read, not `entry_offsets`: that one parses embedded baskets, which fails on some real files.
+        The members are read, not `entry_offsets`: that one raises where the baskets do not add up. Embedded baskets that cannot be parsed, or
+        do not add up to the entries that the free ones leave, are no rows.
         """
         branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
         names = list(branches) if names is None else list(names)
         columns: dict[str, list[np.ndarray]] = {k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")}
-        embedded = 0
+        inside: dict[int, Any] = {}
+        rows = 0
         for i, name in enumerate(names):
             branch = branches[name]
             seek, size, entry = (np.asarray(branch.member(m)) for m in ("fBasketSeek", "fBasketBytes", "fBasketEntry"))
@@ -73,21 +82,46 @@ class Baskets:
             n = len(free) if free.all() else int((free == 0).argmax())
             # A file that was not closed properly lacks the last entry number.
             edges = entry[: n + 1] if len(entry) > n else np.append(entry[:n], branch.member("fEntryNumber"))
-            embedded += int(branch.member("fEntryNumber") > (edges[n] if n else 0))
-            parts = (np.full(n, i), np.arange(n), edges[:n], edges[1 : n + 1], seek[:n], size[:n])
+            stop, size, seek = edges[1 : n + 1], size[:n], seek[:n]
+            if branch.num_entries > (begun := int(edges[n]) if n else 0) and (held := _inside(branch, begun)):
+                inside |= {rows + n + k: basket for k, basket in enumerate(held)}
+                stop = np.append(stop, begun + np.cumsum([b.num_entries for b in held]))
+                size, seek = np.append(size, [_plain(b).nbytes for b in held]), np.append(seek, np.full(len(held), -1))
+            rows += (m := len(stop))
+            start = np.concatenate((edges[:1] if n else [0], stop[:-1]))[:m]
+            parts = (np.full(m, i), np.arange(m), start, stop, seek, size)
             for column, part in zip(columns.values(), parts, strict=True):
                 column.append(part.astype("i8"))
-        return cls(names, *(np.concatenate(c) for c in columns.values()), embedded)
+        return cls(names, *(np.concatenate(c) for c in columns.values()), inside)
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "Baskets":
         """From `basket_table()`; its chunks are combined."""
         column = table["branch"].combine_chunks()
         arrays = [table[k].to_numpy().astype("i8") for k in ("basket", "entry_start", "entry_stop", "offset", "size")]
-        return cls(column.dictionary.to_pylist(), column.indices.to_numpy().astype("i8"), *arrays, embedded_branches(table))
+        return cls(column.dictionary.to_pylist(), column.indices.to_numpy().astype("i8"), *arrays)
 
     def __len__(self) -> int:
         return len(self.branch)
+
+    def inside_crc(self, row: int) -> int:
+        """CRC-32 of what the header holds of an embedded basket."""
+        return zlib.crc32(_plain(self.inside[row]))
+
+
+def _inside(branch: Any, begun: int) -> list[Any]:
+    """uproot's objects of the embedded baskets, which hold the entries from `begun` on; none where they cannot be parsed or do not add up."""
+    try:
+        found = [b for b in branch.embedded_baskets if b.num_entries]
+    except Exception:  # noqa: BLE001 - whatever uproot throws at what it cannot parse
+        return []
+    return found if sum(b.num_entries for b in found) == branch.num_entries - begun else []
+
+
+def _plain(basket: Any) -> np.ndarray:
+    """Values, then offsets, of an embedded basket, shape (n,) uint8."""
+    offsets = np.empty(0, "<i4") if basket.byte_offsets is None else np.asarray(basket.byte_offsets, "<i4")
+    return np.concatenate((np.asarray(basket.data, "u1"), offsets.view("u1")))
 
 
 def trees(file: Any) -> list[str]:
@@ -108,7 +142,7 @@ def _open_tree(path: Path, name: str | None) -> Any:
 
 
 def basket_table(source: Any, tree: str | None = None) -> pa.Table:
-    """One row per free basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
+    """One row per basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
 
     source: path of a local ROOT file (`tree`: name of the tree, needed where there are several) or an open local uproot tree.
     Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single tree, or no local file.
@@ -128,7 +162,7 @@ def basket_table(source: Any, tree: str | None = None) -> pa.Table:
     crc = np.empty(len(b), "u4")
     with path.open("rb") as f:  # read in the order of the file; a mapping of it would count as memory
         for row in np.argsort(b.offset).tolist():
-            crc[row] = zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
+            crc[row] = b.inside_crc(row) if row in b.inside else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
     names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
     columns = [
         names,
@@ -146,7 +180,7 @@ def facts(table: pa.Table) -> dict[str, Any]:
 
 
 def embedded_branches(table: pa.Table) -> int:
-    """How many branches have entries inside the tree's header (their ranges are unknown to the table)."""
+    """How many branches have entries inside the tree's header."""
     return int(facts(table)["embedded_branches"])
 
 
@@ -175,7 +209,7 @@ def _part(n: int, percent: float) -> Fraction:
 def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
     """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage of the whole.
 
-    Stops before the branch that would exceed it, but takes at least one; branches without free baskets have no volume and
+    Stops before the branch that would exceed it, but takes at least one; branches without baskets have no volume and
     are never taken, nor are those in `without`, and the whole is without them. Raises ValueError for an empty table or no percentage.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
@@ -206,17 +240,26 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 
 
 def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-    """What must be read for these (ascending) entries of these branches: each basket once.
+    """What must be read for these (ascending) entries of these branches: each free basket once.
 
     Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows.
     """
     b = table if isinstance(table, Baskets) else Baskets.from_table(table)
-    wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
-    entries = np.asarray(entries)
-    hit = np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)
-    rows = np.flatnonzero(wanted & hit)
+    rows = _hit(b, branches, entries, b.offset >= 0)
     rows = rows[np.argsort(b.offset[rows], kind="stable")]
     return rows, int(b.size[rows].sum()), list(zip(b.offset[rows].tolist(), b.size[rows].tolist(), strict=True))
+
+
+def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> np.ndarray:
+    """Row numbers, shape (n,), of the embedded baskets that hold these (ascending) entries of these branches."""
+    inside = b.offset < 0
+    return _hit(b, branches, entries, inside) if inside.any() else np.empty(0, "i8")
+
+
+def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
+    entries = np.asarray(entries)
+    return np.flatnonzero(kind & wanted & (np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)))
 
 
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:

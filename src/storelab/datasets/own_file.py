@@ -1,6 +1,6 @@
 """ROOT files of the user's own: fetched, opened, their baskets tabled; what cannot be read is named (level 2, measuring side).
 
-May import: uproot, fsspec (lazily), `datasets.baskets`. The file is taken as it is, and copied into the stores.
+May import: numpy, uproot, fsspec (lazily), `datasets.baskets`. The file is taken as it is, and copied into the stores.
 """
 
 import hashlib
@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from storelab.datasets import baskets
 from storelab.model import UserError
@@ -58,22 +60,19 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
     except Exception as error:  # noqa: BLE001 - uproot throws many things at what is no ROOT file
         raise UserError(f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one") from None
     with file:
-        trees = sorted(k for k, v in kinds.items() if v == "TTree")
-        others = sorted(k for k, v in kinds.items() if v.endswith("RNTuple"))
-        chosen = tree or (trees[0] if len(trees) == 1 else None)
-        if chosen is None or chosen not in trees:
-            held = f"TTrees: {', '.join(trees) or 'none'}" + (f"; RNTuples, which are not read yet: {', '.join(others)}" if others else "")
-            problem = f"{path.name} holds no TTree {tree!r}" if tree else f"{path.name} holds {len(trees)} TTrees and none is named"
-            raise UserError(f"{place}.tree", f"{problem} ({held})", "name one of them")
+        if path.stat().st_size < file.file.fEND:
+            missing = f"{file.file.fEND - path.stat().st_size} of {file.file.fEND} bytes are missing at its end"
+            raise UserError(f"{place}.path", f"{path.name} is cut off ({missing})", "copy it again")
+        chosen = _choose(kinds, path.name, tree, f"{place}.tree")
         try:
             opened = file[chosen]
             table = baskets.basket_table(opened)
-            unreadable = _unreadable(opened, table)
-        except Exception as error:  # noqa: BLE001 - a file that is cut off or corrupt
+            unreadable = _unreadable(opened, baskets.Baskets.from_table(table), path)
+        except Exception as error:  # noqa: BLE001 - a corrupt file
             raise UserError(f"{place}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
         entries = int(opened.num_entries)
     facts = baskets.facts(table)
-    if entries < 1 or facts["branches"] - facts["embedded_branches"] < 1 or len(unreadable) >= len(table["branch"].unique()):
+    if entries < 1 or not set(table["branch"].unique().to_pylist()) - set(unreadable):
         raise UserError(f"{place}.tree", f"{chosen} of {path.name} has no entry, or no branch that can be read", "take another tree")
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
@@ -89,21 +88,45 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
     }, table
 
 
-def _unreadable(tree: Any, table: Any) -> dict[str, str]:
-    """Branches with baskets that are left out, and why: no interpretation, first entry cannot be decoded, entries in the tree's header."""
-    layout, entries = baskets.Baskets.from_table(table), int(tree.num_entries)
-    held: dict[str, int] = dict.fromkeys(layout.names, 0)
-    for code, n in zip(layout.branch.tolist(), (layout.entry_stop - layout.entry_start).tolist(), strict=True):
-        held[layout.names[code]] += n
-    out: dict[str, str] = {}
-    for name, branch in tree.iteritems(recursive=True, full_paths=True):
-        if not held.get(name):
-            continue  # nothing to read: a parent of split branches, or all in the header
-        if held[name] != entries:
-            out[name] = f"{entries - held[name]} of {entries} entries lie in the header of the tree"
+def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> str:
+    """The tree that is named, or the only one. Raises UserError."""
+    trees = sorted(k for k, v in kinds.items() if v == "TTree")
+    others = sorted(k for k, v in kinds.items() if v.endswith("RNTuple"))
+    if tree is None and len(trees) == 1:
+        return trees[0]
+    if tree is not None and tree.partition(";")[0] in trees:
+        return tree
+    held = f"TTrees: {', '.join(trees) or 'none'}" + (f"; RNTuples, which are not read yet: {', '.join(others)}" if others else "")
+    problem = f"{file} holds no TTree {tree!r}" if tree else f"{file} holds {len(trees)} TTrees and none is named"
+    raise UserError(place, f"{problem} ({held})", "name one of them")
+
+
+def _unreadable(tree: Any, layout: baskets.Baskets, path: Path) -> dict[str, str]:
+    """Branches that are left out, and why; parents of split branches hold nothing themselves and are none of them.
+
+    The first and the last entry are decoded: what is wrong in between is an error of the read that meets it.
+    """
+    from uproot.interpretation.grouped import AsGrouped
+    from uproot.interpretation.jagged import AsJagged
+
+    entries, out = int(tree.num_entries), {}
+    held = np.bincount(layout.branch, layout.entry_stop - layout.entry_start, len(layout.names)).astype("i8").tolist()
+    branches = dict(tree.iteritems(recursive=True, full_paths=True))
+    for name, n in zip(layout.names, held, strict=True):
+        branch = branches[name]
+        if not n and branch.branches:
+            continue
+        if n != entries:
+            out[name] = f"baskets of {n} of {entries} entries can be found"
             continue
         try:
+            if isinstance(branch.interpretation, AsGrouped):
+                out[name] = "groups other branches, which are read themselves"
+                continue
             branch.array(entry_start=0, entry_stop=1)
+            branch.array(entry_start=entries - 1, entry_stop=entries)
+            if isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
+                out[name] = "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
         except Exception as error:  # noqa: BLE001 - whatever uproot cannot interpret
-            out[name] = _said(error)
+            out[name] = _said(error).replace(str(path), path.name)
     return out

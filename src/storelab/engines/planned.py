@@ -95,20 +95,19 @@ class PlannedClient(PlannedBase):
             raise WrongData(
                 "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
             )
+        for row in found.inside:
+            if found.inside_crc(row) != self.crc[row]:
+                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
         if self.calibration is None:
             self.calibrate()
         missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
-        self.beyond = {name: tree[name] for name in missing}
-        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=self.by_uproot, **self.wishes)
+        foreign = None
+        if missing:
+            from storelab.engines.uproot_reader import decoder
+
+            foreign = decoder({name: tree[name] for name in missing})
+        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
         self.reader.check(self.branches)
-
-    def by_uproot(self, name: str, numbers: list[int], parts: list[np.ndarray], held: list[int], wanted: list[np.ndarray]) -> Any:
-        """What the decoder does not know, as uproot reads it."""
-        from storelab.engines.uproot_reader import basket, interpret
-
-        branch, edges = self.beyond[name], np.concatenate(([0], np.cumsum(held)))
-        whole = interpret(branch, [basket(branch, n, part) for n, part in zip(numbers, parts, strict=True)], edges)
-        return whole[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
 
     def selection(self, entries: np.ndarray) -> Done:
         spent, seen = Spent(), set()

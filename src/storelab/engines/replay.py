@@ -13,6 +13,7 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.planned import PlannedBase
 from storelab.engines.selections import Done
+from storelab.model import UserError
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.source import gather
 from storelab.workloads.base import Job
@@ -30,6 +31,13 @@ class ReplayClient(PlannedBase):
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)
+        chosen = np.isin(np.array(self.staged.names, dtype=object), self.branches)[self.staged.branch]
+        if not (self.staged.offset[chosen] >= 0).any():
+            raise UserError(
+                f"sweeps.{self.job.point.sweep}.axes.scale",
+                f"all chosen branches of {root['scale']} lie in the header of its tree: there is no range to replay",
+                "take a larger file, or the workload read_volume",
+            )
         self.settings["merge"] = "planned" if self.gap is None else f"gaps up to {self.gap} B"
         with contextlib.suppress(Exception):  # what is wrong is an error of the first read
             self.calibrate()

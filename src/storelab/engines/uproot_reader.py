@@ -7,8 +7,9 @@ the wanted entries). Nothing that was decoded is kept.
 """
 
 import queue
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
 
@@ -77,11 +78,16 @@ class Reader:
                 raise WrongData(
                     "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
                 )
+            for row in found.inside:
+                if found.inside_crc(row) != self.crc[row]:
+                    raise WrongData("ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged")
             self.layout = found
         return baskets.ranges(self.layout, self.branches, entries)
 
     def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
         """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
+        if not ranges:
+            return []  # all that is wanted came with the header
         notifications: queue.Queue = queue.Queue()
         self.source.futures.clear()
         chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
@@ -113,6 +119,12 @@ class Reader:
             self._hurry()
             out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
         return out
+
+    def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Rows and basket objects of what came with the tree's header of these entries: nothing of it is transferred or decompressed."""
+        assert self.layout is not None
+        rows = baskets.embedded_rows(self.layout, self.branches, entries)
+        return rows, [self.layout.inside[row] for row in rows.tolist()]
 
     def deserialise(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> tuple[int, int]:
         """Make the arrays of `arrays()` and drop them: (branches, entries decoded over all branches)."""
@@ -150,8 +162,9 @@ def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
     """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype)]
+    context = {**branch.context, "forth": threading.local()}  # of objects: uproot keeps there what it found out in the first basket
     for i, b in enumerate(found):
-        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, branch.context, b.member("fKeylen"), library, options)
+        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
     return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
 
 
@@ -159,6 +172,17 @@ def basket(branch: Any, number: int, data: np.ndarray) -> Any:
     """uproot's basket object of these bytes, shape (n,) uint8."""
     file = branch.file
     return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
+
+
+def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
+    """`foreign` of `rootio.reader.SelectionReader`: branches that it has no form for, as uproot reads them."""
+
+    def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
+        branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
+        found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
+        return interpret(branch, found, edges)[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
+
+    return decode
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,6 +49,7 @@ class UprootClient(SelectionClient):
     def selection(self, entries: np.ndarray) -> Done:
         reader, stamps = self.reader, [clock.now_ns()]
         rows, needed, ranges = reader.plan(entries)
+        inside, held = reader.embedded(entries)
         stamps.append(clock.now_ns())
         chunks = reader.transfer(ranges)
         stamps.append(clock.now_ns())
@@ -56,7 +57,8 @@ class UprootClient(SelectionClient):
         stamps.append(clock.now_ns())
         data = reader.decompress(rows, chunks)
         stamps.append(clock.now_ns())
-        branches, decoded = reader.deserialise(rows, data, entries)
+        rows = np.concatenate((rows, inside))
+        branches, decoded = reader.deserialise(rows, data + held, entries)
         stamps.append(clock.now_ns())
         starts, stops = baskets.merge_pairs(ranges, self.gap)
         planned = int((stops - starts).sum())

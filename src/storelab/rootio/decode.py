@@ -94,6 +94,12 @@ def unpack(data: np.ndarray) -> Content:
     return Content(whole[:border], offsets[: entries + 1], entries)
 
 
+def embedded(basket: Any) -> Content:
+    """The content of a basket that uproot found in the tree's header."""
+    offsets = basket.byte_offsets
+    return Content(basket.data, None if offsets is None else offsets.astype("i4", copy=False), basket.num_entries)
+
+
 def _decompress(view: memoryview, size: int) -> np.ndarray:
     """Blocks one after the other: 9 bytes of header (ROOT's `RZip`), then the packed bytes."""
     out = np.empty(size, np.uint8)

@@ -17,7 +17,7 @@ from storelab import records
 from storelab.datasets.baskets import Baskets
 from storelab.rootio.decode import Flat, Form, Lists, form_of
 
-VERSION = 1
+VERSION = 2
 COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
 
 
@@ -42,7 +42,9 @@ class Header:
         return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it, whole or not at all. Where baskets are embedded in the tree's header nothing is written: their content would be missing."""
+        if self.layout.embedded:
+            return
         known = sorted({_told(f) for f in self.forms if f is not None})
         code = {told: i for i, told in enumerate(known)}
         facts = {
@@ -51,7 +53,6 @@ class Header:
             "entries": self.entries,
             "file": self.file,
             "names": self.layout.names,
-            "embedded": self.layout.embedded,
             "forms": known,
             "form": [-1 if f is None else code[_told(f)] for f in self.forms],
         }
@@ -72,7 +73,7 @@ class Header:
         if facts.get("version") != VERSION or facts.get("file") != file:
             return None
         forms = [_read(told) for told in facts["forms"]]
-        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in COLUMNS), facts["embedded"])
+        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in COLUMNS))
         return cls(facts["tree"], facts["entries"], layout, [None if i < 0 else forms[i] for i in facts["form"]], file)
 
 

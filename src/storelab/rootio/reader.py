@@ -49,8 +49,8 @@ class SelectionReader:
     """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`.
 
     inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise. foreign: decodes
-    what has no form here: called with the branch's name, the numbers of its baskets, their bytes, the entries that each holds and those wanted of
-    each (counted from its first); returns the array.
+    what has no form here: called with the branch's name, the numbers of its baskets, their bytes (of an embedded one uproot's object), the entries
+    that each holds and those wanted of each (counted from its first); returns the array. Embedded baskets come last, and cost no transfer.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SelectionReader:
         link: Link,
         batch: int = BATCH,
         inspect: Callable[[np.ndarray, list[np.ndarray]], None] | None = None,
-        foreign: Callable[[str, list[int], list[np.ndarray], list[int], list[np.ndarray]], Any] | None = None,
+        foreign: Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any] | None = None,
         **wishes: Any,
     ):
         self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
@@ -85,7 +85,8 @@ class SelectionReader:
         spent = spent if spent is not None else Spent()
         begun = time.perf_counter()
         rows, needed, _ = baskets.ranges(self.header.layout, branches, entries)
-        spent.baskets, spent.needed_bytes = spent.baskets + len(rows), spent.needed_bytes + needed
+        inside = baskets.embedded_rows(self.header.layout, branches, entries)
+        spent.baskets, spent.needed_bytes = spent.baskets + len(rows) + len(inside), spent.needed_bytes + needed
         spent.plan_s += time.perf_counter() - begun
         for some in self._batches(rows):
             data = self._transfer(some, spent)
@@ -94,8 +95,12 @@ class SelectionReader:
                 self.inspect(some, data)
                 spent.inspect_s += time.perf_counter() - begun
             yield from self._arrays(some, data, entries, spent)
+        if len(inside):
+            yield from self._arrays(inside, [self.header.layout.inside[row] for row in inside.tolist()], entries, spent)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        if not len(rows):
+            return iter(())
         size = self.header.layout.size[rows]
         edges = np.flatnonzero(np.diff(np.cumsum(size) // self.batch)) + 1
         return iter(np.split(rows, edges))
@@ -116,7 +121,7 @@ class SelectionReader:
         spent.gaps.append(requests.gap)
         return data
 
-    def _arrays(self, rows: np.ndarray, data: list[np.ndarray], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
         layout, clock = self.header.layout, time.perf_counter
         start, stop = layout.entry_start[rows], layout.entry_stop[rows]
         first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
@@ -137,7 +142,7 @@ class SelectionReader:
                     layout.names[code], layout.basket[rows[positions]].tolist(), [data[p] for p in positions], held, wanted
                 )
             else:
-                contents = [decode.unpack(data[p]) for p in positions]
+                contents = [decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions]
                 unpacked = clock()
                 array = decode.take(form, contents, wanted)
             spent.decompress_s += unpacked - begun
