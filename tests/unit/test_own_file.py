@@ -10,11 +10,13 @@ import uproot
 from memory_transport import Memory
 
 from storelab.datasets import baskets, own_file
-from storelab.engines.uproot_reader import Reader, decoder
+from storelab.engines.uproot_reader import Reader, TupleReader, decoder
 from storelab.model import UserError
 from storelab.readplan import Link
+from storelab.rootio.decode import Broken
 from storelab.rootio.header import Header
-from storelab.rootio.reader import SelectionReader, Spent
+from storelab.rootio.pages import PageReader, Pages
+from storelab.rootio.reader import BATCH, SelectionReader, Spent
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 
@@ -50,8 +52,8 @@ def test_what_is_left_out_is_not_chosen(mine):
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        (None, "files.mine.tree: mine.root holds 2 TTrees and none is named (TTrees: events, other); name one of them"),
-        ("nothing", "files.mine.tree: mine.root holds no TTree 'nothing' (TTrees: events, other); name one of them"),
+        (None, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named (it has: events, other); name one of them"),
+        ("nothing", "files.mine.tree: mine.root holds no TTree or RNTuple 'nothing' (it has: events, other); name one of them"),
     ],
 )
 def test_which_tree(mine, tree, line):
@@ -96,11 +98,13 @@ def test_a_corrupt_basket_and_a_corrupt_header(mine, tmp_path):
         own_file.look(tmp_path / "bad.root", "mine", "events")
 
 
-def by_the_decoder(path, tree, names, entries, link=LINK):
+def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
     """Branch -> array of these entries, as the engine `planned` reads them."""
-    opened = uproot.open(path)[tree]
-    head = Header.of(opened, {})
-    reader = SelectionReader(head, Memory(path.read_bytes()), link, foreign=decoder({n: opened[n] for n in names}))
+    opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
+    if isinstance(opened, uproot.TTree):
+        reader = SelectionReader(Header.of(opened, {}), memory, link, batch, foreign=decoder({n: opened[n] for n in names}))
+    else:
+        reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)
     found, spent = {}, Spent()
     for name, array in reader.read(names, entries, spent):
         if isinstance(array, tuple):
@@ -112,16 +116,24 @@ def by_the_decoder(path, tree, names, entries, link=LINK):
 
 def by_uproot(path, tree, table, names, entries):
     """The same as the engine `uproot-s3fs` does."""
-    reader = Reader(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)
-    reader.file = uproot.open(path)
-    reader.source = reader.file.file.source
-    reader.objects = dict(reader.file[tree].iteritems(recursive=True, full_paths=True))
+    file = uproot.open(path)
+    kind = Reader if isinstance(file[tree], uproot.TTree) else TupleReader
+    reader = kind(SimpleNamespace(latest_ns=2**63 - 1), str(path), tree, table, names, 0)
+    reader.file, reader.source = file, file.file.source
+    reader.look(file[tree])
     rows, _, ranges = reader.plan(entries)
-    inside, held = reader.embedded(entries)
+    inside, held = reader.embedded(entries) if kind is Reader else (rows[:0], [])
     chunks = [reader.source.chunk(o, o + s) for o, s in ranges]
     reader.verify(rows, chunks)
     data = reader.decompress(rows, chunks)
-    return {name: ak.Array(array) for name, array in reader.arrays(np.concatenate((rows, inside)), data + held, entries)}
+    assert reader.deserialise(rows, data, entries) == (len(names), len(rows) + len(inside), len(names) * len(entries))
+    found = (
+        reader.arrays(np.concatenate((rows, inside)), data + held, entries) if kind is Reader else reader.pages.arrays(names, data, entries)
+    )
+    parts = {}
+    for name, array in found:
+        parts.setdefault(name, []).append(ak.Array(array))
+    return {name: ak.concatenate(p) for name, p in parts.items()}
 
 
 def hold_against_uproot(path, tree, entries, percent=100):
@@ -141,6 +153,56 @@ def hold_against_uproot(path, tree, entries, percent=100):
 @pytest.mark.parametrize("entries", [range(100), [3, 49, 50, 99], [0]])
 def test_every_branch_is_what_uproot_reads(mine, entries):
     assert hold_against_uproot(mine, "events", np.array(entries)) >= 4
+
+
+@pytest.fixture
+def ntuple(tmp_path):
+    """A file with an RNTuple of three clusters of 40, 40 and 20 entries."""
+    path = tmp_path / "ntuple.root"
+    with uproot.recreate(path) as file:
+        made = None
+        for begin, n in ((0, 40), (40, 40), (80, 20)):
+            hits = ak.Array([[float(i)] * (i % 4) for i in range(n)])
+            data = {
+                "x": np.arange(n) + float(begin),
+                "n": np.arange(n, dtype="i4"),
+                "hits": hits,
+                "name": [f"event {begin + i}" for i in range(n)],
+            }
+            if made is None:
+                made = file.mkrntuple("events", {k: ak.Array(v) for k, v in data.items()})
+            else:
+                made.extend({k: ak.Array(v) for k, v in data.items()})
+    return path
+
+
+@pytest.mark.parametrize("entries", [range(100), [3, 39, 40, 99], [79], [80, 99], [0]])
+def test_an_rntuple_is_what_uproot_reads(ntuple, entries):
+    facts, table = own_file.look(ntuple, "mine", None)
+    assert (facts["tree"], facts["format"], facts["entries"], facts["branches"], facts["unreadable"]) == ("events", "RNTuple", 100, 4, {})
+    assert hold_against_uproot(ntuple, "events", np.array(entries)) == 4
+    by_cluster = by_the_decoder(ntuple, "events", ["x", "hits"], np.array(entries), batch=1)
+    assert ak.array_equal(by_cluster["hits"], uproot.open(ntuple)["events"]["hits"].array()[np.array(entries)])
+    rows, needed, ranges = baskets.ranges(table, ["x"], np.array(entries))
+    assert len(rows) == len({(e >= 40) + (e >= 80) for e in entries}) and needed == sum(s for _, s in ranges)
+
+
+def test_pages_that_fields_share_are_needed_once(ntuple):
+    pages = Pages.of(uproot.open(ntuple)["events"])
+    twice = baskets.Baskets(
+        ["a", "b"],
+        np.repeat([0, 1], len(pages.layout)),
+        *(np.tile(getattr(pages.layout, k), 2) for k in ("basket", "entry_start", "entry_stop", "offset", "size")),
+    )
+    rows, needed, _ = baskets.ranges(twice, ["a", "b"], np.arange(100))
+    assert needed == pages.layout.size.sum() == baskets.ranges(twice, ["b"], np.arange(100))[1] and len(rows) == len(pages.layout)
+
+
+def test_a_page_that_is_not_there_is_no_array(ntuple):
+    pages = Pages.of(uproot.open(ntuple)["events"])
+    with pytest.raises(Broken, match="is not among those of the selection"):
+        list(pages.arrays(["x"], {}, np.array([5])))
+    assert len(pages.tuple["x"].array()) == 100, "the tuple is as it was"
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
@@ -164,6 +226,8 @@ def test_real_files(name, tree, entries, unreadable):
         ("uproot-issue-123b.root", "CollectionTree", [0, 50, 99], 1068),
         ("uproot-issue-123b.root", "MetaData;1", [0], 545),
         ("uproot-small-evnt-tree-fullsplit.root", "tree", range(100), 41),
+        ("uproot-physlite-rntuple_v1-0-0-0.root", "EventData", [0, 50, 99], 806),
+        ("Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root", "Events", range(1000), 7),
     ],
 )
 def test_every_branch_of_real_files(name, tree, entries, branches):

@@ -154,11 +154,15 @@ def basket_table(source: Any, tree: str | None = None) -> pa.Table:
         path = Path(source.file.file_path)
         if not path.is_file():
             raise ValueError(f"{source.file.file_path} is no local file: the bytes of its baskets are not at hand")
-        b = Baskets.from_tree(source)
-        facts = {"tree": source.name, "entries": int(source.num_entries), "branches": len(b.names), "embedded_branches": b.embedded}
+        return table_of(Baskets.from_tree(source), path, source.name, int(source.num_entries))
     finally:
         if opened is not None:
             opened.file.close()
+
+
+def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
+    """The table of these baskets of a local file, see `basket_table()`."""
+    facts = {"tree": tree, "entries": entries, "branches": len(b.names), "embedded_branches": b.embedded}
     crc = np.empty(len(b), "u4")
     with path.open("rb") as f:  # read in the order of the file; a mapping of it would count as memory
         for row in np.argsort(b.offset).tolist():
@@ -242,11 +246,13 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
     """What must be read for these (ascending) entries of these branches: each free basket once.
 
-    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows.
+    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows. What several branches
+    share (pages of an RNTuple) is one row, that of the first.
     """
     b = table if isinstance(table, Baskets) else Baskets.from_table(table)
     rows = _hit(b, branches, entries, b.offset >= 0)
     rows = rows[np.argsort(b.offset[rows], kind="stable")]
+    rows = rows[np.diff(b.offset[rows], prepend=-1) > 0]
     return rows, int(b.size[rows].sum()), list(zip(b.offset[rows].tolist(), b.size[rows].tolist(), strict=True))
 
 

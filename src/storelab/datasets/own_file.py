@@ -66,8 +66,7 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
         chosen = _choose(kinds, path.name, tree, f"{place}.tree")
         try:
             opened = file[chosen]
-            table = baskets.basket_table(opened)
-            unreadable = _unreadable(opened, baskets.Baskets.from_table(table), path)
+            table, unreadable = _ntuple(opened, path) if kinds[chosen.partition(";")[0]] != "TTree" else _tree(opened, path)
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise UserError(f"{place}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
         entries = int(opened.num_entries)
@@ -78,6 +77,7 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
         "tree": chosen,
+        "format": "TTree" if kinds[chosen.partition(";")[0]] == "TTree" else "RNTuple",
         "scale": name,
         "entries": entries,
         "branches": facts["branches"],
@@ -90,26 +90,46 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
 
 def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> str:
     """The tree that is named, or the only one. Raises UserError."""
-    trees = sorted(k for k, v in kinds.items() if v == "TTree")
-    others = sorted(k for k, v in kinds.items() if v.endswith("RNTuple"))
-    if tree is None and len(trees) == 1:
-        return trees[0]
-    if tree is not None and tree.partition(";")[0] in trees:
+    known = sorted(k for k, v in kinds.items() if v == "TTree" or v.endswith("RNTuple"))
+    if tree is None and len(known) == 1:
+        return known[0]
+    if tree is not None and tree.partition(";")[0] in known:
         return tree
-    held = f"TTrees: {', '.join(trees) or 'none'}" + (f"; RNTuples, which are not read yet: {', '.join(others)}" if others else "")
-    problem = f"{file} holds no TTree {tree!r}" if tree else f"{file} holds {len(trees)} TTrees and none is named"
-    raise UserError(place, f"{problem} ({held})", "name one of them")
+    held = f"it has: {', '.join(known)}" if known else "it has none"
+    problem = f"{file} holds no TTree or RNTuple {tree!r}" if tree else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+    raise UserError(place, f"{problem} ({held})", "name one of them" if known else "take another file")
 
 
-def _unreadable(tree: Any, layout: baskets.Baskets, path: Path) -> dict[str, str]:
-    """Branches that are left out, and why; parents of split branches hold nothing themselves and are none of them.
+def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
+    """Table of the pages, and the fields that are left out; the first and the last entry of each are decoded."""
+    from storelab.rootio.pages import Pages
 
-    The first and the last entry are decoded: what is wrong in between is an error of the read that meets it.
-    """
+    pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
+    out, fields = dict(pages.unreadable), {f.name: f for f in ntuple.fields}
+    for name in pages.layout.names:
+        if name not in out and (reason := _tried(fields[name], entries, path)):
+            out[name] = reason
+    return baskets.table_of(pages.layout, path, ntuple.name, entries), out
+
+
+def _tried(branch: Any, entries: int, path: Path) -> str | None:
+    """Why the first or the last entry of a branch or field cannot be decoded; None: they can. What is wrong in between is an error of the
+    read that meets it."""
+    try:
+        for at in {0, entries - 1}:
+            branch.array(entry_start=at, entry_stop=at + 1)
+    except Exception as error:  # noqa: BLE001 - whatever uproot cannot interpret
+        return _said(error).replace(str(path), path.name)
+    return None
+
+
+def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
+    """Table of the baskets, and the branches that are left out; parents of split branches hold nothing themselves and are none of them."""
     from uproot.interpretation.grouped import AsGrouped
     from uproot.interpretation.jagged import AsJagged
 
-    entries, out = int(tree.num_entries), {}
+    table, entries, out = baskets.basket_table(tree), int(tree.num_entries), {}
+    layout = baskets.Baskets.from_table(table)
     held = np.bincount(layout.branch, layout.entry_stop - layout.entry_start, len(layout.names)).astype("i8").tolist()
     branches = dict(tree.iteritems(recursive=True, full_paths=True))
     for name, n in zip(layout.names, held, strict=True):
@@ -118,15 +138,10 @@ def _unreadable(tree: Any, layout: baskets.Baskets, path: Path) -> dict[str, str
             continue
         if n != entries:
             out[name] = f"baskets of {n} of {entries} entries can be found"
-            continue
-        try:
-            if isinstance(branch.interpretation, AsGrouped):
-                out[name] = "groups other branches, which are read themselves"
-                continue
-            branch.array(entry_start=0, entry_stop=1)
-            branch.array(entry_start=entries - 1, entry_stop=entries)
-            if isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
-                out[name] = "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
-        except Exception as error:  # noqa: BLE001 - whatever uproot cannot interpret
-            out[name] = _said(error).replace(str(path), path.name)
-    return out
+        elif reason := _tried(branch, entries, path):
+            out[name] = reason
+        elif isinstance(branch.interpretation, AsGrouped):
+            out[name] = "groups other branches, which are read themselves"
+        elif isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
+            out[name] = "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
+    return table, out

@@ -18,6 +18,7 @@ from storelab.engines.selections import GRACE, Done, SelectionClient, WrongData
 from storelab.engines.wire import Counts
 from storelab.readplan import measure
 from storelab.rootio.header import COLUMNS, Header
+from storelab.rootio.pages import PageReader, Pages
 from storelab.rootio.reader import SelectionReader, Spent
 from storelab.workloads.base import Job
 
@@ -89,8 +90,22 @@ class PlannedClient(PlannedBase):
         url = f"s3://{self.bucket.name}/{self.key}"
         options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
         tree = uproot.open({url: None}, **options)[self.root["tree"]]
-        header = Header.of(tree, {"key": self.key})
-        found, staged = header.layout, self.staged
+        if self.calibration is None:
+            self.calibrate()
+        if self.root.get("format") == "RNTuple":
+            pages = Pages.of(tree)
+            self.as_staged(pages.layout)
+            self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
+        else:
+            header = Header.of(tree, {"key": self.key})
+            self.as_staged(header.layout)
+            foreign = self.by_uproot(tree, header)
+            self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
+        self.reader.check(self.branches)
+
+    def as_staged(self, found: baskets.Baskets) -> None:
+        """Hold what the file tells against the side-car. Raises WrongData."""
+        staged = self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
                 "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
@@ -98,16 +113,15 @@ class PlannedClient(PlannedBase):
         for row in found.inside:
             if found.inside_crc(row) != self.crc[row]:
                 raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
-        if self.calibration is None:
-            self.calibrate()
-        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
-        foreign = None
-        if missing:
-            from storelab.engines.uproot_reader import decoder
 
-            foreign = decoder({name: tree[name] for name in missing})
-        self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
-        self.reader.check(self.branches)
+    def by_uproot(self, tree: Any, header: Header) -> Any:
+        """The decoder of branches that have no form here; None where there are none."""
+        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        if not missing:
+            return None
+        from storelab.engines.uproot_reader import decoder
+
+        return decoder({name: tree[name] for name in missing})
 
     def selection(self, entries: np.ndarray) -> Done:
         spent, seen = Spent(), set()

@@ -1,6 +1,6 @@
 """One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs (level 2).
 
-May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`. Phases: open (header, tree, branches) →
+May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`, `rootio.pages`. Phases: open (header, tree, branches) →
 plan (ranges from uproot's own branch metadata) → transfer (one `chunks()` call of uproot's source) → verify (CRC-32
 against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise (uproot's interpretation, cut to
 the wanted entries). Nothing that was decoded is kept.
@@ -28,6 +28,7 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.s3fs_counted import CountedSource, OnceFileSystem
 from storelab.engines.selections import Late, WrongData
+from storelab.rootio.pages import Pages
 
 LIBRARIES = Awkward(), NumPy()
 
@@ -64,15 +65,23 @@ class Reader:
                 array_cache=None,
             )
             tree = file[self.name]
+            self.file, self.source = file, tree.file.source
+            self.look(tree)
         except FSTimeoutError:
             raise Late from None
+
+    def look(self, tree: Any) -> None:
+        """What the reader needs to know of the tree."""
         self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
-        self.file, self.source = file, tree.file.source
+
+    def found(self) -> baskets.Baskets:
+        """Of the branches to read, by uproot's metadata."""
+        return baskets.Baskets.from_tree(self.objects, self.branches)
 
     def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
         """`baskets.ranges()` of these entries, by uproot's metadata. Raises WrongData where the side-car tells another story."""
         if self.layout is None:
-            found = baskets.Baskets.from_tree(self.objects, self.branches)
+            found = self.found()
             names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
             if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
                 raise WrongData(
@@ -126,10 +135,16 @@ class Reader:
         rows = baskets.embedded_rows(self.layout, self.branches, entries)
         return rows, [self.layout.inside[row] for row in rows.tolist()]
 
-    def deserialise(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> tuple[int, int]:
-        """Make the arrays of `arrays()` and drop them: (branches, entries decoded over all branches)."""
-        lengths = [len(array) for _, array in self.arrays(rows, data, entries)]
-        return len(lengths), sum(lengths)
+    def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
+        """Make the arrays of `arrays()` and drop them: (branches, baskets, entries decoded over all branches).
+
+        data: of `decompress()`; what came with the tree's header is added here.
+        """
+        inside, held = self.embedded(entries)
+        n = dict.fromkeys(self.branches, 0)
+        for name, array in self.arrays(np.concatenate((rows, inside)), data + held, entries):
+            n[name] += len(array)
+        return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (the rest).
@@ -156,6 +171,31 @@ class Reader:
     def _hurry(self) -> None:
         if clock.now_ns() > self.fs.latest_ns:
             raise Late
+
+
+class TupleReader(Reader):
+    """The same of an RNTuple: fields and their pages in place of branches and baskets."""
+
+    def look(self, tree: Any) -> None:
+        self.pages = Pages.of(tree, self.branches)
+
+    def found(self) -> baskets.Baskets:
+        return self.pages.layout
+
+    def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
+        """Pages by their offset."""
+        self._hurry()
+        return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
+
+    def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
+        names, decoded = set(), 0
+        for name, array in self.pages.arrays(self.branches, data, entries):
+            self._hurry()
+            names.add(name)
+            decoded += len(array)
+        if decoded != len(entries) * len(self.branches):
+            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted")
+        return len(names), len(rows), decoded
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines import s3fs_counted
 from storelab.engines.selections import GRACE, Done, SelectionClient
-from storelab.engines.uproot_reader import Reader
+from storelab.engines.uproot_reader import Reader, TupleReader
 from storelab.engines.wire import Counts
 from storelab.workloads.base import Job
 
@@ -37,7 +37,8 @@ class UprootClient(SelectionClient):
         chosen = s3fs_counted.settings(endpoint, POOL, max(5, math.ceil(self.duration_s * (1 + GRACE))))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "coalescing": "uproot"}
         self.fs = s3fs_counted.filesystem(endpoint, self.counter, chosen)
-        self.reader = Reader(self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap)
+        kind = TupleReader if root.get("format") == "RNTuple" else Reader
+        self.reader = kind(self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap)
 
     def begin(self, latest_ns: int) -> None:
         super().begin(latest_ns)
@@ -49,7 +50,6 @@ class UprootClient(SelectionClient):
     def selection(self, entries: np.ndarray) -> Done:
         reader, stamps = self.reader, [clock.now_ns()]
         rows, needed, ranges = reader.plan(entries)
-        inside, held = reader.embedded(entries)
         stamps.append(clock.now_ns())
         chunks = reader.transfer(ranges)
         stamps.append(clock.now_ns())
@@ -57,12 +57,11 @@ class UprootClient(SelectionClient):
         stamps.append(clock.now_ns())
         data = reader.decompress(rows, chunks)
         stamps.append(clock.now_ns())
-        rows = np.concatenate((rows, inside))
-        branches, decoded = reader.deserialise(rows, data + held, entries)
+        branches, held, decoded = reader.deserialise(rows, data, entries)
         stamps.append(clock.now_ns())
         starts, stops = baskets.merge_pairs(ranges, self.gap)
         planned = int((stops - starts).sum())
-        return Done(branches, len(rows), decoded, needed, len(starts), planned, *(b - a for a, b in itertools.pairwise(stamps)))
+        return Done(branches, held, decoded, needed, len(starts), planned, *(b - a for a, b in itertools.pairwise(stamps)))
 
     def settle(self, timeout_s: float) -> None:
         self.reader.settle(timeout_s)

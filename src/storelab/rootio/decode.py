@@ -81,7 +81,7 @@ def unpack(data: np.ndarray) -> Content:
     if total != len(view) or not _KEY.size + _END.size < key < total:
         raise Broken(f"a basket of {len(view)} bytes says that it has {total}, {key} of them its key")
     _, _, _, entries, last = _END.unpack_from(view, key - _END.size - 1)
-    whole = data[key:] if total - key == size else _decompress(view[key:], size)
+    whole = data[key:] if total - key == size else decompress(view[key:], size)
     border = last - key
     if not 0 <= border <= size or entries < 0:
         raise Broken(f"a basket of {size} bytes says that its values end at {border}")
@@ -100,7 +100,7 @@ def embedded(basket: Any) -> Content:
     return Content(basket.data, None if offsets is None else offsets.astype("i4", copy=False), basket.num_entries)
 
 
-def _decompress(view: memoryview, size: int) -> np.ndarray:
+def decompress(view: memoryview, size: int) -> np.ndarray:
     """Blocks one after the other: 9 bytes of header (ROOT's `RZip`), then the packed bytes."""
     out = np.empty(size, np.uint8)
     at = filled = 0

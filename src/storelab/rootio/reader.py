@@ -100,7 +100,7 @@ class SelectionReader:
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         if not len(rows):
-            return iter(())
+            return iter(())  # all that is wanted came with the header
         size = self.header.layout.size[rows]
         edges = np.flatnonzero(np.diff(np.cumsum(size) // self.batch)) + 1
         return iter(np.split(rows, edges))
