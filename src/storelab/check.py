@@ -8,6 +8,7 @@ from pathlib import Path
 
 from storelab import calibration, check_axes, stage, units
 from storelab.config import Config
+from storelab.datasets import own_file
 from storelab.datasets.payload import BODIES
 from storelab.model import Point, UserError, Workload
 from storelab.plan import deployment, stores_of
@@ -58,6 +59,12 @@ def summarise(points: list[Point], store: str) -> Summary:
 def _own_first(points: list[Point]) -> list[Point]:
     """A mistake is told of the sweep that has it, before the calibration that follows from it."""
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
+
+
+def files(points: list[Point]) -> None:
+    """The user's own ROOT files. Raises UserError."""
+    for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
+        own_file.check(dataset)
 
 
 def limits(config: Config, points: list[Point]) -> None:
@@ -215,6 +222,7 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
 
 def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """All of the above, cheapest first. Raises UserError."""
+    files(points)
     limits(config, points)
     rights(config, points, workloads, stores)
     programs(points, stores)

@@ -17,6 +17,8 @@ from storelab.config_types import Boolean, Closed, Duration, Name, Rate, Size
 from storelab.model import UserError
 from storelab.store_settings import KINDS, NullServer, Store
 
+SCALES = ("S", "M", "L")  # of the generated ROOT file
+
 
 class Limits(Closed):
     """Bounds that guard a store in production; `storelab check` holds the plan against them, `measure` the run."""
@@ -53,7 +55,7 @@ class RootFile(Closed):
     """A ROOT file of one's own, for the workloads that read ROOT files."""
 
     path: str = Field(min_length=1, description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores.")
-    tree: str | None = Field(None, description="Name of the TTree; needed where the file holds several.")
+    tree: str | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
 
 
 class Campaign(Closed):
@@ -75,9 +77,17 @@ class Campaign(Closed):
         True, description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md."
     )
     files: dict[Name, RootFile] = Field(
-        default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name."
+        default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md."
     )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
+
+    @field_validator("files")
+    @classmethod
+    def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
+        for name in SCALES:
+            if name in files:
+                raise ValueError(f"{name} is a scale of the generated ROOT file; give your file another name")
+        return files
 
 
 class Config(Campaign):
@@ -268,7 +278,7 @@ def _origin(loc: list[str], layers: Layers) -> str:
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
-    models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep}
+    models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile}
     if loc[:1] == ("stores",):
         models["stores"] = KINDS[str(loc[2])]
     return list(models.get(str(loc[0]) if loc else "", Config).model_fields)

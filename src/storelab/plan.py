@@ -13,11 +13,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from storelab import calibration
-from storelab.config import Config, Sweep
+from storelab.config import SCALES, Config, Sweep
 from storelab.model import DEFAULT, DEPLOYMENT_AXES, Point, UserError, Workload, derive_seed, point_key
 
 SCHEMA = 1
-SCALES = ("S", "M", "L")  # of the generated ROOT file
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 

@@ -33,6 +33,10 @@ def differences(config: Config, points: list[Point]) -> list[str]:
             a, b = then["fixed"].get(name), point.fixed.get(name)
             if a != b:
                 out[f"sweep {point.sweep}: {name} was {a}, is {b}"] = None
+        for name in ("file", "tree"):  # of a ROOT file of the user's own
+            a, b = (then.get("dataset") or {}).get(name), (point.dataset or {}).get(name)
+            if a != b:
+                out[f"files.{point.axes['scale']}: {name} was {a}, is {b}"] = None
     if measured:
         for name in {p.store for p in measured}:
             a, b = old["stores"].get(name, {}), config.stores[name].model_dump(mode="json")

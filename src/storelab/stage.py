@@ -80,9 +80,10 @@ def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> l
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
-def _names(manifest: Path, places: list[Bucket]) -> bool:
-    """Whether a manifest's objects lie in these very buckets."""
-    return records.read_json(manifest)["buckets"] == [[p.name, p.prefix] for p in places]
+def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
+    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's. Raises UserError."""
+    manifest = records.read_json(path)
+    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and ("file" not in dataset or own_file.unchanged(dataset, manifest))
 
 
 def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
@@ -96,7 +97,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, places):
+    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, dataset, places):
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
@@ -138,12 +139,17 @@ def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bu
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        report(f"    {path.name}: {facts['branches']} branches, {len(facts['unreadable'])} of them cannot be read and are left out")
+        report(f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}")
     else:
         root = rootfile.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
     copies = dataset["buckets"]
     objects = {"key": [f"data/{dataset['name']}/events.root"] * copies, "bucket": list(range(copies)), "body": [0] * copies}
     return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
+
+
+def _first(facts: dict[str, Any]) -> str:
+    """Which branch is left out first, and why; the manifest has them all."""
+    return next((f"; the first is {name}: {reason[:150]}" for name, reason in facts["unreadable"].items()), "")
 
 
 def _manifest(

@@ -101,6 +101,26 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
             {"sweeps": {"e": {"workload": "read_entries", "axes": {"entry_fraction": 101}}}},
             "101 is not a percentage; give a number in (0, 100]",
         ),
+        (
+            {"sweeps": {"v": {"workload": "read_volume", "axes": {"volume_fraction": -1}}}},
+            "sweeps.v.axes.volume_fraction: -1 is not a percentage; give a number in (0, 100]",
+        ),
+        (
+            {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mien"}}}, "files": {"mine": {"path": "a.root"}}},
+            "sweeps.v.axes.scale: 'mien' is no scale and no name in `files`; one of: S, M, L, mine; or name your file in `files`",
+        ),
+        (
+            {
+                "sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine", "codec": "lz4"}}},
+                "files": {"mine": {"path": "a.root"}},
+            },
+            "sweeps.v.axes.codec: mine is a file of your own, and stays as it is packed; leave the axis out",
+        ),
+        ({"files": {"mine": {"tree": "events"}}}, "command line: files.mine.path: 'path' is missing; see docs/configuration.md"),
+        ({"files": {"mine": {"path": ""}}}, 'command line: files.mine.path: "": string should have at least 1 character'),
+        ({"files": {"mine": {"path": "a", "tre": "b"}}}, "command line: files.mine.tre: unknown key 'tre'; did you mean 'tree'?"),
+        ({"files": {"my file": {"path": "a"}}}, "'my file' is not a name; use letters, digits, '.' and '-'"),
+        ({"files": {"S": {"path": "a"}}}, "command line: files: S is a scale of the generated ROOT file; give your file another name"),
     ],
 )
 def test_a_mistake_gets_one_line_with_place_value_and_mend(folder, overrides, line):

@@ -9,6 +9,8 @@ import pytest
 import uproot
 from memory_transport import Memory
 
+from storelab import check, plan, plan_file, records
+from storelab.config import Config
 from storelab.datasets import baskets, own_file
 from storelab.engines.uproot_reader import Reader, TupleReader, decoder
 from storelab.model import UserError
@@ -17,6 +19,7 @@ from storelab.rootio.decode import Broken
 from storelab.rootio.header import Header
 from storelab.rootio.pages import PageReader, Pages
 from storelab.rootio.reader import BATCH, SelectionReader, Spent
+from storelab.workloads import WORKLOADS
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 
@@ -203,6 +206,46 @@ def test_a_page_that_is_not_there_is_no_array(ntuple):
     with pytest.raises(Broken, match="is not among those of the selection"):
         list(pages.arrays(["x"], {}, np.array([5])))
     assert len(pages.tuple["x"].array()) == 100, "the tuple is as it was"
+
+
+def checked(tmp_path, **file):
+    """What `storelab check` says of a campaign that reads it, beside stores and programs."""
+    base = {"campaign": "x", "name": "x", "results": str(tmp_path / "results"), "calibrate": False, "repetitions": 1}
+    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "files": {"mine": file}}
+    config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
+    points = plan.make(config, WORKLOADS)
+    check.files(points)
+    return config, points
+
+
+def test_check_and_the_file(mine, tmp_path):
+    _, points = checked(tmp_path, path=str(mine), tree="events")
+    assert check.summarise(points, "a").staged_bytes == mine.stat().st_size
+    checked(tmp_path, path="https://example.org/never-asked.root")
+    for file, line in (
+        ({"path": str(tmp_path / "nothing.root")}, "nothing.root: no such file; give the path of a ROOT file, or a URL"),
+        ({"path": str(mine)}, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named"),
+        ({"path": str(mine), "tree": "evnts"}, "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts' (it has: events, other)"),
+        ({"path": __file__}, "files.mine.path: test_own_file.py is no ROOT file that can be read"),
+    ):
+        with pytest.raises(UserError) as caught:
+            checked(tmp_path, **file)
+        assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_file_under_the_same_name_is_not_mixed_in(mine, ntuple, tmp_path):
+    config, points = checked(tmp_path, path=str(mine), tree="events")
+    manifest = {"dataset": points[0].dataset, "root": {"bytes": mine.stat().st_size}}
+    assert own_file.unchanged(points[0].dataset, manifest)
+    assert not own_file.unchanged(points[0].dataset | {"tree": "other"}, manifest), "it is staged anew"
+    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS))
+    records.write_json(config.raw / points[0].key / "run.json", {})
+    plan_file.refuse_differences(config, points)
+    with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
+        plan_file.refuse_differences(*checked(tmp_path, path=str(mine), tree="other"))
+    mine.write_bytes(ntuple.read_bytes())
+    with pytest.raises(UserError, match=r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file"):
+        own_file.unchanged(points[0].dataset, manifest)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")

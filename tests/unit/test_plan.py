@@ -94,3 +94,20 @@ def test_one_factor_scales_durations_and_objects_but_no_axis():
     assert {p.key for p in whole} == {p.key for p in tenth}, "the same points, not other ones"
     assert {p.fixed["duration_ns"] for p in tenth} == {10**9} and {p.fixed["warm_up_ns"] for p in tenth} == {10**8}
     assert {(p.axes["buckets"], p.fixed["objects"]) for p in tenth} == {(1, 10), (30, 30)}, "no bucket stays empty"
+
+
+def test_a_file_of_one_s_own_is_a_data_set_by_its_name():
+    sweeps = {"e": {"workload": "read_entries", "axes": {"scale": ["mine", "S"], "buckets": [1, 2]}}}
+    points = make(sweeps=sweeps, files={"mine": {"path": "/data/a.root", "tree": "events"}}, repetitions=1)
+    found = {p.key: p.dataset for p in points}
+    assert found["a/read_entries/scale~mine_rep~001"] == {
+        "name": "root-mine",
+        "kind": "root",
+        "scale": "mine",
+        "buckets": 1,
+        "seed": 20150413,
+        "file": "/data/a.root",
+        "tree": "events",
+    }
+    assert found["a/read_entries/scale~mine_buckets~0002_rep~001"]["name"] == "root-mine-2"
+    assert found["a/read_entries/rep~001"]["name"] == "root-S" and "file" not in found["a/read_entries/rep~001"]

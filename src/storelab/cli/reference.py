@@ -107,6 +107,7 @@ def configuration() -> str:
     lines += [r for r in rows(config.Config)[2:] if r.split("`")[1] in top]
     lines += section("## What is measured: `campaigns/*.yaml`", config.Campaign)
     lines += section("### `sweeps.<name>`", config.Sweep)
+    lines += section("### `files.<name>`", config.RootFile)
     lines += section("## `limits`", config.Limits)
     for model in store_models():
         kind = typing.get_args(model.model_fields["kind"].annotation)[0]

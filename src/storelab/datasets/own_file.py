@@ -3,9 +3,11 @@
 May import: numpy, uproot, fsspec (lazily), `datasets.baskets`. The file is taken as it is, and copied into the stores.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +48,10 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_SAID]
 
 
-def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
-    """(facts of the manifest, table of baskets) of a local ROOT file. Facts as of `rootfile.generate`, and `unreadable`: branch -> reason.
-
-    Raises UserError: no ROOT file, cut off, no such tree, several trees and none named, no branch that can be read.
-    """
+@contextlib.contextmanager
+def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, str]]:
+    """(uproot's file, name of the tree, TTree or RNTuple) of a local ROOT file. Raises UserError: no ROOT file, cut off, no such tree, several and
+    none named."""
     import uproot
 
     place = f"files.{name}"
@@ -64,28 +65,57 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
             missing = f"{file.file.fEND - path.stat().st_size} of {file.file.fEND} bytes are missing at its end"
             raise UserError(f"{place}.path", f"{path.name} is cut off ({missing})", "copy it again")
         chosen = _choose(kinds, path.name, tree, f"{place}.tree")
+        yield file, chosen, "TTree" if kinds[chosen.partition(";")[0]] == "TTree" else "RNTuple"
+
+
+def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
+    """(facts of the manifest, table of baskets) of a local ROOT file. Facts as of `rootfile.generate`, `format` (TTree or RNTuple), and
+    `unreadable`: branch -> reason. Raises UserError: as `opened()`, damaged, no branch that can be read.
+    """
+    import uproot
+
+    with opened(path, name, tree) as (file, chosen, kind):
         try:
-            opened = file[chosen]
-            table, unreadable = _ntuple(opened, path) if kinds[chosen.partition(";")[0]] != "TTree" else _tree(opened, path)
+            held = file[chosen]
+            table, unreadable = _tree(held, path) if kind == "TTree" else _ntuple(held, path)
+            entries = int(held.num_entries)
         except Exception as error:  # noqa: BLE001 - a corrupt file
-            raise UserError(f"{place}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
-        entries = int(opened.num_entries)
-    facts = baskets.facts(table)
+            raise UserError(f"files.{name}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
     if entries < 1 or not set(table["branch"].unique().to_pylist()) - set(unreadable):
-        raise UserError(f"{place}.tree", f"{chosen} of {path.name} has no entry, or no branch that can be read", "take another tree")
+        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} has no entry, or no branch that can be read", "take another tree")
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
         "tree": chosen,
-        "format": "TTree" if kinds[chosen.partition(";")[0]] == "TTree" else "RNTuple",
+        "format": kind,
         "scale": name,
         "entries": entries,
-        "branches": facts["branches"],
+        "branches": baskets.facts(table)["branches"],
         "bytes": path.stat().st_size,
         "sha256": digest,
         "unreadable": unreadable,
         "uproot": uproot.__version__,
     }, table
+
+
+def check(dataset: dict[str, Any]) -> None:
+    """The file of a data set of the plan is there, and is what it should be; one behind a URL is not looked at. Raises UserError."""
+    if "://" in dataset["file"]:
+        return
+    path = fetch(dataset["file"], Path(), f"files.{dataset['scale']}.path")
+    with opened(path, dataset["scale"], dataset["tree"]):
+        pass
+
+
+def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
+    """Whether the manifest is of the file that the data set names now. Raises UserError where that has another size than when it was staged."""
+    before, path = manifest["dataset"], Path(dataset["file"]).expanduser()
+    if (before.get("file"), before.get("tree")) != (dataset["file"], dataset["tree"]):
+        return False
+    if path.is_file() and path.stat().st_size != manifest["root"]["bytes"]:
+        problem = f"{path.name} has {path.stat().st_size} B, and had {manifest['root']['bytes']} B when it was staged"
+        raise UserError(f"files.{dataset['scale']}.path", problem, "give the changed file another name in `files`")
+    return True
 
 
 def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> str:
