@@ -71,8 +71,11 @@ class Reader:
             raise Late from None
 
     def look(self, tree: Any) -> None:
-        """What the reader needs to know of the tree."""
+        """What the reader needs to know of the tree: its branches, and how to interpret those to be read. For objects that takes the file's
+        class descriptions, which uproot fetches when first asked."""
         self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        for name in self.branches:
+            _ = self.objects[name].interpretation
 
     def found(self) -> baskets.Baskets:
         """Of the branches to read, by uproot's metadata."""

@@ -1,0 +1,153 @@
+"""ROOT files of the user's own, from the line in the configuration to the records, on a running SeaweedFS."""
+
+import json
+from pathlib import Path
+
+import awkward as ak
+import numpy as np
+import ports
+import pyarrow.parquet as pq
+import pytest
+import uproot
+
+from storelab import measure, plan, stage
+from storelab.config import Config
+from storelab.model import MeasurementFailed
+from storelab.store_settings import SeaweedFS as Settings
+from storelab.stores import clients, everywhere
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
+SHORT = {"duration": "1500 ms", "warm_up": "100 ms"}
+
+
+def written(path: Path) -> Path:
+    """A TTree `events` and an RNTuple `tuple` of 3000 entries in three clusters: numbers, lists, strings; one branch of the tree is broken."""
+    rng = np.random.default_rng(1)
+    with uproot.recreate(path) as file:
+        tree = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "name": "string", "broken": "f8"})
+        made = None
+        for begin in range(0, 3000, 1000):
+            hits = ak.unflatten(rng.random(5000, "f4"), np.full(1000, 5))
+            data = {
+                "x": rng.random(1000),
+                "n": np.arange(1000, dtype="i4"),
+                "hits": hits,
+                "name": [f"event {begin + i}" for i in range(1000)],
+            }
+            tree.extend({**data, "name": ak.Array(data["name"]), "broken": rng.random(1000)})
+            fields = {k: ak.Array(v) for k, v in data.items()}
+            made = file.mkrntuple("tuple", fields) if made is None else made.extend(fields) or made
+    with uproot.open(path) as file:
+        branch = file["events"]["broken"]
+        places = list(zip(branch.member("fBasketSeek")[:3].tolist(), branch.member("fBasketBytes")[:3].tolist(), strict=True))
+    bad = bytearray(path.read_bytes())
+    for offset, size in places:
+        bad[offset : offset + size] = bytes(size)
+    path.write_bytes(bad)
+    return path
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """`configured(files, **sweeps)`: the configuration and its points; the store is stopped at the end."""
+    used = []
+
+    def one(files, **sweeps):
+        base = {
+            "campaign": "own",
+            "name": "own",
+            "results": str(tmp_path / "results"),
+            "state": str(tmp_path / "state"),
+            "calibrate": False,
+        }
+        base |= {"stores": {"one": Settings(kind="seaweedfs", port=ports.block())}, "use_stores": ["one"], "repetitions": 1}
+        used.append(Config.model_validate({**base, "files": files, "sweeps": {n: {**SHORT, **s} for n, s in sweeps.items()}}))
+        return used[-1], plan.make(used[-1], WORKLOADS)
+
+    yield one
+    for config in used:
+        for store in everywhere(config).values():
+            store.down()
+
+
+def measured(config, points):
+    """[(point, record, its reads)] of all points; every check of every record held, and no read failed."""
+    out = []
+    for point in points:
+        record = measure.point(config, points, point.key)
+        assert all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
+        reads = [row for path in sorted((config.raw / point.key).glob("reads.*.parquet")) for row in pq.read_table(path).to_pylist()]
+        errors = {row["error"] for path in (config.raw / point.key).glob("ops.*.parquet") for row in pq.read_table(path).to_pylist()}
+        assert reads and errors == {None}, point.key
+        out.append((point, record, reads))
+    return out
+
+
+def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
+    path = written(tmp_path / "mine.root")
+    files = {"mine": {"path": str(path), "tree": "events"}, "tuple": {"path": str(path), "tree": "tuple"}}
+    scale, engine = ["mine", "tuple"], ["uproot-s3fs", "planned"]
+    config, points = configured(
+        files,
+        volume={"workload": "read_volume", "axes": {"scale": scale, "engine": engine, "volume_fraction": [100, 30]}},
+        entries={"workload": "read_entries", "axes": {"scale": scale, "engine": engine, "entry_fraction": 0.1, "buckets": 2, "clients": 2}},
+        ranges={"workload": "replay", "axes": {"scale": scale, "entry_fraction": 0.1}},
+    )
+    out = measured(config, points)
+    assert len(out) == 8 + 4 + 2
+    needed = {}
+    for point, record, reads in out:
+        axes, mine = point.axes, point.axes["scale"] == "mine"
+        assert {c["engine"]["branches_left_out"] for c in record["clients"]} == {int(mine)}, "the broken branch"
+        assert {r["entries"] for r in reads} == {3 if "entry_fraction" in axes else 3000}
+        assert all(r["wire_bytes"] > r["asked_bytes"] >= r["needed_bytes"] > 0 and r["requests"] > 0 for r in reads)
+        if point.workload == "read_volume":
+            needed.setdefault((axes["scale"], axes["volume_fraction"]), set()).update(r["needed_bytes"] for r in reads)
+    assert all(len(v) == 1 for v in needed.values()), "both engines need the same bytes"
+    manifest = json.loads(stage.manifest_path(config, "one", {"name": "root-mine"}).read_text())
+    assert list(manifest["root"]["unreadable"]) == ["broken"] and str(tmp_path) not in manifest["root"]["unreadable"]["broken"]
+    assert manifest["root"]["sha256"] == manifest["bodies"][0]["sha256"]
+
+
+def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
+    files = {"mine": {"path": str(written(tmp_path / "mine.root")), "tree": "events"}}
+    axes = {"scale": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
+    config, points = configured(files, volume={"workload": "read_volume", "axes": axes})
+    measured(config, points)
+    manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
+    (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
+    clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
+    for point in points:
+        with pytest.raises(MeasurementFailed, match=r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"):
+            measure.point(config, points, point.key, again=True)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
+def test_real_files(configured):
+    files = {
+        "nano": {"path": str(REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root")},
+        "xaod": {"path": str(REAL / "uproot-issue-123b.root"), "tree": "CollectionTree"},
+        "physlite": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventTag"},
+        "event-data": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventData"},
+    }
+    config, points = configured(
+        files,
+        volume={
+            "workload": "read_volume",
+            "duration": "6 s",
+            "axes": {"scale": ["nano", "xaod", "physlite"], "engine": ["uproot-s3fs", "planned"]},
+        },
+        ranges={"workload": "replay", "axes": {"scale": list(files)}},
+    )
+    left_out = {"nano": 0, "xaod": 576, "physlite": 0, "event-data": 0}
+    chosen = {"nano": 947, "xaod": 1068, "physlite": 14, "event-data": 806}
+    for point, record, reads in measured(config, points):
+        name = point.axes["scale"]
+        assert {c["engine"]["branches_left_out"] for c in record["clients"]} == {left_out[name]}, point.key
+        assert {r["branches"] for r in reads} == {chosen[name]}
+        if name == "nano" and point.workload == "read_volume":
+            assert {r["baskets"] for r in reads} == {949} and {r["needed_bytes"] for r in reads} == {
+                sum(r["needed_bytes"] for r in reads) // len(reads)
+            }
