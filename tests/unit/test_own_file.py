@@ -1,10 +1,15 @@
 """ROOT files of the user's own: what can be read is found, what cannot is named, and a wrong file gives one line."""
 
+import http.server
+import struct
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import awkward as ak
 import numpy as np
+import ports
+import pyarrow as pa
 import pytest
 import uproot
 from memory_transport import Memory
@@ -12,6 +17,7 @@ from memory_transport import Memory
 from storelab import check, plan, plan_file, records
 from storelab.config import Config
 from storelab.datasets import baskets, own_file
+from storelab.engines.selections import WrongData
 from storelab.engines.uproot_reader import Reader, TupleReader, decoder
 from storelab.model import UserError
 from storelab.readplan import Link
@@ -99,6 +105,52 @@ def test_a_corrupt_basket_and_a_corrupt_header(mine, tmp_path):
     (tmp_path / "bad.root").write_bytes(bad)
     with pytest.raises(UserError, match=r"files.mine.path: bad.root is damaged"):
         own_file.look(tmp_path / "bad.root", "mine", "events")
+
+
+def test_a_url_is_downloaded_once_and_whole(mine, tmp_path):
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=str(mine.parent))
+
+        def log_message(self, *_):
+            asked.append(self.command)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", ports.block()), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/mine.root"
+            path = own_file.fetch(url, tmp_path / "kept", "files.mine.path")
+            assert path.read_bytes() == mine.read_bytes() and asked
+            n = len(asked)
+            assert own_file.fetch(url, tmp_path / "kept", "files.mine.path") == path and len(asked) == n
+            with pytest.raises(UserError, match=r"nothing.root cannot be read \(FileNotFoundError"):
+                own_file.fetch(url.replace("mine.root", "nothing.root"), tmp_path / "kept", "files.mine.path")
+        finally:
+            server.shutdown()
+    assert list((tmp_path / "kept").iterdir()) == [path]
+
+
+def test_lists_without_offsets_are_left_out_and_say_why(tmp_path):
+    """As ROOT writes them with kGenerateOffsetMap: uproot would fetch the counter's baskets, which no plan holds."""
+    path = tmp_path / "map.root"
+    with uproot.recreate(path, compression=None) as file:
+        tree = file.mktree("events", {"x": "f8", "hits": "var * float32"})
+        tree.extend({"x": np.arange(50.0), "hits": ak.values_astype(ak.Array([[float(i)] * (i % 4) for i in range(50)]), "f4")})
+    with uproot.open(path) as file:
+        branch = file["events"]["hits"]
+        expected, at, key = branch.array().tolist(), int(branch.member("fBasketSeek")[0]), branch.basket(0).member("fKeylen")
+        values = branch.basket(0).border
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, at, key + values)  # fNbytes and fObjlen without the offsets
+    struct.pack_into(">i", data, at + 6, values)
+    path.write_bytes(data)
+    with uproot.open(path) as file:
+        assert file["events"]["hits"].basket(0).byte_offsets is None and file["events"]["hits"].array().tolist() == expected
+    facts, _ = own_file.look(path, "mine", None)
+    assert list(facts["unreadable"]) == ["hits"] and "do not tell where their entries begin" in facts["unreadable"]["hits"]
+    assert hold_against_uproot(path, "events", np.arange(50)) == 2, "x and the counter"
 
 
 def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
@@ -292,3 +344,6 @@ def test_baskets_in_the_header_need_no_bytes_and_are_held_against_the_side_car(t
     assert len(layout.inside) == 947 and all(layout.inside_crc(row) == crc[row] for row in layout.inside)
     head.save(tmp_path / "h.parquet")
     assert Header.load(tmp_path / "h.parquet", {}) is None, "what is kept beside the file would lack their content"
+    other = table.set_column(table.schema.get_field_index("crc32"), table.schema.field("crc32"), pa.array(crc ^ 1))
+    with pytest.raises(WrongData, match=r"a basket in the header of .* is not the one that was staged"):
+        by_uproot(path, "Events", other, names[:50], np.arange(200))

@@ -38,7 +38,9 @@ def fetch(source: str, folder: Path, place: str) -> Path:
             shutil.copyfileobj(remote, local, 16 * 2**20)
         temporary.replace(target)
     except Exception as error:  # noqa: BLE001 - whatever a protocol's library throws
-        raise UserError(place, f"{source} cannot be read ({_said(error)})", "check the address") from None
+        raise UserError(
+            place, f"{source} cannot be read ({_said(error)})", "check the address, and that `scratch` has room for the file"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
     return target
