@@ -30,6 +30,9 @@ def transfer(point: Point, store: Store) -> None:
     _parts(place, point, store)
     _range(place, point)
     _reads(place, axes, default)
+    if axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
+        problem = f"store {store.name} (kind {store.settings.kind}) speaks {store.protocol}"
+        raise UserError(f"{place}.transport", f"http asks for S3 or HTTP, {problem}", "sweep transport `default`, or leave the store out")
     if axes.get("batch", 1) > MOST_BATCH:
         raise UserError(f"{place}.batch", f"{axes['batch']} objects are more than one request may delete", f"at most {MOST_BATCH}")
 
@@ -63,7 +66,7 @@ def _reads(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
         return
     way = "merge" if "merge" in axes else "engine"
     planned = axes[way] == "planned"
-    for axis in ("max_range_gap",) if planned else ("thrift", "max_amplification"):
+    for axis in ("max_range_gap",) if planned else ("thrift", "max_amplification") + (() if "merge" in axes else ("transport",)):
         if axes[axis] != default[axis]:
             mend = f"sweep {way} {'gap' if way == 'merge' else 'uproot-s3fs'}" if planned else f"sweep {way} planned"
             raise UserError(f"{place}.{axis}", f"{way} {axes[way]} has no {axis}", mend)

@@ -29,7 +29,8 @@ def check(workload: str, multipart: bool = True, **axes) -> None:
         ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}, True),
         ("delete", {"batch": 1000}, True),
         ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}, True),
-        ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec"}, True),
+        ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}, True),
+        ("read_entries", {"engine": "planned", "transport": "http"}, True),
     ],
 )
 def test_what_can_be(workload, axes, multipart):
@@ -59,6 +60,7 @@ def test_what_can_be(workload, axes, multipart):
             "max_range_gap: engine planned has no max_range_gap; sweep engine",
         ),
         ("read_volume", {"thrift": 3}, True, "axes.thrift: engine uproot-s3fs has no thrift; sweep engine planned"),
+        ("read_volume", {"transport": "http"}, True, "axes.transport: engine uproot-s3fs has no transport; sweep engine planned"),
         (
             "replay",
             {"merge": "gap", "max_amplification": 3},

@@ -16,12 +16,14 @@ from storelab.datasets import baskets
 from storelab.engines import transports
 from storelab.engines.selections import GRACE, Done, SelectionClient, WrongData
 from storelab.engines.wire import Counts
-from storelab.readplan import measure
+from storelab.readplan import measure, several
 from storelab.rootio.header import COLUMNS, Header
 from storelab.rootio.reader import SelectionReader, Spent
 from storelab.workloads.base import Job
 
 PARALLEL = 64
+PARALLEL_SEVERAL = 16  # requests in flight where each asks for several ranges
+APART = 1000  # bytes between baskets that are asked for together: a server may send near ones as one
 
 
 class PlannedBase(SelectionClient):
@@ -36,19 +38,48 @@ class PlannedBase(SelectionClient):
         if axes["max_amplification"]:
             self.wishes["max_amplification"] = float(axes["max_amplification"])
         self.calibration: dict[str, Any] | None = None
+        self.way = axes.get("transport", "default")
+        self.multirange: list[dict[str, Any]] | None = None
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
         timeout_s = max(5.0, self.duration_s * (1 + GRACE))
-        self.transport, self.versions = transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
-        self.settings = {"retries": 0, "parallel": PARALLEL, "timeout_s": timeout_s, "library": self.library, **self.wishes}
+        endpoint = self.job.endpoint
+        self.transport = transports.make(endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s, self.way)
+        self.settings = {
+            "retries": 0,
+            "protocol": endpoint.protocol,
+            "library": self.transport.library,
+            "transport": self.way,
+            "parallel": self.transport.parallel,
+            "timeout_s": timeout_s,
+            **self.wishes,
+        }
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
         before, begun = self.transport.now(), time.perf_counter()
+        if self.way == "http":
+            self.probe()
         self.link = measure(self.transport, self.size)
         self.calibration = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
+
+    def probe(self) -> None:
+        """Find out how many ranges the store truly answers in one request: baskets whose CRC-32 is known, far from each other."""
+        order = np.argsort(self.staged.offset)
+        offset, size = self.staged.offset[order], self.staged.size[order]
+        kept, end = [], -APART
+        for i in np.flatnonzero(size <= np.quantile(size, 0.5)).tolist():
+            if offset[i] >= end + APART:
+                kept.append(i)
+                end = int(offset[i] + size[i])
+        crc = self.crc[order][kept].tolist()
+        starts, stops = offset[kept].tolist(), (offset + size)[kept].tolist()
+        self.multirange = several.probe(self.transport, starts, stops, lambda i, data: zlib.crc32(data) == crc[i])
+        if self.transport.ranges > 1:
+            self.transport.inner.parallel = PARALLEL_SEVERAL
+        self.settings["parallel"] = self.transport.parallel
 
     def counts(self) -> Counts:
         return self.transport.now()
@@ -60,7 +91,8 @@ class PlannedBase(SelectionClient):
     def facts(self) -> dict[str, Any]:
         wire = self.transport.wire
         known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
-        return {"libraries": self.versions, "connections_lost": wire.lost if wire else None, **known}
+        asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
+        return {"libraries": self.transport.versions, "connections_lost": wire.lost if wire else None, **known, **asked}
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
         """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
@@ -86,7 +118,7 @@ class PlannedClient(PlannedBase):
 
         from storelab.readplan.source import PlannedSource
 
-        url = f"s3://{self.bucket.name}/{self.key}"
+        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
         options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
         tree = uproot.open({url: None}, **options)[self.root["tree"]]
         header = Header.of(tree, {"key": self.key})

@@ -15,6 +15,7 @@ from storelab.engines.planned import PlannedBase
 from storelab.engines.selections import Done
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.source import gather
+from storelab.readplan.transports import messages
 from storelab.workloads.base import Job
 
 
@@ -45,14 +46,16 @@ class ReplayClient(PlannedBase):
         offset, size = self.staged.offset[rows], self.staged.size[rows]
         requests = self._plan(offset, size)
         stamps.append(clock.now_ns())
-        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
+        starts, stops = requests.start.tolist(), requests.stop.tolist()
+        sent = messages(self.transport, starts, stops)
+        parts = self.transport.fetch(starts, stops)
         data = gather(requests, parts, offset, offset + size)
         stamps.append(clock.now_ns())
         self.verify(rows, data)
         stamps.append(clock.now_ns())
         self.plans.add((requests.gap, requests.piece))
         planned, transfer, verified = (b - a for a, b in itertools.pairwise(stamps))
-        return Done(len(self.branches), len(rows), 0, needed, len(requests), requests.asked_bytes, planned, transfer, verified, 0, 0)
+        return Done(len(self.branches), len(rows), 0, needed, sent, requests.asked_bytes, planned, transfer, verified, 0, 0)
 
     def _plan(self, offset: np.ndarray, size: np.ndarray) -> Requests:
         if self.gap is None:

@@ -34,18 +34,22 @@ class Wire:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed_bytes: int | None = 0
-        self.opened = self.most_open = 0
+        self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are not known
 
     def factory(self, address: Any) -> socket.socket:
         """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
         sock = _Socket(*address[:3])
         sock.setblocking(False)
+        sock.wire = self
+        self.adopt(sock)
+        return sock
+
+    def adopt(self, sock: socket.socket) -> None:
+        """Count this socket from here on; who closes it calls `retire` before."""
         with self._lock:
-            sock.wire = self
             self._open.add(sock)
             self.opened += 1
             self.most_open = max(self.most_open, len(self._open))
-        return sock
 
     def retire(self, sock: socket.socket) -> None:
         with self._lock:

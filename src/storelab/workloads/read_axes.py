@@ -29,4 +29,12 @@ READER = Axis(
     "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder.",
     choices=("uproot-s3fs", "planned"),
 )
-LATER = (CODEC, BUCKETS, THRIFT, AMPLIFICATION)  # at the end, so that paths of older points stay what they are
+TRANSPORT = Axis(
+    "transport",
+    "text",
+    "default",
+    "Transport",
+    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where the store truly answers them.",
+    choices=("default", "http"),
+)
+LATER = (CODEC, BUCKETS, THRIFT, AMPLIFICATION, TRANSPORT)  # at the end, so that paths of older points stay what they are
