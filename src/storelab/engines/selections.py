@@ -74,6 +74,10 @@ class SelectionClient(Client):
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1
 
+    def version(self) -> str:
+        """Of what reads."""
+        return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
+
     @abstractmethod
     def connect(self, root: dict[str, Any]) -> None:
         """What a read needs; `root`: of the manifest. Not measured. Raises UserError."""
@@ -239,7 +243,7 @@ class SelectionClient(Client):
         }
         engine = {
             "name": self.engine,
-            "version": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries),
+            "version": self.version(),
             "settings": {**self.settings, "grace": GRACE},
             "requests_per_operation": {"READ": "varies, counted"},
             "branches_chosen": len(self.branches),

@@ -26,8 +26,8 @@ READER = Axis(
     "text",
     "uproot-s3fs",
     "Engine",
-    "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder.",
-    choices=("uproot-s3fs", "planned"),
+    "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder; `root`: ROOT itself.",
+    choices=("uproot-s3fs", "planned", "root"),
 )
 TRANSPORT = Axis(
     "transport",

@@ -32,6 +32,10 @@ def client(job: Job) -> Client:
         from storelab.engines.planned import PlannedClient
 
         return PlannedClient(job)
+    if job.point.axes["engine"] == "root":
+        from storelab.engines.root_ttree import RootClient
+
+        return RootClient(job)
     from storelab.engines.uproot_s3fs import UprootClient
 
     return UprootClient(job)
