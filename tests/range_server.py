@@ -65,6 +65,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 def range_server(data: bytes) -> Iterator[http.server.ThreadingHTTPServer]:
     """Serves `data` under every path, rightly until its `mode` is set."""
     one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    one.handle_error = lambda *_: None  # clients break off on purpose
     one.data, one.mode, one.asked, one.daemon_threads = data, "right", [], True
     threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:

@@ -18,6 +18,9 @@ ENGINES = {
     "parallel_parts": ("s5cmd", "obstore", "loadgen"),
     "balance": ("loadgen",),
     "payload": ("loadgen",),
+    "header": ("planned",),
+    "connections": ("uproot-s3fs",),
+    "split": ("uproot-s3fs",),
 }
 
 

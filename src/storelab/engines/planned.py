@@ -5,6 +5,9 @@ connections that will read: the record has it as `link`, and its requests and by
 """
 
 import contextlib
+import fcntl
+import hashlib
+import json
 import time
 import zlib
 from dataclasses import asdict
@@ -40,22 +43,41 @@ class PlannedBase(SelectionClient):
         self.calibration: dict[str, Any] | None = None
         self.way = axes.get("transport", "default")
         self.multirange: list[dict[str, Any]] | None = None
+        self.past, self.opened = Counts(), 0  # of transports before this one: counts, connections
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
-        timeout_s = max(5.0, self.duration_s * (1 + GRACE))
         endpoint = self.job.endpoint
-        self.transport = transports.make(endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s, self.way)
+        self.transport = self.make()
+        if endpoint.protocol == "root":
+            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
         self.settings = {
             "retries": 0,
             "protocol": endpoint.protocol,
             "library": self.transport.library,
             "transport": self.way,
             "parallel": self.transport.parallel,
-            "timeout_s": timeout_s,
+            "timeout_s": self.timeout_s,
             **self.wishes,
         }
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
+
+    @property
+    def timeout_s(self) -> float:
+        return max(5.0, self.duration_s * (1 + GRACE))
+
+    def make(self) -> transports.Counted:
+        return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
+
+    def fresh(self) -> None:
+        """What is known of the link and of several ranges stays known."""
+        old = self.transport
+        self.past = self.past + old.now()
+        self.opened += old.wire.opened if old.wire else 0
+        old.close()
+        self.transport = self.make()
+        if old.ranges > 1 and self.way == "http":
+            self.transport.ranges, self.transport.inner.parallel = old.ranges, old.parallel
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
@@ -82,11 +104,11 @@ class PlannedBase(SelectionClient):
         self.settings["parallel"] = self.transport.parallel
 
     def counts(self) -> Counts:
-        return self.transport.now()
+        return self.past + self.transport.now()
 
     def connections(self) -> tuple[int, int, int]:
         wire = self.transport.wire
-        return (wire.open, wire.most_open, wire.opened) if wire else (0, 0, 0)
+        return (wire.open, wire.most_open, wire.opened + self.opened) if wire else (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
         wire = self.transport.wire
@@ -109,19 +131,23 @@ class PlannedClient(PlannedBase):
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)
+        self.header = self.job.point.axes["header"]
+        self.settings["header"] = self.header
+        self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+        name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
+        self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
         with contextlib.suppress(Exception):  # what is wrong is an error of the first read
+            if self.header == "cached":
+                self.keep_header()
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
-        import uproot
-
-        from storelab.readplan.source import PlannedSource
-
-        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
-        options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
-        tree = uproot.open({url: None}, **options)[self.root["tree"]]
-        header = Header.of(tree, {"key": self.key})
+        """By uproot, through the transport, or the header that was kept; then only branches that are no numbers, nor lists of them, need uproot."""
+        header = Header.load(self.kept, self.identity) if self.header == "cached" else None
+        tree = None
+        if header is None:
+            tree = self.tree()
+            header = Header.of(tree, self.identity)
         found, staged = header.layout, self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
@@ -130,9 +156,28 @@ class PlannedClient(PlannedBase):
         if self.calibration is None:
             self.calibrate()
         missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        if missing and tree is None:
+            tree = self.tree()
         self.beyond = {name: tree[name] for name in missing}
         self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=self.by_uproot, **self.wishes)
         self.reader.check(self.branches)
+
+    def tree(self) -> Any:
+        import uproot
+
+        from storelab.readplan.source import PlannedSource
+
+        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
+        options = {"handler": PlannedSource, "transport": self.transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        return uproot.open({url: None}, **options)[self.root["tree"]]
+
+    def keep_header(self) -> None:
+        """Unless it is kept already: read the header and keep it beside the clients. One client of the machine does it, the others wait for it."""
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.kept.with_suffix(".lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if Header.load(self.kept, self.identity) is None:
+                Header.of(self.tree(), self.identity).save(self.kept)
 
     def by_uproot(self, name: str, numbers: list[int], parts: list[np.ndarray], held: list[int], wanted: list[np.ndarray]) -> Any:
         """What the decoder does not know, as uproot reads it."""

@@ -22,6 +22,7 @@ from storelab.workloads.base import Job
 class ReplayClient(PlannedBase):
     engine = "replay"
     libraries = ("numpy",)
+    opens = False
 
     def __init__(self, job: Job):
         super().__init__(job)

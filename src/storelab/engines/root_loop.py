@@ -118,7 +118,7 @@ class Tree:
         self.tree.StopCacheLearningPhase()
 
     def counts(self) -> tuple[int, int]:
-        """Read calls and bytes of the file so far."""
+        """Read calls and bytes of the file so far (the sums over all files that ROOT keeps count vector reads twice)."""
         return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
 
     def times(self) -> tuple[float, float]:

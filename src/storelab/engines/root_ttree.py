@@ -4,6 +4,7 @@ May import: `selections`, `root_loop`, `rootio.decode`, `datasets.baskets`. ROOT
 its read calls are counted by TFile, wire bytes by the kernel. What it decodes is compared after the window, see `content`.
 """
 
+import contextlib
 import zlib
 from typing import Any
 
@@ -43,7 +44,7 @@ class RootClient(SelectionClient):
         super().__init__(job)
         self.tree: Any = None
         self.wire: ProcessWire | None = None
-        self.done = Counts()
+        self.past = np.zeros(2, "i8")  # read calls and bytes of files before this one
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
@@ -55,6 +56,7 @@ class RootClient(SelectionClient):
         if endpoint.protocol == "root":
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
             self.wire = ProcessWire(int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094)
+            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
         self.settings = {"protocol": endpoint.protocol, "library": "ROOT", "cache_bytes": CACHE, "coalescing": "TTreeCache"}
 
@@ -79,6 +81,12 @@ class RootClient(SelectionClient):
             )
         self.tree = tree
 
+    def fresh(self) -> None:
+        if self.tree:
+            self.past = np.add(self.past, self.tree.counts())
+            self.tree.close()
+            self.tree = None
+
     def selection(self, entries: np.ndarray) -> Done:
         from storelab.engines import root_loop
 
@@ -102,7 +110,7 @@ class RootClient(SelectionClient):
         return Done(len(self.branches), len(rows), decoded, needed, spent.requests, spent.asked_bytes, 0, disk, 0, unzip, rest)
 
     def counts(self) -> Counts:
-        calls, size = self.tree.counts() if self.tree else (0, 0)
+        calls, size = np.add(self.past, self.tree.counts() if self.tree else (0, 0)).tolist()
         return Counts(calls, size, size, self.wire.bytes if self.wire and not self.wire.lost else None)
 
     def connections(self) -> tuple[int, int, int]:
@@ -114,7 +122,12 @@ class RootClient(SelectionClient):
     def checks(self) -> list[Check]:
         """Those that ROOT can fail; and what it read and decoded last, compared."""
         shared = [c for c in super().checks() if c.name not in ("requests", "bytes", "crc32")]
-        return [*shared, self.content()] if self.read is not None else shared
+        if self.read is None:
+            return shared
+        if self.tree is None:  # the read after the last good one could not open it
+            with contextlib.suppress(Exception):
+                self.open_file()
+        return [*shared, self.content() if self.tree else Check("content", False, "the file could not be opened again")]
 
     def content(self) -> Check:
         """Of the last read: its baskets as ROOT's file hands them out against the CRC-32 of the side-car, and, of some branches, ROOT's values against
@@ -148,9 +161,7 @@ class RootClient(SelectionClient):
         """There is no plan to compare with."""
 
     def close(self) -> None:
-        if self.tree:
-            self.tree.close()
-            self.tree = None
+        self.fresh()
         super().close()
 
 

@@ -94,6 +94,10 @@ class Counts:
     body_bytes: int = 0  # by the Content-Length of successful answers
     wire_bytes: int | None = 0  # server to client, headers included
 
+    def __add__(self, other: "Counts") -> "Counts":
+        wire = _add(self.wire_bytes, other.wire_bytes)
+        return Counts(self.requests + other.requests, self.asked_bytes + other.asked_bytes, self.body_bytes + other.body_bytes, wire)
+
     def __sub__(self, other: "Counts") -> "Counts":
         wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
         return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
@@ -108,7 +112,10 @@ class ProcessWire:
         self._gone: int | None = 0
         self.open = self.most_open = self.opened = self.lost = 0
         self._base: int | None = 0
+        self._before: set[int] = set()
         self._base = self.bytes
+        self._before = set(self._seen)  # made before this one: that they end is no loss
+        self.opened = 0
 
     @property
     def bytes(self) -> int | None:
@@ -116,7 +123,7 @@ class ProcessWire:
         now = dict(self._look())
         for inode in self._seen.keys() - now.keys():
             self._gone = _add(self._gone, self._seen.pop(inode))
-            self.lost += 1
+            self.lost += inode not in self._before
         self.opened += len(now.keys() - self._seen.keys())
         self._seen = now
         self.open = len(now)

@@ -110,6 +110,10 @@ class HttpTransport:
             self.extra += len(body) - sum(stops) + sum(starts)
         return out
 
+    def close(self) -> None:
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.http.clear()
+
 
 def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]) -> list[dict[str, Any]]:
     """Find out how many of these ranges the server truly answers in one request, and set `transport.ranges` to it.
@@ -173,6 +177,11 @@ class VectorTransport:
         self.most = most - 1  # fsspec-xrootd sends an empty vector behind a full one, which is an error
         self.ranges = min(self.ranges, self.most)
         self.opened = True
+
+    def close(self) -> None:
+        """Close the file; the XRootD client keeps its connection for the life of the process."""
+        self.fs._readonly_filehandle_cache.close_all()
+        self.opened = False
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
         """Which ranges go into one vector read."""

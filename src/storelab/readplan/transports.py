@@ -80,6 +80,11 @@ class ObstoreTransport:
             parts[i::lanes] = call.result()
         return checked(parts, starts, stops)
 
+    def close(self) -> None:
+        """Its connections end with the store object."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.store = None
+
 
 class FsspecTransport:
     """File `path` of an fsspec file system that is asynchronous inside (s3fs, http, …) or of any other, by its `cat_ranges`.
@@ -97,3 +102,13 @@ class FsspecTransport:
         self.requests += len(starts)
         more = {"batch_size": self.parallel} if getattr(self.fs, "async_impl", False) else {}
         return checked(self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops)
+
+    def close(self) -> None:
+        """End its connections, where the file system lets it."""
+        session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
+        if session is not None and sync is not None:
+            sync(self.fs.loop, session)
+        elif getattr(self.fs, "s3", None) is not None:
+            from fsspec.asyn import sync as wait
+
+            wait(self.fs.loop, self.fs.s3.__aexit__, None, None, None)
