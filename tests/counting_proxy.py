@@ -7,7 +7,10 @@ Never let two measurements share one proxy.
 
 import contextlib
 import socket
+import struct
 import threading
+from collections import Counter
+from collections.abc import Callable
 from typing import Self
 
 _HEAD_END = b"\r\n\r\n"
@@ -29,6 +32,17 @@ class CountingProxy:
     def reset(self) -> None:
         """Set all counts to zero; only while nothing is in flight."""
         self.requests = self.received = self.connections = 0
+
+    def counter(self) -> Callable[[bytes], int]:
+        """Of one connection: how many requests begin in what it sends next."""
+        tail = b""
+
+        def told(data: bytes) -> int:
+            nonlocal tail
+            found, tail = (tail + data).count(_HEAD_END), (tail + data)[-(len(_HEAD_END) - 1) :]
+            return found
+
+        return told
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -75,14 +89,13 @@ class CountingProxy:
             sock.close()
 
     def _pump(self, source: socket.socket, sink: socket.socket, upward: bool, done: threading.Barrier) -> None:
-        tail = b""
+        told = self.counter()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 # Counted before it is sent: when the client has its answer, the count is complete.
                 with self.lock:
                     if upward:
-                        self.requests += (tail + data).count(_HEAD_END)
-                        tail = (tail + data)[-(len(_HEAD_END) - 1) :]
+                        self.requests += told(data)
                     else:
                         self.received += len(data)
                 upward or self.flowing.wait()
@@ -91,3 +104,40 @@ class CountingProxy:
             with contextlib.suppress(OSError):
                 sock.shutdown(how)
         done.wait()
+
+
+KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD protocol
+
+
+class RootProxy(CountingProxy):
+    """The same for root://: `kinds` counts requests by name (those that open, ask, read); `requests` is their sum.
+
+    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length) and data.
+    """
+
+    def __init__(self, host: str, port: int):
+        super().__init__(host, port)
+        self.url = self.url.replace("http://", "root://") + "/"
+
+    def reset(self) -> None:
+        super().reset()
+        self.kinds: Counter[str] = Counter()
+
+    def counter(self) -> Callable[[bytes], int]:
+        held, skip = b"", 20
+
+        def told(data: bytes) -> int:
+            nonlocal held, skip
+            held, found = held + data, 0
+            while True:
+                gone = min(skip, len(held))
+                held, skip = held[gone:], skip - gone
+                if skip or len(held) < 24:
+                    return found
+                request, length = struct.unpack_from("!H", held, 2)[0], struct.unpack_from("!i", held, 20)[0]
+                if request in KINDS:
+                    self.kinds[KINDS[request]] += 1
+                    found += 1
+                skip = 24 + length
+
+        return told

@@ -9,7 +9,6 @@ from typing import Any
 from storelab import clock
 from storelab.datasets import baskets, rootfile
 from storelab.model import Point
-from storelab.stores import clients
 from storelab.stores.base import Bucket, Endpoint
 from storelab.workloads.base import Job, Result
 
@@ -20,28 +19,35 @@ PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoint, Path, dict[str, Any]]]:
     """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
     facts = rootfile.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
-    s3 = clients.for_store(store)
-    s3.create_bucket(Bucket=bucket)
+    access = store.access()
+    access.make_bucket(bucket)
     data = bytearray((folder / "s.root").read_bytes())
-    s3.put_object(Bucket=bucket, Key=PREFIX + "good", Body=bytes(data))
+    access.write(bucket, PREFIX + "good", bytes(data))
     row = baskets.read(folder / SIDE_CAR).slice(777, 1).to_pylist()[0]
     data[row["offset"] + row["size"] - 3] ^= 1
-    s3.put_object(Bucket=bucket, Key=PREFIX + "bad", Body=bytes(data))
+    access.write(bucket, PREFIX + "bad", bytes(data))
     yield store.endpoints(1)[0], folder, facts
-    for key in ("good", "bad"):
-        s3.delete_object(Bucket=bucket, Key=PREFIX + key)
-    s3.delete_bucket(Bucket=bucket)
+    access.delete(bucket, [PREFIX + key for key in ("good", "bad")])
+    access.drop_bucket(bucket)
 
 
 def job_for(
     bucket: str, folder: Path, facts: dict[str, Any], url: str, workload: str, axes: dict[str, Any], key: str = "good", **more: Any
 ) -> Job:
-    """A job of 2 s that reads one of the objects. more: fields of `Job`; `client` is 0 where it is not told."""
+    """A job of 2 s that reads one of the objects. more: fields of `Job`, and `protocol`; `client` is 0, it is S3, where they are not told."""
     manifest = folder / f"{key}.json"
     objects = {"key": [key], "bucket": [0], "body": [0]}
     manifest.write_text(json.dumps({"buckets": [[bucket, PREFIX]], "objects": objects, "root": facts}))
     point = Point("s", workload, axes, 1, "key", "sweep", 11, 1, {"duration_ns": 2_000_000_000})
-    return Job(point, more.pop("client", 0), Endpoint(url), [Bucket(bucket, PREFIX)], folder / "scratch", manifest, **more)
+    return Job(
+        point,
+        more.pop("client", 0),
+        Endpoint(url, protocol=more.pop("protocol", "s3")),
+        [Bucket(bucket, PREFIX)],
+        folder / "scratch",
+        manifest,
+        **more,
+    )
 
 
 def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:

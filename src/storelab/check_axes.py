@@ -1,5 +1,6 @@
 """Values of axes that an engine, a store or each other rule out: parts, ranges, batches, arrivals (level 3, measuring side)."""
 
+import importlib.util
 from typing import Any
 
 from storelab import units
@@ -19,6 +20,9 @@ ENGINES = {
     "parallel_parts": ("s5cmd", "obstore", "loadgen"),
     "balance": ("loadgen",),
     "payload": ("loadgen",),
+    "header": ("planned",),
+    "connections": ("uproot-s3fs",),
+    "split": ("uproot-s3fs",),
 }
 
 
@@ -33,6 +37,11 @@ def transfer(point: Point, store: Store) -> None:
     _range(place, point)
     _reads(place, axes, default)
     _events(place, axes, default)
+    if axes.get("engine") == "root":
+        _root(place, store)
+    if axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
+        problem = f"store {store.name} (kind {store.settings.kind}) speaks {store.protocol}"
+        raise UserError(f"{place}.transport", f"http asks for S3 or HTTP, {problem}", "sweep transport `default`, or leave the store out")
     if axes.get("batch", 1) > MOST_BATCH:
         raise UserError(f"{place}.batch", f"{axes['batch']} objects are more than one request may delete", f"at most {MOST_BATCH}")
 
@@ -61,12 +70,14 @@ def _range(place: str, point: Point) -> None:
 
 
 def _reads(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
-    """Planned requests have no fixed gap, a fixed gap neither thrift nor bound."""
+    """Planned requests have no fixed gap, a fixed gap neither thrift nor bound, ROOT none of them."""
     if "max_range_gap" not in axes:
         return
     way = "merge" if "merge" in axes else "engine"
     planned = axes[way] == "planned"
-    for axis in ("max_range_gap",) if planned else ("thrift", "max_amplification"):
+    if axes["engine"] == "root" and axes["max_range_gap"] != default["max_range_gap"]:
+        raise UserError(f"{place}.max_range_gap", "engine root has no max_range_gap: its TTreeCache merges", "sweep engine uproot-s3fs")
+    for axis in ("max_range_gap",) if planned else ("thrift", "max_amplification") + (() if "merge" in axes else ("transport",)):
         if axes[axis] != default[axis]:
             mend = f"sweep {way} {'gap' if way == 'merge' else 'uproot-s3fs'}" if planned else f"sweep {way} planned"
             raise UserError(f"{place}.{axis}", f"{way} {axes[way]} has no {axis}", mend)
@@ -93,3 +104,12 @@ def _events(place: str, axes: dict[str, Any], default: dict[str, Any]) -> None:
         problem = f"cache {axes['cache']} reads ahead by 0 B" if ahead else f"cache {axes['cache']} does not read ahead"
         mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
         raise UserError(f"{place}.read_ahead", problem, mend)
+
+
+def _root(place: str, store: Store) -> None:
+    """ROOT as a wheel speaks root:// and reads files: no S3, no HTTP."""
+    if store.protocol not in ("root", "file"):
+        problem = f"store {store.name} (kind {store.settings.kind}) speaks {store.protocol}, ROOT here root:// and files only"
+        raise UserError(f"{place}.engine", problem, "sweep engine `planned`, or leave the store out")
+    if importlib.util.find_spec("ROOT") is None:
+        raise UserError(f"{place}.engine", "ROOT is not installed in this environment", "run `storelab install root`")

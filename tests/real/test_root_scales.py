@@ -74,7 +74,7 @@ def test_l_is_the_file_of_the_paper(made):
 
 
 def test_root_reads_it(made):
-    ROOT = pytest.importorskip("ROOT", reason="ROOT is not installed (pip install ROOT)")
+    ROOT = pytest.importorskip("ROOT", reason="ROOT is not installed : storelab install root")
     path, facts, _ = made
     file = ROOT.TFile.Open(str(path))
     tree = file.Get(facts["tree"])

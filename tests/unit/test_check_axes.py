@@ -12,10 +12,12 @@ from storelab.workloads import WORKLOADS
 MIB = 2**20
 
 
-def check(workload: str, multipart: bool = True, **axes) -> None:
+def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -> None:
     every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     point = Point("uds", workload, every, 1, "", "sweep", 1, 1)
-    check_axes.transfer(point, SimpleNamespace(name="uds", multipart=lambda: multipart))
+    check_axes.transfer(
+        point, SimpleNamespace(name="uds", protocol=protocol, settings=SimpleNamespace(kind="x"), multipart=lambda: multipart)
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,8 @@ def check(workload: str, multipart: bool = True, **axes) -> None:
         ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}, True),
         ("delete", {"batch": 1000}, True),
         ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}, True),
-        ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec"}, True),
+        ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}, True),
+        ("read_entries", {"engine": "planned", "transport": "http"}, True),
         ("events", {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5}, True),
         ("events", {"engine": "planned", "clients": 2, "files": 8, "max_amplification": 3, "step": 1000}, True),
         ("events", {"cache": "all", "scale": "mine", "step": 5000}, True),
@@ -68,6 +71,7 @@ def test_what_can_be(workload, axes, multipart):
             "max_range_gap: engine planned has no max_range_gap; sweep engine",
         ),
         ("read_volume", {"thrift": 3}, True, "axes.thrift: engine uproot-s3fs has no thrift; sweep engine planned"),
+        ("read_volume", {"transport": "http"}, True, "axes.transport: engine uproot-s3fs has no transport; sweep engine planned"),
         (
             "replay",
             {"merge": "gap", "max_amplification": 3},
@@ -111,3 +115,25 @@ def test_objects_that_are_made_to_be_deleted_count():
     ]
     total = summarise(points, "uds")
     assert (total.staged_objects, total.staged_bytes) == (500, 2_000_000), "of one point at a time"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "axes", "line"),
+    [
+        (
+            "http",
+            {"engine": "root"},
+            "axes.engine: store uds (kind x) speaks http, ROOT here root:// and files only; sweep engine `planned`",
+        ),
+        ("s3", {"engine": "root"}, "speaks s3, ROOT here"),
+        ("root", {"engine": "root"}, "axes.engine: ROOT is not installed in this environment; run `storelab install root`"),
+        ("file", {"engine": "root", "max_range_gap": 0}, "axes.max_range_gap: engine root has no max_range_gap: its TTreeCache merges"),
+        ("file", {"engine": "root", "thrift": 1}, "axes.thrift: engine root has no thrift; sweep engine planned"),
+        ("file", {"engine": "planned", "transport": "http"}, "axes.transport: http asks for S3 or HTTP, store uds (kind x) speaks file"),
+    ],
+)
+def test_what_speaks_what(monkeypatch, protocol, axes, line):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError) as caught:
+        check("read_volume", protocol=protocol, **axes)
+    assert line in str(caught.value)

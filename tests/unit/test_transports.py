@@ -1,73 +1,20 @@
 """Transports of the read planner against servers that answer several ranges rightly, wrongly, and not at all."""
 
-import http.server
 import re
-import threading
 
 import numpy as np
 import pytest
+from range_server import range_server
 
-from storelab.readplan import HttpTransport, WrongAnswer
+from storelab.readplan import HttpTransport, WrongAnswer, several
 
 DATA = np.random.default_rng(1).bytes(300_000)
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
-    """Of DATA; `server.mode` says how several ranges are answered."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        mode = self.server.mode
-        ranges = [(int(a), int(b)) for a, b in re.findall(r"(\d+)-(\d+)", self.headers["Range"])]
-        self.server.asked.append(len(ranges))
-        if mode == "whole":
-            return self.send(200, DATA)
-        if mode == "refused":
-            return self.send(416, b"no")
-        if len(ranges) == 1 or mode == "first":
-            a, b = ranges[0]
-            return self.send(206, DATA[a : b + 1], {"Content-Range": f"bytes {a}-{b}/{len(DATA)}"})
-        if mode == "some":
-            ranges = ranges[:-1]
-        if mode == "merged":
-            ranges = [(ranges[0][0], ranges[-1][1])]
-        if mode == "shuffled":
-            ranges = ranges[::-1]
-        body = b"".join(
-            b"--cut\r\nContent-Type: x\r\nContent-range: bytes %d-%d/%d\r\n\r\n" % (a, b, len(DATA)) + DATA[a : b + 1] + b"\r\n"
-            for a, b in ranges
-        )
-        body += b"--cut--\r\n"
-        if mode == "broken":
-            body = body[: len(body) // 2]
-        if mode == "dies":
-            self.send(206, body[: len(body) // 2], {"Content-Type": "multipart/byteranges; boundary=cut"}, len(body))
-            self.close_connection = True
-            return None
-        return self.send(206, body, {"Content-Type": "multipart/byteranges; boundary=cut"})
-
-    def send(self, status, body, headers=(), length=None):
-        self.send_response(status)
-        for name, value in dict(headers).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(length or len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
 @pytest.fixture
 def server():
-    one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    one.mode, one.asked, one.daemon_threads = "right", [], True
-    thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield one
-    one.shutdown()
-    one.server_close()
+    with range_server(DATA) as one:
+        yield one
 
 
 def transport(server, **more):
@@ -117,3 +64,37 @@ def test_a_server_that_breaks_off_is_an_error(server):
     server.mode = "dies"
     with pytest.raises(Exception, match=r"IncompleteRead|Connection broken"):
         transport(server, parallel=1).fetch([0, 5000, 10000], [10, 5010, 10010])
+
+
+@pytest.mark.parametrize(
+    ("mode", "ranges", "said"),
+    [
+        ("right", 100, "right"),
+        ("shuffled", 100, "right"),
+        ("merged", 1, "other bytes"),
+        ("whole", 1, "status 200"),
+        ("first", 1, r"only \(0, 49\) came"),
+        ("some", 1, "without"),
+        ("wrong", 1, "1 with wrong bytes"),
+        ("ten", 6, "without"),
+    ],
+)
+def test_a_probe_finds_what_the_server_truly_answers(server, mode, ranges, said):
+    """The place of each part and its bytes are compared; a server that answers ten ranges of a hundred gets six, as it showed."""
+    server.mode = mode
+    starts = np.arange(100) * 2500
+    one = transport(server, parallel=1)
+    seen = several.probe(one, starts, starts + 50, lambda i, part: bytes(part) == DATA[i * 2500 : i * 2500 + 50])
+    assert one.ranges == ranges and seen[0] == {"ranges": 1, "answer": "right"}
+    assert any(re.search(said, s["answer"]) for s in seen[1:]), seen
+    assert one.requests == len(seen) == len(server.asked)
+    parts = one.fetch(starts, starts + 7)
+    assert [bytes(p) for p in parts] == [DATA[a : a + 7] for a in starts]
+
+
+@pytest.mark.parametrize("mode", ["missing", "busy"])
+def test_a_probe_of_what_is_not_there_is_an_error(server, mode):
+    server.mode = mode
+    with pytest.raises(WrongAnswer) as failed:
+        several.probe(transport(server), [0, 3000, 6000, 9000], [9, 3009, 6009, 9009], lambda i, part: True)
+    assert failed.value.status == {"missing": 404, "busy": 503}[mode]

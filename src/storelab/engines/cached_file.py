@@ -111,10 +111,10 @@ class CachedFile:
         return part
 
 
-def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> tuple[transports.Counted, dict[str, str]]:
-    """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet, and the versions of the libraries behind
-    it. Raises UserError where the environment holds no credentials."""
+def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> transports.Counted:
+    """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises UserError where the environment holds no credentials."""
     if endpoint.protocol == "s3" and not (os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY")):
         raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
     fs = filesystems.data(endpoint, os.environ, FileRanges.parallel)
-    return transports.Counted(FileRanges(fs, filesystems.path(endpoint, bucket, key), size), endpoint), transports.versions(endpoint)
+    inner = FileRanges(fs, filesystems.path(endpoint, bucket, key), size)
+    return transports.Counted(inner, transports.port_wire(endpoint), transports.versions_of(endpoint))

@@ -20,6 +20,7 @@ from storelab.engines.wire import Counts
 from storelab.model import UserError, derive_seed
 from storelab.readplan.choose import plan
 from storelab.readplan.source import gather
+from storelab.readplan.transports import messages
 from storelab.rootio.header import Header
 from storelab.rootio.pages import Pages
 from storelab.rootio.steps import PageSteps, StepReader
@@ -136,8 +137,10 @@ class PlannedEvents(Steps):
         begin_ns = clock.now_ns()
         requests = plan(offset, size, self.link, **self.wishes)
         planned_ns = clock.now_ns()
-        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
-        return gather(requests, parts, offset, offset + size), len(requests), requests.asked_bytes, planned_ns - begin_ns
+        starts, stops = requests.start.tolist(), requests.stop.tolist()
+        parts = self.transport.fetch(starts, stops)
+        sent = messages(self.transport, starts, stops)
+        return gather(requests, parts, offset, offset + size), sent, requests.asked_bytes, planned_ns - begin_ns
 
 
 class CachedEvents(Steps):
@@ -163,7 +166,7 @@ class CachedEvents(Steps):
         super().begin_pass()
         self.stale = self.opening is not None
 
-    def make_transport(self, timeout_s: float) -> tuple[transports.Counted, dict[str, str]]:
+    def make(self) -> transports.Counted:
         return cached_file.ranges_of(self.job.endpoint, self.bucket, self.object, self.size)
 
     def source(self) -> Any:

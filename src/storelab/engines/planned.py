@@ -5,6 +5,9 @@ connections that will read: the record has it as `link`, and its requests and by
 """
 
 import contextlib
+import fcntl
+import hashlib
+import json
 import time
 import zlib
 from dataclasses import asdict
@@ -16,13 +19,15 @@ from storelab.datasets import baskets
 from storelab.engines import transports
 from storelab.engines.selections import GRACE, Done, SelectionClient, WrongData
 from storelab.engines.wire import Counts
-from storelab.readplan import measure
+from storelab.readplan import measure, several
 from storelab.rootio.header import COLUMNS, Header
 from storelab.rootio.pages import PageReader, Pages
 from storelab.rootio.reader import SelectionReader, Spent
 from storelab.workloads.base import Job
 
 PARALLEL = 64
+PARALLEL_SEVERAL = 16  # requests in flight where each asks for several ranges
+APART = 1000  # bytes between baskets that are asked for together: a server may send near ones as one
 
 
 class PlannedBase(SelectionClient):
@@ -37,35 +42,80 @@ class PlannedBase(SelectionClient):
         if axes["max_amplification"]:
             self.wishes["max_amplification"] = float(axes["max_amplification"])
         self.calibration: dict[str, Any] | None = None
+        self.way = axes.get("transport", "default")
+        self.multirange: list[dict[str, Any]] | None = None
+        self.past, self.opened = Counts(), 0  # of transports before this one: counts, connections
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
-        timeout_s = max(5.0, self.duration_s * (1 + GRACE))
-        self.transport, self.versions = self.make_transport(timeout_s)
-        self.settings = {"retries": 0, "parallel": PARALLEL, "timeout_s": timeout_s, "library": self.library, **self.wishes}
+        endpoint = self.job.endpoint
+        self.transport = self.make()
+        if endpoint.protocol == "root":
+            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+        self.settings = {
+            "retries": 0,
+            "protocol": endpoint.protocol,
+            "library": self.transport.library,
+            "transport": self.way,
+            "parallel": self.transport.parallel,
+            "timeout_s": self.timeout_s,
+            **self.wishes,
+        }
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
 
-    def make_transport(self, timeout_s: float) -> tuple[transports.Counted, dict[str, str]]:
-        """What fetches, and the versions of the libraries behind it. Raises UserError."""
-        return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, timeout_s)
+    @property
+    def timeout_s(self) -> float:
+        return max(5.0, self.duration_s * (1 + GRACE))
+
+    def make(self) -> transports.Counted:
+        return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
+
+    def fresh(self) -> None:
+        """What is known of the link and of several ranges stays known."""
+        old = self.transport
+        self.past = self.past + old.now()
+        self.opened += old.wire.opened if old.wire else 0
+        old.close()
+        self.transport = self.make()
+        if old.ranges > 1 and self.way == "http":
+            self.transport.ranges, self.transport.inner.parallel = old.ranges, old.parallel
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
         before, begun = self.transport.now(), time.perf_counter()
+        if self.way == "http":
+            self.probe()
         self.link = measure(self.transport, self.size)
         self.calibration = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
 
+    def probe(self) -> None:
+        """Find out how many ranges the store truly answers in one request: baskets whose CRC-32 is known, far from each other."""
+        order = np.argsort(self.staged.offset)
+        offset, size = self.staged.offset[order], self.staged.size[order]
+        kept, end = [], -APART
+        for i in np.flatnonzero(size <= np.quantile(size, 0.5)).tolist():
+            if offset[i] >= end + APART:
+                kept.append(i)
+                end = int(offset[i] + size[i])
+        crc = self.crc[order][kept].tolist()
+        starts, stops = offset[kept].tolist(), (offset + size)[kept].tolist()
+        self.multirange = several.probe(self.transport, starts, stops, lambda i, data: zlib.crc32(data) == crc[i])
+        if self.transport.ranges > 1:
+            self.transport.inner.parallel = PARALLEL_SEVERAL
+        self.settings["parallel"] = self.transport.parallel
+
     def counts(self) -> Counts:
-        return self.transport.now()
+        return self.past + self.transport.now()
 
     def connections(self) -> tuple[int, int, int]:
         wire = self.transport.wire
-        return (wire.open, wire.most_open, wire.opened) if wire else (0, 0, 0)
+        return (wire.open, wire.most_open, wire.opened + self.opened) if wire else (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
         wire = self.transport.wire
         known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
-        return {"libraries": self.versions, "connections_lost": wire.lost if wire else None, **known}
+        asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
+        return {"libraries": self.transport.versions, "connections_lost": wire.lost if wire else None, **known, **asked}
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
         """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
@@ -82,21 +132,31 @@ class PlannedClient(PlannedBase):
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)
+        self.header = self.job.point.axes.get("header", "read")
+        self.settings["header"] = self.header
+        self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+        name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
+        self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
         with contextlib.suppress(Exception):  # what is wrong is an error of the first read
+            if self.header == "cached":
+                self.keep_header()
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport; then only branches that are no numbers, nor lists of them, need uproot any more."""
-        tree = self.tree(self.transport)
+        """By uproot, through the transport, or the header that was kept; then only branches that are no numbers, nor lists of them, need uproot."""
+        if self.root.get("format") == "RNTuple":
+            pages = Pages.of(self.tree(self.transport))
+            self.as_staged(pages.layout)
+        else:
+            header = Header.load(self.kept, self.identity) if self.header == "cached" else None
+            tree = self.tree(self.transport) if header is None else None
+            header = header or Header.of(tree, self.identity)
+            self.as_staged(header.layout)
         if self.calibration is None:
             self.calibrate()
         if self.root.get("format") == "RNTuple":
-            pages = Pages.of(tree)
-            self.as_staged(pages.layout)
             self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
         else:
-            header = Header.of(tree, {"key": self.key})
-            self.as_staged(header.layout)
             foreign = self.by_uproot(tree, header)
             self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
         self.reader.check(self.branches)
@@ -107,7 +167,7 @@ class PlannedClient(PlannedBase):
 
         from storelab.readplan.source import PlannedSource
 
-        url = f"s3://{self.bucket.name}/{self.key}"
+        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
         options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
@@ -129,7 +189,16 @@ class PlannedClient(PlannedBase):
             return None
         from storelab.engines.uproot_reader import decoder
 
+        tree = self.tree(self.transport) if tree is None else tree
         return decoder({name: tree[name] for name in missing})
+
+    def keep_header(self) -> None:
+        """Unless it is kept already: read the header and keep it beside the clients. One client of the machine does it, the others wait for it."""
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.kept.with_suffix(".lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if Header.load(self.kept, self.identity) is None:
+                Header.of(self.tree(self.transport), self.identity).save(self.kept)
 
     def selection(self, entries: np.ndarray) -> Done:
         spent, seen = Spent(), set()

@@ -16,12 +16,14 @@ from storelab.engines.selections import Done
 from storelab.model import UserError
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.source import gather
+from storelab.readplan.transports import messages
 from storelab.workloads.base import Job
 
 
 class ReplayClient(PlannedBase):
     engine = "replay"
     libraries = ("numpy",)
+    opens = False
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -53,14 +55,16 @@ class ReplayClient(PlannedBase):
         offset, size = self.staged.offset[rows], self.staged.size[rows]
         requests = self._plan(offset, size)
         stamps.append(clock.now_ns())
-        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
+        starts, stops = requests.start.tolist(), requests.stop.tolist()
+        sent = messages(self.transport, starts, stops)
+        parts = self.transport.fetch(starts, stops)
         data = gather(requests, parts, offset, offset + size)
         stamps.append(clock.now_ns())
         self.verify(rows, data)
         stamps.append(clock.now_ns())
         self.plans.add((requests.gap, requests.piece))
         planned, transfer, verified = (b - a for a, b in itertools.pairwise(stamps))
-        return Done(len(self.branches), len(rows), 0, needed, len(requests), requests.asked_bytes, planned, transfer, verified, 0, 0)
+        return Done(len(self.branches), len(rows), 0, needed, sent, requests.asked_bytes, planned, transfer, verified, 0, 0)
 
     def _plan(self, offset: np.ndarray, size: np.ndarray) -> Requests:
         if self.gap is None:

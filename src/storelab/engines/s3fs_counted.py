@@ -66,14 +66,22 @@ class OnceFileSystem(s3fs.S3FileSystem):
 
     retries = 1  # attempts, not repetitions
     latest_ns = 2**63 - 1
+    split = 0  # bytes; 0: not
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """As s3fs's, but raises FSTimeoutError when the clock passes `latest_ns`."""
         timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
         return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
-    async def _cat_ranges(self, *args: Any, on_error: str = "raise", **kwargs: Any) -> list[bytes]:
-        return await super()._cat_ranges(*args, on_error=on_error, **kwargs)
+    async def _cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any) -> list[bytes]:
+        """As s3fs's, but ranges longer than `split` bytes are fetched in pieces of it, over several connections."""
+        kwargs["on_error"] = "raise"
+        cuts = [[*range(a, b, self.split or max(1, b - a)), b] for a, b in zip(starts, ends, strict=True)]
+        counts = [len(cut) - 1 for cut in cuts]
+        places = [path for path, n in zip(paths, counts, strict=True) for _ in range(n)]
+        begins, stops = [a for cut in cuts for a in cut[:-1]], [b for cut in cuts for b in cut[1:]]
+        parts = iter(await super()._cat_ranges(places, begins, stops, *args, **kwargs))
+        return [next(parts) if n == 1 else b"".join(next(parts) for _ in range(n)) for n in counts]
 
 
 def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from storelab import clock
 from storelab.datasets import baskets
 from storelab.engines.errors import classify
 from storelab.engines.guard import Guard
+from storelab.engines.page_cache import PageCache
 from storelab.engines.wire import Counts
 from storelab.model import UserError, derive_seed
 from storelab.workloads.base import Check, Client, Job, Result
@@ -60,6 +61,8 @@ class SelectionClient(Client):
     """One client: draws entries anew for each read, from the point's seed, its own number and the number of the read."""
 
     engine = ""
+    opens = True  # whether there is a file to open
+    reconnects = "made anew for each read"  # of cold access
     libraries: tuple[str, ...] = ()
 
     def __init__(self, job: Job):
@@ -68,15 +71,26 @@ class SelectionClient(Client):
         self.reads: list[dict[str, Any]] = []
         self.samples: list[tuple[int, int]] = []
         self.messages: dict[str, str] = {}
-        self.opening: dict[str, Any] | None = None
+        self.opening: dict[str, Any] | None = None  # the first
+        self.is_open = False
+        self.cold = job.point.axes.get("access") == "cold"
+        self.pages: PageCache | None = None
         self.abandoned = {"reads": 0, **asdict(Counts())}
         self.tally = dict.fromkeys(("baskets", "entries", "verify_ns", "wrong requests", "wrong bytes"), 0)
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1
 
+    def version(self) -> str:
+        """Of what reads."""
+        return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
+
     @abstractmethod
     def connect(self, root: dict[str, Any]) -> None:
         """What a read needs; `root`: of the manifest. Not measured. Raises UserError."""
+
+    @abstractmethod
+    def fresh(self) -> None:
+        """Close the file and, where the library lets it, the connections: the next read opens anew. Not measured, nothing is sent."""
 
     @abstractmethod
     def open_file(self) -> None:
@@ -121,6 +135,8 @@ class SelectionClient(Client):
         self.guard = Guard(job.limits, axes["clients"])
         self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
         self.connect(root)
+        if self.cold:
+            self.pages = PageCache(job.extra.get("pages", []))
         gc.collect()
         gc.freeze()
 
@@ -131,6 +147,9 @@ class SelectionClient(Client):
         self.last = self.counts()
         number = needed = 0
         while (begin_ns := clock.now_ns()) < deadline_ns:
+            if self.cold:
+                self._cool(number)
+                begin_ns = clock.now_ns()
             try:
                 row = self._read(number)
             except Late:
@@ -150,6 +169,14 @@ class SelectionClient(Client):
             self.guard.observe(now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops))
             number += 1
 
+    def _cool(self, number: int) -> None:
+        """Cold access: nothing is left of the read before, at the client nor, where that is in our power, in the server's page cache."""
+        if number:
+            self.fresh()
+            self.is_open = False
+        assert self.pages is not None
+        self.pages.drop()
+
     def begin(self, latest_ns: int) -> None:
         """The window begins; no read ends later than this."""
         self.latest_ns = latest_ns
@@ -168,8 +195,8 @@ class SelectionClient(Client):
     def _read(self, number: int) -> dict[str, Any]:
         """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
         entries = self.draw(number)
-        opening, begin_ns = Counts(), clock.now_ns()
-        if self.opening is None:
+        opening, begin_ns, opens = Counts(), clock.now_ns(), not self.is_open
+        if opens:
             opening = self._open()
         opened_ns = clock.now_ns()
         done = self.selection(entries)
@@ -188,7 +215,7 @@ class SelectionClient(Client):
             "requests": spent.requests,
             "start_ns": begin_ns,
             "end_ns": end_ns,
-            "open_ns": opened_ns - begin_ns if opening.requests else 0,
+            "open_ns": opened_ns - begin_ns if opens and self.opens else 0,
             "plan_ns": done.plan_ns,
             "transfer_ns": done.transfer_ns,
             "decompress_ns": done.decompress_ns,
@@ -202,7 +229,8 @@ class SelectionClient(Client):
         # Else Python's garbage collector walks all branches again and again: pauses of 0.2 s that look like the store's.
         gc.freeze()
         opening = self.counts() - before
-        self.opening = {**asdict(opening), "ns": clock.now_ns() - begin_ns}
+        self.opening = self.opening or {**asdict(opening), "ns": clock.now_ns() - begin_ns}
+        self.is_open = True
         return opening
 
     def _spent(self) -> Counts:
@@ -243,7 +271,7 @@ class SelectionClient(Client):
         }
         engine = {
             "name": self.engine,
-            "version": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries),
+            "version": self.version(),
             "settings": {**self.settings, "grace": GRACE},
             "requests_per_operation": {"READ": "varies, counted"},
             "branches_chosen": len(self.branches),
@@ -251,6 +279,7 @@ class SelectionClient(Client):
             "opening": self.opening,
             "abandoned": self.abandoned,
             "verify_ns": self.tally["verify_ns"],
+            **({"cold": {"connections": self.reconnects, "pages": self.pages.facts()}} if self.pages else {}),
             **self.facts(),
             "errors": self.messages,
         }

@@ -18,8 +18,6 @@ from storelab.engines.uproot_reader import Reader, TupleReader
 from storelab.engines.wire import Counts
 from storelab.workloads.base import Job
 
-POOL = 64
-
 
 class UprootClient(SelectionClient):
     engine = "uproot-s3fs"
@@ -29,16 +27,22 @@ class UprootClient(SelectionClient):
         super().__init__(job)
         self.counter = s3fs_counted.Counter()
         self.fs: s3fs_counted.OnceFileSystem | None = None
-        self.gap = job.point.axes["max_range_gap"]
+        axes = job.point.axes
+        self.gap, self.pool, self.split = axes["max_range_gap"], axes.get("connections", 64), axes.get("split", 0)
 
     def connect(self, root: dict[str, Any]) -> None:
         """Sends nothing."""
         endpoint = self.job.endpoint
-        chosen = s3fs_counted.settings(endpoint, POOL, max(5, math.ceil(self.duration_s * (1 + GRACE))))
-        self.settings = {**chosen, "max_range_gap_bytes": self.gap, "coalescing": "uproot"}
-        self.fs = s3fs_counted.filesystem(endpoint, self.counter, chosen)
+        chosen = s3fs_counted.settings(endpoint, self.pool, max(5, math.ceil(self.duration_s * (1 + GRACE))))
+        self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}
+        self.fs, self.root = s3fs_counted.filesystem(endpoint, self.counter, chosen), root
+        self.fs.split, self.fs.latest_ns = self.split, self.latest_ns
         kind = TupleReader if root.get("format") == "RNTuple" else Reader
         self.reader = kind(self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap)
+
+    def fresh(self) -> None:
+        s3fs_counted.disconnect(self.fs)
+        self.connect(self.root)
 
     def begin(self, latest_ns: int) -> None:
         super().begin(latest_ns)
@@ -60,8 +64,10 @@ class UprootClient(SelectionClient):
         branches, held, decoded = reader.deserialise(rows, data, entries)
         stamps.append(clock.now_ns())
         starts, stops = baskets.merge_pairs(ranges, self.gap)
-        planned = int((stops - starts).sum())
-        return Done(branches, held, decoded, needed, len(starts), planned, *(b - a for a, b in itertools.pairwise(stamps)))
+        lengths = stops - starts
+        pieces = int((-(-lengths // self.split)).sum()) if self.split else len(starts)
+        planned = int(lengths.sum())
+        return Done(branches, held, decoded, needed, pieces, planned, *(b - a for a, b in itertools.pairwise(stamps)))
 
     def settle(self, timeout_s: float) -> None:
         self.reader.settle(timeout_s)

@@ -34,18 +34,22 @@ class Wire:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed_bytes: int | None = 0
-        self.opened = self.most_open = 0
+        self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are not known
 
     def factory(self, address: Any) -> socket.socket:
         """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
         sock = _Socket(*address[:3])
         sock.setblocking(False)
+        sock.wire = self
+        self.adopt(sock)
+        return sock
+
+    def adopt(self, sock: socket.socket) -> None:
+        """Count this socket from here on; who closes it calls `retire` before."""
         with self._lock:
-            sock.wire = self
             self._open.add(sock)
             self.opened += 1
             self.most_open = max(self.most_open, len(self._open))
-        return sock
 
     def retire(self, sock: socket.socket) -> None:
         with self._lock:
@@ -90,6 +94,10 @@ class Counts:
     body_bytes: int = 0  # by the Content-Length of successful answers
     wire_bytes: int | None = 0  # server to client, headers included
 
+    def __add__(self, other: "Counts") -> "Counts":
+        wire = _add(self.wire_bytes, other.wire_bytes)
+        return Counts(self.requests + other.requests, self.asked_bytes + other.asked_bytes, self.body_bytes + other.body_bytes, wire)
+
     def __sub__(self, other: "Counts") -> "Counts":
         wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
         return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
@@ -104,7 +112,10 @@ class ProcessWire:
         self._gone: int | None = 0
         self.open = self.most_open = self.opened = self.lost = 0
         self._base: int | None = 0
+        self._before: set[int] = set()
         self._base = self.bytes
+        self._before = set(self._seen)  # made before this one: that they end is no loss
+        self.opened = 0
 
     @property
     def bytes(self) -> int | None:
@@ -112,7 +123,7 @@ class ProcessWire:
         now = dict(self._look())
         for inode in self._seen.keys() - now.keys():
             self._gone = _add(self._gone, self._seen.pop(inode))
-            self.lost += 1
+            self.lost += inode not in self._before
         self.opened += len(now.keys() - self._seen.keys())
         self._seen = now
         self.open = len(now)

@@ -147,7 +147,8 @@ def main() -> None:
         run(Path(sys.argv[1]), int(sys.argv[2]))
     except SystemExit as end:
         status = int(end.code or 0)
-    if "obstore" in sys.modules:  # it may abort at the interpreter's end (see engines/obstore_loop); everything is written
+    # obstore may abort at the interpreter's end (see engines/obstore_loop), ROOT takes its time; everything is written.
+    if "obstore" in sys.modules or "ROOT" in sys.modules:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -35,6 +35,7 @@ KINDS = {
     "versitygw": ("storelab.install.golang", "versitygw"),
     "minio": ("storelab.install.golang", "minio"),
     "loadgen": ("storelab.install.golang", "loadgen"),
+    "root": ("storelab.install.wheels", "root"),
     "hdfs": ("storelab.install.maven", "hdfs"),
 }
 

@@ -9,7 +9,8 @@ from typing import Any
 from storelab.readplan.choose import Front, Requests, front, plan
 from storelab.readplan.cost import Link
 from storelab.readplan.link import measure
-from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, WrongAnswer
+from storelab.readplan.several import HttpTransport, VectorTransport
+from storelab.readplan.transports import FsspecTransport, ObstoreTransport, WrongAnswer
 
 __all__ = [
     "Front",
@@ -19,6 +20,7 @@ __all__ = [
     "ObstoreTransport",
     "PlannedSource",
     "Requests",
+    "VectorTransport",
     "WrongAnswer",
     "front",
     "measure",

@@ -52,11 +52,15 @@ class Link:
 
     def shared(self, pieces: Any, asked_wire: Any) -> Any:
         """Seconds that requests for so many pieces, with so many wire bytes, take of what readers share: the link and the server."""
-        return asked_wire / self.bandwidth + -(-np.asarray(pieces) // self.ranges) * self.occupied_s
+        return asked_wire / self.bandwidth + self._requests(np.asarray(pieces)) * self.occupied_s
+
+    def _requests(self, pieces: np.ndarray) -> np.ndarray:
+        together = np.clip(-(-pieces // self.parallel), 1, self.ranges)
+        return -(-pieces // together)
 
     def requests(self, pieces: int) -> int:
-        """Requests for so many pieces: fewer, where one request asks for several ranges."""
-        return -(-pieces // self.ranges)
+        """Requests for so many pieces: fewer, where one request asks for several ranges, but so many that all that may be in flight are."""
+        return int(self._requests(np.asarray(pieces)))
 
     def wire(self, pieces: int, asked: int) -> int:
         """Wire bytes of so many pieces with so many bytes in all."""

@@ -1,12 +1,15 @@
 """A short calibration: what one client sees of a store, as `readplan.cost.Link`, measured through the transport that will read.
 
 The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight times as many; that of
-bytes with ranges of growing size, several together, and a large one alone. It takes some 1100 requests and at most 105 MB.
+bytes with ranges of growing size, several together, and a large one alone. It takes some 1100 requests (150 where one is in flight at a time) and
+at most 105 MB. Where the transport puts several ranges into a request, all this is measured with one each, and then what a further one costs.
 """
 
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +20,44 @@ SMALL = 64  # bytes of a range that only asks
 STREAM = 8 * 2**20  # bytes of one connection's trial
 SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, ranges together
 ROUNDS = 8
+MANY = 64  # small ranges together at least, where few may be in flight
+APART = 1200  # bytes between the begins of ranges that must not come as one
+MOST_TOGETHER = 4096  # ranges of the trial of several in a request
 
 
 def measure(transport: Transport, size: int, clock: Callable[[], float] = time.perf_counter) -> Link:
     """Measure the link to an object of `size` bytes (at least 4 kB). Raises ValueError for a smaller one, and what the transport raises."""
     if size < 4096:
         raise ValueError(f"an object of {size} bytes is too small to measure a link with")
+    most = getattr(transport, "ranges", 1)
+    if most == 1:
+        return _single(transport, size, clock)
+    several: Any = transport
+    several.ranges = 1
+    try:
+        link = _single(transport, size, clock)
+    finally:
+        several.ranges = most
+    return _several(several, size, link, clock)
+
+
+def _several(transport: Any, size: int, link: Link, clock: Callable[[], float]) -> Link:
+    """The link with what several ranges in one request cost; the object must have room for them, else as it is."""
+    count = min(transport.parallel * transport.ranges, size // APART, MOST_TOGETHER)
+    if count < 2 * transport.parallel:
+        return link
+    took, before = [], transport.extra
+    for shift in range(3):
+        starts = np.arange(count) * (size // count) + shift * 131
+        begin = clock()
+        transport.fetch(starts.tolist(), (starts + SMALL).tolist())
+        took.append(clock() - begin)
+    part_bytes = round((transport.extra - before) / (3 * count))
+    more = replace(link, ranges=transport.ranges, part_bytes=part_bytes)
+    return replace(more, part_s=max(1e-9, (min(took) - more.seconds(np.array([SMALL]), count)) / count))
+
+
+def _single(transport: Transport, size: int, clock: Callable[[], float]) -> Link:
     parallel = transport.parallel
 
     def timed(starts: np.ndarray, length: int) -> float:
@@ -38,9 +73,10 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
     timed(spread(parallel, SMALL, 0), SMALL)  # opens the connections
     rtt = statistics.median(timed(spread(1, SMALL, i), SMALL) for i in range(1, 8))
     first = statistics.median(timed(spread(parallel, SMALL, i), SMALL) for i in range(1, 4))
-    many = timed(spread(ROUNDS * parallel, SMALL, 5), SMALL)
+    together = max(ROUNDS * parallel, MANY)
+    many = timed(spread(together, SMALL, 5), SMALL)
     first_s = max(1e-6, (first - rtt) / max(1, parallel - 1))
-    request_s = max(1e-6, (many - first) / ((ROUNDS - 1) * parallel))
+    request_s = max(1e-6, (many - first) / (together - parallel))
     length = min(STREAM, max(1, size // 4))
     stream = max(length / max(1e-6, timed(spread(1, length, i), length) - rtt) for i in (0, 3))
     curve: list[tuple[int, float]] = []

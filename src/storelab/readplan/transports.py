@@ -1,26 +1,31 @@
-"""Ways to fetch the planned ranges of one object: obstore (S3 and more), any fsspec file system, HTTP with several ranges a request.
+"""Ways to fetch the planned ranges of one object, a request each: obstore (S3 and more) and any fsspec file system.
 
 A transport has `fetch(starts, stops)`: buffers in the order of the ranges, each of the length asked for, or an exception; and counts what
-it sent in `requests`. None retries. Libraries are imported where they are used.
+it sent in `requests`. None retries. Libraries are imported where they are used. Those of several ranges a request: `readplan.several`.
 """
 
-import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
-
-from storelab.readplan import multipart
 
 PARALLEL = 64  # requests in flight, unless told otherwise
 TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
 
 
 class WrongAnswer(OSError):
-    """The server answered with other bytes than were asked for."""
+    """The server answered with other bytes than were asked for; `status` of the answer, where that tells."""
+
+    def __init__(self, message: str, status: int = 0):
+        self.status = status
+        super().__init__(message)
 
 
 class Transport(Protocol):
-    """What the planner needs. parallel: most requests in flight; requests: sent so far."""
+    """What the planner needs. parallel: most requests in flight; requests: sent so far.
+
+    One that puts several ranges into a request has also `ranges`: most of them in one, may be set; `groups(starts, stops)`: which go together, as
+    slices; `extra`: bytes of answers beside those of the object, where it knows them (heads of parts), so far.
+    """
 
     parallel: int
     requests: int
@@ -29,7 +34,13 @@ class Transport(Protocol):
         """Buffers of [start, stop), in order. Raises what the library raises, or WrongAnswer for another length."""
 
 
-def _checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) -> int:
+    """How many requests these ranges will be."""
+    groups = getattr(transport, "groups", None)
+    return len(groups(starts, stops)) if groups else len(starts)
+
+
+def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
     if len(parts) != len(starts):
         raise WrongAnswer(f"{len(parts)} answers to {len(starts)} requests")
     for part, start, stop in zip(parts, starts, stops, strict=True):
@@ -62,99 +73,42 @@ class ObstoreTransport:
         self.requests += len(starts)
         lanes = min(self.threads, len(starts))
         if lanes <= 1:
-            return _checked(self._some(starts, stops), starts, stops) if starts else []
+            return checked(self._some(starts, stops), starts, stops) if starts else []
         calls = [self.pool.submit(self._some, starts[i::lanes], stops[i::lanes]) for i in range(lanes)]
         parts: list[Any] = [None] * len(starts)
         for i, call in enumerate(calls):
             parts[i::lanes] = call.result()
-        return _checked(parts, starts, stops)
+        return checked(parts, starts, stops)
+
+    def close(self) -> None:
+        """Its connections end with the store object."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.store = None
 
 
 class FsspecTransport:
-    """File `path` of an fsspec file system that is asynchronous inside (s3fs, http, …) or of any other, by its `cat_ranges`."""
+    """File `path` of an fsspec file system that is asynchronous inside (s3fs, http, …) or of any other, by its `cat_ranges`.
+
+    Others (local files) are asked for one range after another: `parallel` is 1 there. For root:// see `several.VectorTransport`.
+    """
 
     def __init__(self, fs: Any, path: str, parallel: int = PARALLEL):
-        self.fs, self.path, self.parallel = fs, path, parallel
+        self.fs, self.path = fs, path
+        self.parallel = parallel if getattr(fs, "async_impl", False) else 1
         self.requests = 0
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         self.requests += len(starts)
         more = {"batch_size": self.parallel} if getattr(self.fs, "async_impl", False) else {}
-        return _checked(self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops)
+        return checked(self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops)
 
+    def close(self) -> None:
+        """End its connections, where the file system lets it."""
+        session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
+        if session is not None and sync is not None:
+            sync(self.fs.loop, session)
+        elif getattr(self.fs, "s3", None) is not None:
+            from fsspec.asyn import sync as wait
 
-class HttpTransport:
-    """Object behind a URL (presigned, or open to all), several ranges a request: for servers that truly answer them (nginx, XrdHttp).
-
-    ranges: most in one request; header_bytes: most of a `Range` header (XrdHttp takes 1024 ranges, nginx and versitygw bound the head). Every
-    part is taken from where it says that it lies, and must hold what was asked; a server that answers with the whole object, or with some
-    of the ranges only, raises WrongAnswer. verify, ca_file: of the server's certificate.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        parallel: int = 16,
-        ranges: int = 500,
-        header_bytes: int = 7000,
-        headers: Mapping[str, str] | None = None,
-        ca_file: str | None = None,
-        verify: bool = True,
-    ):
-        import urllib3
-
-        self.url, self.parallel, self.ranges, self.header_bytes, self.headers = url, parallel, ranges, header_bytes, dict(headers or {})
-        self.requests = 0
-        trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
-        self.http = urllib3.PoolManager(maxsize=parallel, block=True, retries=False, **(trust if url.startswith("https") else {}))
-        self.pool = ThreadPoolExecutor(parallel)
-
-    def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Which ranges go into one request: at most `ranges`, `header_bytes`, and so few that all of `parallel` have work."""
-        most = max(1, min(self.ranges, -(-len(starts) // self.parallel)))
-        out, begin, length = [], 0, 6
-        for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            more = len(f"{start}-{stop - 1},")
-            if i > begin and (i - begin == most or length + more > self.header_bytes):
-                out.append(slice(begin, i))
-                begin, length = i, 6
-            length += more
-        return [*out, slice(begin, len(starts))] if len(starts) else []
-
-    def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        starts, stops = [int(s) for s in starts], [int(s) for s in stops]
-        groups = self.groups(starts, stops)
-        self.requests += len(groups)
-        calls = [self.pool.submit(self._group, starts[g], stops[g]) for g in groups]
-        return _checked([part for call in calls for part in call.result()], starts, stops)
-
-    def _group(self, starts: list[int], stops: list[int]) -> list[Any]:
-        asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
-        reply = self.http.request("GET", self.url, headers={**self.headers, "Range": multipart.range_header(asked)}, preload_content=False)
-        try:
-            mark = multipart.boundary(reply.headers.get("content-type", ""))
-            place = multipart.content_range(reply.headers.get("content-range"))
-            if reply.status != 206 or (mark is None and place is None):
-                raise WrongAnswer(
-                    f"{len(asked)} ranges were answered with status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
-                )
-            body = reply.read()
-        finally:
-            reply.drain_conn() if reply.status == 206 else reply.close()
-        if mark is None:
-            if [place[:2]] != asked:
-                raise WrongAnswer(f"of {len(asked)} ranges, the first {asked[0]}, only {place[:2]} came")
-            return [body]
-        try:
-            parts = sorted(multipart.parse(body, mark), key=lambda p: p.first)
-        except multipart.Malformed as error:
-            raise WrongAnswer(f"several ranges were answered with what cannot be read: {error}") from None
-        begins = [p.first for p in parts]
-        out = []
-        for first, last in asked:
-            at = bisect.bisect_right(begins, first) - 1
-            if at < 0 or parts[at].last < last:
-                raise WrongAnswer(f"of {len(asked)} ranges {len(parts)} parts came, without {first} to {last}")
-            out.append(memoryview(parts[at].body)[first - begins[at] : last + 1 - begins[at]])
-        return out
+            wait(self.fs.loop, self.fs.s3.__aexit__, None, None, None)

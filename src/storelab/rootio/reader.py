@@ -16,7 +16,7 @@ from storelab.datasets import baskets
 from storelab.readplan.choose import plan
 from storelab.readplan.cost import Link
 from storelab.readplan.source import gather
-from storelab.readplan.transports import Transport
+from storelab.readplan.transports import Transport, messages
 from storelab.rootio import decode
 from storelab.rootio.header import Header
 
@@ -111,12 +111,13 @@ class SelectionReader:
         offset, size = layout.offset[rows], layout.size[rows]
         requests = plan(offset, size, self.link, **self.wishes)
         planned = time.perf_counter()
-        parts = self.transport.fetch(requests.start.tolist(), requests.stop.tolist())
+        starts, stops = requests.start.tolist(), requests.stop.tolist()
+        spent.requests += messages(self.transport, starts, stops)
+        parts = self.transport.fetch(starts, stops)
         data = gather(requests, parts, offset, offset + size)
         spent.plan_s += planned - begun
         spent.transfer_s += time.perf_counter() - planned
         spent.asked_bytes += requests.asked_bytes
-        spent.requests += len(requests)
         spent.transfers += 1
         spent.gaps.append(requests.gap)
         return data

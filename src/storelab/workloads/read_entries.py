@@ -6,6 +6,9 @@ Experiment 12: "all branches; random entries until 100, 0.1, 0.001 % of the entr
 from storelab.model import Workload
 from storelab.workloads import axes, read_axes
 from storelab.workloads.base import Client, Job
+from storelab.workloads.read_axes import before
+
+__all__ = ["SPEC", "before", "client"]
 
 SPEC = Workload(
     "read_entries",
@@ -19,6 +22,7 @@ SPEC = Workload(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *read_axes.LATER,
+        *read_axes.OF_READERS,
         axes.CLIENTS_PER_NODE,
     ),
     "Random entries of a ROOT file: opened, planned, transferred, decompressed, deserialised.",
@@ -33,6 +37,10 @@ def client(job: Job) -> Client:
         from storelab.engines.planned import PlannedClient
 
         return PlannedClient(job)
+    if job.point.axes["engine"] == "root":
+        from storelab.engines.root_ttree import RootClient
+
+        return RootClient(job)
     from storelab.engines.uproot_s3fs import UprootClient
 
     return UprootClient(job)

@@ -6,9 +6,10 @@ Experiment 11: "all entries; branches taken smallest to biggest until 100, 50, 1
 
 from storelab.model import Workload
 from storelab.workloads import axes, read_axes
+from storelab.workloads.read_axes import before
 from storelab.workloads.read_entries import client
 
-__all__ = ["SPEC", "client"]
+__all__ = ["SPEC", "before", "client"]
 SPEC = Workload(
     "read_volume",
     (
@@ -20,6 +21,7 @@ SPEC = Workload(
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
         *read_axes.LATER,
+        *read_axes.OF_READERS,
         axes.CLIENTS_PER_NODE,
     ),
     "All entries of the smallest branches of a ROOT file: opened, planned, transferred, decompressed, deserialised.",

@@ -3,6 +3,9 @@
 from storelab.model import Axis, Workload
 from storelab.workloads import axes, read_axes
 from storelab.workloads.base import Client, Job
+from storelab.workloads.read_axes import before
+
+__all__ = ["SPEC", "before", "client"]
 
 SPEC = Workload(
     "replay",

@@ -1,0 +1,75 @@
+"""A server on loopback that answers several ranges rightly, wrongly, or not at all."""
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Of `server.data`; `server.mode` says how several ranges are answered, `server.asked` how many each request asked for."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 20  # head and body leave together: apart, each answer waits 40 ms for the client's acknowledgement
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        mode, data = self.server.mode, self.server.data
+        ranges = [(int(a), int(b)) for a, b in re.findall(r"(\d+)-(\d+)", self.headers["Range"])]
+        self.server.asked.append(len(ranges))
+        if mode == "whole" and len(ranges) > 1:
+            return self.send(200, data)
+        if mode in ("missing", "busy"):
+            return self.send(404 if mode == "missing" else 503, b"no")
+        if mode == "refused":
+            return self.send(416, b"no")
+        if len(ranges) == 1 or mode == "first":
+            a, b = ranges[0]
+            return self.send(206, data[a : b + 1], {"Content-Range": f"bytes {a}-{b}/{len(data)}"})
+        if mode == "ten":
+            ranges = ranges[:10]
+        if mode == "some":
+            ranges = ranges[:-1]
+        if mode == "merged":
+            ranges = [(ranges[0][0], ranges[-1][1])]
+        if mode == "shuffled":
+            ranges = ranges[::-1]
+        body = b"".join(
+            b"--cut\r\nContent-Type: x\r\nContent-range: bytes %d-%d/%d\r\n\r\n" % (a, b, len(data)) + data[a : b + 1] + b"\r\n"
+            for a, b in ranges
+        )
+        body += b"--cut--\r\n"
+        if mode == "wrong":  # a byte of the last part
+            body = body[:-13] + bytes([body[-13] ^ 1]) + body[-12:]
+        if mode == "broken":
+            body = body[: len(body) // 2]
+        if mode == "dies":
+            self.send(206, body[: len(body) // 2], {"Content-Type": "multipart/byteranges; boundary=cut"}, len(body))
+            self.close_connection = True
+            return None
+        return self.send(206, body, {"Content-Type": "multipart/byteranges; boundary=cut"})
+
+    def send(self, status, body, headers=(), length=None):
+        self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length or len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def range_server(data: bytes) -> Iterator[http.server.ThreadingHTTPServer]:
+    """Serves `data` under every path, rightly until its `mode` is set."""
+    one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    one.handle_error = lambda *_: None  # clients break off on purpose
+    one.data, one.mode, one.asked, one.daemon_threads = data, "right", [], True
+    threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield one
+    finally:
+        one.shutdown()
+        one.server_close()

@@ -1,0 +1,143 @@
+"""ROOT itself as a reader: its values against uproot's, its counts against a proxy that counts on the wire. Skips where ROOT is not installed."""
+
+import os
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import uproot
+from counting_proxy import RootProxy
+from staged_root import failed, job_for, run, staged_root
+
+from storelab import clock
+from storelab.engines import selections
+from storelab.store_settings import Directory, XRootD
+from storelab.stores import make
+from storelab.workloads import MODULES, WORKLOADS
+
+pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")
+pytestmark = pytest.mark.real
+BUCKET = "storelab-root-reference"
+
+
+def reads_of(job):
+    """Rows of a run's reads and of its failures."""
+    selections.GRACE = 10.0
+    global kept  # else the file is closed before the proxy is asked, and the answer to that is on the wire too
+    client = MODULES[job.point.workload].client(job)
+    client.prepare()
+    start = clock.now_ns()
+    client.run(start, start + 1_000_000_000)
+    kept = client
+    return client.reads, client.ops
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """(store, endpoint, folder, facts) of a directory."""
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "data").mkdir()
+    store = make("one", Directory(kind="directory", path=str(folder / "data")), folder / "state")
+    with staged_root(store, BUCKET, folder) as (endpoint, where, facts):
+        yield store, endpoint, where, facts
+
+
+@pytest.fixture
+def client(local):
+    made = []
+
+    def one(url=None, workload="read_entries", key="good", protocol="file", **axes):
+        _, endpoint, folder, facts = local
+        every = {a.name: a.default for a in WORKLOADS[workload].axes} | {"engine": "root"} | axes
+        made.append(MODULES[workload].client(job_for(BUCKET, folder, facts, url or endpoint.url, workload, every, key, protocol=protocol)))
+        made[-1].prepare()
+        return made[-1]
+
+    yield one
+    for client in made:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes"),
+    [("read_entries", {"entry_fraction": 1.0}), ("read_volume", {"volume_fraction": 5.0}), ("read_entries", {})],
+)
+def test_local_files(client, monkeypatch, workload, axes):
+    monkeypatch.setattr("storelab.engines.selections.GRACE", 10.0)
+    one = client(workload=workload, **axes)
+    result, _ = run(one, 1.0)
+    assert not failed(result), result.checks
+    reads = result.reads
+    assert len(reads["read"]) > 1 and set(reads["wire_bytes"]) == {None} and min(reads["requests"]) >= 1
+    assert all(a >= 0.98 * n for a, n in zip(reads["asked_bytes"], reads["needed_bytes"], strict=True)), "nothing is kept between reads"
+    assert min(reads["transfer_ns"]) > 0 and min(reads["decompress_ns"]) > 0 and min(reads["deserialise_ns"]) > 0
+    assert result.engine["version"].startswith("ROOT 6.") and result.engine["settings"]["cache_bytes"] == 40_000_000
+    assert {"content", "entries decoded", "side-car"} <= {c.name for c in result.checks}
+
+
+def test_its_values_are_uproot_s(client, local):
+    """Jagged and flat branches, some entries, also such whose counter was not chosen."""
+    from storelab.engines import root_loop
+
+    one = client(volume_fraction=50.0)
+    with uproot.open(local[2] / "s.root") as file:
+        tree = file[local[3]["tree"]]
+        one.branches = [b for b in one.branches if tree[b].typename.endswith("[]") or b.endswith("9")]
+    one.open_file()
+    entries = np.array([3, 4, 250, 251, 700, 999])
+    with uproot.open(local[2] / "s.root") as file:
+        tree = file[local[3]["tree"]]
+        for i in range(0, len(one.branches), 7):
+            array = tree[one.branches[i]].array(library="np")[entries]
+            flat = np.concatenate([np.atleast_1d(a) for a in array])
+            assert one.tree.values(i, entries).tobytes() == flat.tobytes(), one.branches[i]
+    assert one.tree.counters > 0 and root_loop.version().startswith("ROOT 6")
+
+
+def test_a_changed_byte_fails_the_check(client):
+    result, _ = run(client(key="bad"), 0.7)
+    assert "content" in failed(result) or set(result.ops["error"]) == {"OSError"}, result.checks
+
+
+def test_another_file_than_staged_and_none_at_all(client, local):
+    one = client()
+    one.staged.size[5] += 1
+    result, _ = run(one, 0.5)
+    assert failed(result) == {"reads", "side-car"} and set(result.ops["error"]) == {"SideCarMismatch"}
+    result, _ = run(client(key="nothing-here"), 0.5)
+    assert failed(result) == {"reads"} and set(result.ops["error"]) == {"OSError"}
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("xrootd"), reason="XRootD's namespace needs root")
+def test_counts_over_root(tmp_path):
+    """Wire bytes and read calls of whole runs against a proxy. The client is a process of its own: ROOT would hold the proxy's Python still."""
+    settings = XRootD(kind="xrootd", protocol="root", subnet="10.213.98.0/30")
+    store = make("xr", settings, tmp_path / "state")
+    store.up()
+    try:
+        with staged_root(store, BUCKET, tmp_path) as (_, folder, facts):
+            for axes in ({"entry_fraction": 1.0}, {"volume_fraction": 5.0}):
+                every = {a.name: a.default for a in WORKLOADS["read_entries"].axes} | {"engine": "root"} | axes
+                with RootProxy(store.namespace.server, settings.port) as proxy, ProcessPoolExecutor(1, get_context("spawn")) as other:
+                    job = job_for(BUCKET, folder, facts, proxy.url, "read_entries", every, protocol="root")
+                    reads, failures = other.submit(reads_of, job).result(60)
+                    assert len(reads) > 1 and not failures
+                    assert sum(r["wire_bytes"] for r in reads) == proxy.received
+                    assert sum(r["requests"] for r in reads) == proxy.kinds["read"] + proxy.kinds["readv"]
+    finally:
+        store.down()
+
+
+def test_records(lab, tmp_path):
+    """From configuration to record; the bytes needed are those of every other engine."""
+    (tmp_path / "data").mkdir()
+    axes = {"engine": ["root", "planned"], "volume_fraction": 5.0, "clients": 2}
+    measured = lab({"kind": "directory", "path": str(tmp_path / "data")}, one={"workload": "read_volume", "axes": axes, "duration": "3 s"})
+    needed = {}
+    for _, record, rows in measured:
+        assert {r["error"] for r in rows} == {None} and all(c["ok"] for c in record["checks"])
+        needed[record["engine"]["name"]] = {r["bytes"] for r in rows}
+    assert needed.keys() == {"root", "planned"} and needed["root"] == needed["planned"]
