@@ -1,24 +1,21 @@
-"""How well a gang starts together: forked participants on this machine, standard library only, the rendezvous and clocks of storelab.
+"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms: how well a gang starts together.
 
-skew_64_median_ms, skew_64_worst_ms: 20 gangs of 64 participants that meet in a folder on tmpfs; skew of a gang: last start less first, by the
-kernel's monotonic clock, which all share; median and worst of the gangs. meet_1000_s: 1000 participants, from the first fork until all have
-seen the agreed start. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a folder that shows every file 3 s
-late: 1 where every gang starts within the stated bound of true skew (`BOUND_MS`), or is refused; injected_skew_ms: the worst of them;
-uncorrected_skew_ms: the same clocks, nothing taken off, for comparison.
-
-    python benchmarks/gang.py [--quick]
+Forked participants on this machine, standard library only, the rendezvous and clocks of storelab. skew_64: 20 gangs of 64 that meet in a folder on
+tmpfs; a gang's skew is its last start less its first, by the kernel's monotonic clock, which all share; median and worst of the gangs. meet_1000_s: 1000
+participants, from the first fork until all know the start. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a
+folder that shows every file 3 s late: 1 where each gang starts within BOUND_MS of true skew, or is refused; injected_skew_ms: the skew of each;
+uncorrected_skew_ms: the same clocks, nothing taken off.
 """
 
-import argparse
 import json
 import os
 import resource
 import shutil
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from common import options, report, say
 
 from storelab import clock
 from storelab.gang import clocks, rendezvous
@@ -99,26 +96,23 @@ def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer gangs")
-    quick = parser.parse_args().quick
+    args = options(__doc__)
+    n = 5 if args.quick else 20
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    values: dict[str, float] = {}
-    gangs = []
-    for i in range(5 if quick else 20):
-        gangs.append(gang(64))
-        print(f"64 participants, gang {i + 1}: {gangs[-1]}", file=sys.stderr)
-    skews = [g.get("skew_ms", float("inf")) for g in gangs]
-    values["skew_64_median_ms"], values["skew_64_worst_ms"] = statistics.median(skews), max(skews)
-    values["meet_1000_s"] = gang(1000).get("meet_s", float("inf"))
-    print(f"1000 participants: {values['meet_1000_s']:.1f} s", file=sys.stderr)
-    corrected = [gang(8, LateFolder, SHIFTS_MS) for _ in range(2 if quick else 5)]
-    print(f"clocks off, folder late: {corrected}", file=sys.stderr)
-    values["injected_skew_ok"] = int(all("refused" in g or g["skew_ms"] <= BOUND_MS for g in corrected))
-    values["injected_skew_ms"] = max((g["skew_ms"] for g in corrected if "skew_ms" in g), default=float("nan"))
-    values["uncorrected_skew_ms"] = gang(8, LateFolder, SHIFTS_MS, correct=False).get("skew_ms", float("nan"))
-    for name, value in values.items():
-        print(f"{name} {value:.3g}")
+    skews = []
+    for i in range(n):
+        found = gang(64)
+        say(f"gang: 64 participants, {i + 1} of {n}: {found}")
+        skews.append(found.get("skew_ms", float("inf")))
+    values = {"skew_64_ms": skews, "skew_64_median_ms": [sorted(skews)[len(skews) // 2]], "skew_64_worst_ms": [max(skews)]}
+    values["meet_1000_s"] = [gang(1000).get("meet_s", float("inf"))]
+    say(f"gang: 1000 participants meet in {values['meet_1000_s'][0]:.1f} s")
+    injected = [gang(8, LateFolder, SHIFTS_MS) for _ in range(2 if args.quick else 5)]
+    say(f"gang: clocks off, folder late: {injected}")
+    values["injected_skew_ok"] = [int(all("refused" in g or g["skew_ms"] <= BOUND_MS for g in injected))]
+    values["injected_skew_ms"] = [g["skew_ms"] for g in injected if "skew_ms" in g]
+    values["uncorrected_skew_ms"] = [g["skew_ms"] for g in [gang(8, LateFolder, SHIFTS_MS, correct=False)] if "skew_ms" in g]
+    report("gang", n, values, args)
 
 
 if __name__ == "__main__":

@@ -142,8 +142,9 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
         observed = module.observe(store, chosen, job, work) if hasattr(module, "observe") else None
     finally:
         watch.stop()
-    if columns := watch.columns():
-        records.write_table(work / "monitor.0.parquet", records.MONITOR, columns, sync=False)
+    if columns := watch.columns():  # behind those of the nodes, where there are others
+        index = launcher.participants if config.launcher.kind != launchers.LOCAL else 0
+        records.write_table(work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
     if module.SPEC.direction == "write":
         if "objects" not in module.SPEC.needs:  # else the objects were made, and noted, before
             uploads.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))

@@ -41,7 +41,7 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
     the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline;
     other: the host's less both, the kernel's own work included (null where the server's is not known).
-    shared_host: the store works on the clients' host, as its record says, or they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode.
+    shared_host: the store works on the clients' host (or on the machine that their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode.
     """
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
     rows = []
@@ -100,6 +100,8 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     )
     store = run.get("store") or {}
     here = store.get("on_this_host", bool((store.get("deployment") or {}).get("daemons")))  # older records: it has daemons of storelab's
+    if "nodes" in run:  # clients of other hosts share nothing with it, unless the nodes are this very machine
+        here = here and run["shared_machine"]
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -1,0 +1,179 @@
+"""allocation_overhead_s plugin_overhead_s shaped_worst_relative_error: what a point costs on Slurm, and whether shaped links are seen as they are.
+
+allocation_overhead_s: wall time of a point of 4 nodes (`storelab measure` in one allocation, testbed on loopback) outside of its window.
+plugin_overhead_s: the same of a point that Snakemake's Slurm executor submits as a job (only where the plugin is installed).
+shaped_worst_relative_error: testbed with links (root): 8 clients of 100 Mbit/s, a store with 1, 2 and 4 front-ends of 150 Mbit/s: aggregated GET of
+1 MB objects against what the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
+shaped_<front-ends>_ratio).
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import ports
+import yaml
+from common import BIN, environ, laboratory, options, report, say
+
+from storelab.testbed.links import HEAD, HEAD_SPACE, PREFIX, Network, enter
+
+WINDOW_S, NODES, LINKED, FRONT_ENDS = 3, 4, 8, (1, 2, 4)
+
+
+def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    done = subprocess.run([str(BIN / "storelab"), *arguments], cwd=cwd, env=environ(), capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise SystemExit(f"storelab {' '.join(arguments)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done
+
+
+def overheads(n: int) -> list[float]:
+    """Seconds of points in one allocation beside their windows."""
+    sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
+    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
+    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(NODES), "--port", str(ports.block()))
+    try:
+        with laboratory(sweeps, repetitions=n + 1) as lab:
+            _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
+            keys = [f"seaweedfs/put/clients~0004_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
+            script = "\n".join(f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys)
+            storelab("up", "seaweedfs", cwd=lab)
+            command = [
+                "testbed",
+                "run",
+                "--folder",
+                str(folder),
+                "--",
+                "salloc",
+                f"-N{NODES}",
+                "bash",
+                "-c",
+                f"{BIN}/storelab plan --write\n{script}",
+            ]
+            lines = [line.split()[1:] for line in storelab(*command, cwd=lab).stdout.splitlines() if line.startswith("TOOK")]
+            return [float(e) - float(s) - WINDOW_S for s, e in lines][1:]
+    finally:
+        storelab("testbed", "down", "--folder", str(folder))
+
+
+def plugin(n: int) -> list[float]:
+    """Seconds of points that are jobs of their own beside their windows: wall time of the run over its points."""
+    if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
+        return []
+    sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
+    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
+    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(NODES), "--port", str(ports.block()))
+    try:
+        with laboratory(sweeps, repetitions=n) as lab:
+            _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
+            storelab("up", "seaweedfs", cwd=lab)
+            begun = time.monotonic()
+            command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
+            storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
+            return [(time.monotonic() - begun) / n - WINDOW_S]
+    finally:
+        storelab("testbed", "down", "--folder", str(folder))
+
+
+def _configure(lab: Path, launcher: dict) -> None:
+    path = lab / "config.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"launcher": launcher}))
+
+
+def iperf(front_ends: int, addresses: list[str]) -> float:
+    """Mbit/s of all nodes' downloads together, node i from front-end i mod n."""
+    servers, clients = [], []
+    try:
+        for i in range(LINKED):
+            at = addresses[i % front_ends]
+            servers.append(
+                subprocess.Popen([*enter(HEAD_SPACE), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL)
+            )
+        time.sleep(0.5)
+        for i in range(LINKED):
+            at = addresses[i % front_ends]
+            command = [*enter(f"{PREFIX}n{i + 1}"), "iperf3", "-c", at, "-p", str(5200 + i), "-R", "-t", "5", "-O", "1", "-J"]
+            clients.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        told = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
+        return sum(t["end"]["sum_received"]["bits_per_second"] for t in told) / 1e6
+    finally:
+        for process in (*clients, *servers):
+            if process.poll() is None:
+                process.terminate()
+                process.wait(5)
+
+
+def shaped(reps: int) -> dict[str, list[float]]:
+    """Ratios of the measured throughput over what iperf3 finds, by front-ends; the worst error."""
+    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
+    up = [
+        "--links",
+        "--nodes",
+        str(LINKED),
+        "--rate",
+        "100mbit",
+        "--front-ends",
+        "4",
+        "--front-end-rate",
+        "150mbit",
+        "--port",
+        str(ports.block()),
+    ]
+    storelab("testbed", "up", "--folder", str(folder), *up)
+    try:
+        plan = Network(folder.absolute()).planned()
+        assert plan is not None
+        axes = {"engine": "obstore", "object_size": "1 MB", "clients": LINKED, "workers": 4, "front_ends": list(FRONT_ENDS)}
+        sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 32, "axes": axes}}
+        stores = {
+            "seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": plan.addresses[0], "front_end_addresses": plan.addresses}
+        }
+        with laboratory(sweeps, stores, repetitions=reps) as lab:
+            _configure(lab, {"kind": "srun", "address": HEAD})
+            command = [
+                "salloc",
+                f"-N{LINKED}",
+                "snakemake",
+                "--profile",
+                "profiles/slurm-allocation",
+                "--config",
+                "measure=true",
+                "--",
+                "tables",
+            ]
+            storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
+            import pandas as pd
+
+            table = pd.read_csv(lab / "results/bench/tables/throughput.csv").set_index("front_ends")["throughput_median_mb_per_s"]
+            out: dict[str, list[float]] = {}
+            for f in FRONT_ENDS:
+                links = [iperf(f, plan.addresses) for _ in range(2)]
+                ratio = 8 * float(table[f]) / max(links)
+                say(f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in links)}")
+                out[f"shaped_{f}_ratio"] = [ratio]
+            out["shaped_worst_relative_error"] = [max(abs(1 - v[0]) for v in out.values())]
+            return out
+    finally:
+        storelab("testbed", "down", "--folder", str(folder))
+
+
+def main() -> None:
+    args = options(__doc__)
+    n = 5 if args.quick else 15
+    values = {"allocation_overhead_s": overheads(n)}
+    say(f"cluster_overhead: in an allocation {values['allocation_overhead_s']}")
+    values["plugin_overhead_s"] = plugin(2 if args.quick else 4)
+    missing = [] if values["plugin_overhead_s"] else ["plugin_overhead_s: snakemake-executor-plugin-slurm is not installed"]
+    if os.geteuid() == 0:
+        values |= shaped(1 if args.quick else 3)
+    else:
+        missing.append("shaped_worst_relative_error: namespaces need root")
+    report("cluster_overhead", n, values, args, missing)
+
+
+if __name__ == "__main__":
+    main()
