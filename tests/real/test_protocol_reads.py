@@ -32,7 +32,7 @@ SETTINGS = {
     "xrdhttp": {"kind": "xrootd", "protocol": "http", "subnet": "10.213.97.0/30"},
 }
 SPEAKS = {"directory": ("file", "fsspec"), "nginx": ("http", "aiohttp"), "root": ("root", "fsspec-xrootd"), "xrdhttp": ("http", "aiohttp")}
-KINDS_HERE = ["directory", "nginx", *(pytest.param(k, marks=XROOTD) for k in ("root", "xrdhttp"))]
+KINDS_HERE = ["directory", pytest.param("nginx", marks=pytest.mark.heavy), *(pytest.param(k, marks=XROOTD) for k in ("root", "xrdhttp"))]
 
 
 def settings(kind, folder):
