@@ -203,6 +203,7 @@ def clients_of(folder: Path) -> list[int]:
     return out
 
 
+@pytest.mark.heavy
 def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
     process = subprocess.Popen(

@@ -38,6 +38,7 @@ def test_a_wrong_answer_is_an_error(lab, tmp_path):
         lab(settings, get={"workload": "get", "axes": AXES | {"workers": 4}})
 
 
+@pytest.mark.heavy
 def test_accounts_and_https(lab, port_block):
     """Two accounts own two buckets each; the front-end speaks https with a certificate of its own, s5cmd and s3fs verify it."""
     axes = {"clients": 2, "workers": 2, "accounts": 2, "buckets": 4, "scheme": "https", "engine": ["s5cmd", "fsspec"]}

@@ -83,9 +83,10 @@ def test_only_reads_and_no_title(tmp_path):
         "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1], "volume_fraction": [100, 50]}}
     }
     text = paper(tmp_path, repetitions=1, failed=(), sweeps=sweeps, title="", authors=[])
-    assert "Storage measurements" in text and "Volume [%]" in text
+    assert "Storage measurements" in text and "Volume" in text and "[%]" in text
 
 
+@pytest.mark.heavy
 def test_same_records_same_pdf(tmp_path):
     """The folder may differ: no path and no time gets into the file."""
     for name in ("a", "b/c"):

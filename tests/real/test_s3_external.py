@@ -157,6 +157,7 @@ def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
     assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
 
 
+@pytest.mark.heavy
 def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     store = external(urls)
     bucket, end = store.bucket("thousands", 0), store.endpoints()[0]

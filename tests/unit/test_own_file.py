@@ -318,10 +318,10 @@ def test_real_files(name, tree, entries, unreadable):
     [
         ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", range(200), 947),
         ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", [5, 77, 199], 947),
-        ("uproot-issue-123b.root", "CollectionTree", [0, 50, 99], 1068),
-        ("uproot-issue-123b.root", "MetaData;1", [0], 545),
+        pytest.param("uproot-issue-123b.root", "CollectionTree", [0, 50, 99], 1068, marks=pytest.mark.heavy),
+        pytest.param("uproot-issue-123b.root", "MetaData;1", [0], 545, marks=pytest.mark.heavy),
         ("uproot-small-evnt-tree-fullsplit.root", "tree", range(100), 41),
-        ("uproot-physlite-rntuple_v1-0-0-0.root", "EventData", [0, 50, 99], 806),
+        pytest.param("uproot-physlite-rntuple_v1-0-0-0.root", "EventData", [0, 50, 99], 806, marks=pytest.mark.heavy),
         ("Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root", "Events", range(1000), 7),
     ],
 )

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class PlannedBase(SelectionClient):
         self.calibration: dict[str, Any] | None = None
         self.way = axes.get("transport", "default")
         self.multirange: list[dict[str, Any]] | None = None
-        self.past, self.opened = Counts(), 0  # of transports before this one: counts, connections
+        self.past, self.opened, self.lost = Counts(), 0, 0  # of transports before this one: counts, connections, such as were lost
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
@@ -71,14 +71,17 @@ class PlannedBase(SelectionClient):
         return transports.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
 
     def fresh(self) -> None:
-        """What is known of the link and of several ranges stays known."""
+        """What is known of the link and of several ranges stays known. A connection that was lost spoils the wire bytes of its read, not of later ones."""
         old = self.transport
-        self.past = self.past + old.now()
-        self.opened += old.wire.opened if old.wire else 0
+        spent = old.now()
+        self.past = self.past + (spent if spent.wire_bytes is not None else replace(spent, wire_bytes=0))
+        if old.wire:
+            self.opened, self.lost = self.opened + old.wire.opened, self.lost + old.wire.lost
         old.close()
         self.transport = self.make()
-        if old.ranges > 1 and self.way == "http":
+        if self.multirange:
             self.transport.ranges, self.transport.inner.parallel = old.ranges, old.parallel
+        self.last = self.counts()
 
     def calibrate(self) -> None:
         """Raises what the transport raises: the first read tells it as its error."""
@@ -115,7 +118,7 @@ class PlannedBase(SelectionClient):
         wire = self.transport.wire
         known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
         asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
-        return {"libraries": self.transport.versions, "connections_lost": wire.lost if wire else None, **known, **asked}
+        return {"libraries": self.transport.versions, "connections_lost": wire.lost + self.lost if wire else None, **known, **asked}
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
         """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
