@@ -3,7 +3,7 @@
 * `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the campaign, after it, the
   ceiling (the larger of the two), and what an operation costs the clients in CPU.
 * `ceiling_rate_per_s`, `ceiling_percent`, `client_bound` of points.csv and throughput.csv: the ceiling of the same engine, operation, sizes,
-  clients, workers and scheme; the rate in percent of it; whether that is more than CLIENT_BOUND percent. Null without a ceiling.
+  clients (and how many a node has), workers and scheme; the rate in percent of it; whether that is more than CLIENT_BOUND percent. Null without a ceiling.
   Where client and server share a host, a ceiling means little: such points are never `client_bound`.
 """
 
@@ -30,6 +30,7 @@ AGREE: dict[str, Any] = {
     "clients": 1,
     "workers": 1,
     "scheme": "http",
+    "clients_per_node": 0,
 }
 COLUMNS = [
     "target",

@@ -24,7 +24,7 @@ from storelab import (
     units,
     words,
 )
-from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, style, subtitle, value_axis, with_series
+from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, limits, network_limit, style, subtitle, value_axis, with_series
 
 
 def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
@@ -44,6 +44,7 @@ def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str],
         cells = [ax for line in grid for ax in line]
         for ax, ((store, size), part) in zip(cells, panels, strict=False):
             curves(ax, part, "clients", metric, order)
+            network_limit(ax, part, metric)
             count_axis(ax, part["clients"])
             value_axis(ax, part[f"{metric[0]}_median_{metric[1]}"], label)
             ax.set_title(store if len(sizes) == 1 else f"{store}, {units.format_size(int(size))}")
@@ -231,6 +232,7 @@ def caption(name: str, table: pd.DataFrame) -> str:
         if shared.any()
         else "",
         shared=("Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "")
-        + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else ""),
+        + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else "")
+        + (" Dotted: what the same clients reach at a near-null server on the store's side." if name in facts.CLASSES and limits(rows).any() else ""),
     )
     return text.strip()

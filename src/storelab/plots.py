@@ -100,6 +100,24 @@ def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list
     sns.despine(ax=ax)
 
 
+def limits(rows: pd.DataFrame) -> pd.Series:
+    """Which rows have a ceiling that was measured between the real hosts: of clients on several nodes."""
+    if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
+        return pd.Series(False, index=rows.index)
+    return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
+
+
+def network_limit(ax: Axes, rows: pd.DataFrame, metric: tuple[str, str]) -> None:
+    """What the clients of several nodes reach at a near-null server, against their number, where the calibration knows."""
+    known = rows[limits(rows)]
+    if known.empty:
+        return
+    unit = known["object_size_bytes"].astype(float) / 1e6 if metric[0] == "throughput" else 1.0
+    line = (known["ceiling_rate_per_s"].astype(float) * unit).groupby(known["clients"]).max()
+    ax.plot(line.index, line, color="0.35", linestyle=":", linewidth=1, zorder=1)
+    ax.annotate("network limit", (line.index[-1], line.iloc[-1]), (-2, 3), textcoords="offset points", fontsize=6.5, color="0.35", ha="right")
+
+
 def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str, size: float = 6) -> None:
     """Open symbols over those that are chosen."""
     chosen = chosen.to_numpy(bool)

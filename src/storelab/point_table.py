@@ -38,7 +38,7 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
     runs with more failed operations than the campaign's budget `invalid`: measured, and in no median.
 
-    lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
+    nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
     the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline;
     other: the host's less both, the kernel's own work included (null where the server's is not known).
     shared_host: the store works on the clients' host (or on the machine that their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode.
@@ -68,6 +68,7 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
 _RUN_DTYPES = {
     "started": "string",
     "clients_joined": "Int64",
+    "nodes": "Int64",
     "lateness_max_ms": "Float64",
     "shared_host": "boolean",
     "engine_version": "string",
@@ -106,6 +107,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),
         "clients_joined": len(clients),
+        "nodes": len({c.get("host") for c in clients}),
         "lateness_max_ms": max((c.get("lateness_ns") or 0 for c in clients), default=0) / 1e6,
         "shared_host": here or (bool(clients) and all(loopback(c.get("endpoint") or "") for c in clients)),
         "engine_version": engine.get("version"),

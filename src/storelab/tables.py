@@ -122,6 +122,7 @@ def throughput(table: pd.DataFrame, plan: Mapping[str, Any]) -> pd.DataFrame:
             "tail_max_s": ok["tail_s"].max(),
             "lateness_max_ms": ok["lateness_max_ms"].max(),
             "connections_max": ok["connections_max"].max(),
+            "nodes": ok["nodes"].max(),
         }
         row |= {f"{who}_cpu_percent": ok[f"{who}_cpu_percent"].median() for who in ("client", "server", "host")}
         row |= calibrated.of_group(ok, row["rate_median_per_s"], bool(ok["shared_host"].any()))
@@ -144,6 +145,7 @@ def throughput(table: pd.DataFrame, plan: Mapping[str, Any]) -> pd.DataFrame:
         "tail_max_s",
         "lateness_max_ms",
         "connections_max",
+        "nodes",
         "client_cpu_percent",
         "server_cpu_percent",
         "host_cpu_percent",

@@ -108,6 +108,16 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
     assert len(figures.FIGURES["volume"].function(old).axes) == 3
 
 
+def test_the_network_limit_of_several_nodes_is_drawn(example):
+    table = tables.read(example, "throughput")
+    assert "network limit" not in str([t.get_text() for t in figures.throughput_download(table).axes[0].texts])
+    far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
+    ax = figures.throughput_download(far).axes[0]
+    dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3] and ax.texts[0].get_text() == "network limit"  # 50 objects of 10 MB a second
+    assert "near-null server" in figures.caption("throughput_download", far) and "near-null" not in figures.caption("throughput_download", table)
+
+
 def test_the_bars_are_the_range(example):
     table = tables.read(example, "throughput")
     fig = figures.metadata_upload(table)
