@@ -117,7 +117,7 @@ def test_pages_are_dropped(tmp_path):
         pytest.skip("this file system keeps pages whatever it is told")
 
 
-@pytest.mark.parametrize("kind", ["directory", "seaweedfs"])
+@pytest.mark.parametrize("kind", ["directory", pytest.param("seaweedfs", marks=pytest.mark.heavy)])
 def test_records_tell_what_is_cold(lab, tmp_path, port_block, kind):
     (tmp_path / "data").mkdir()
     settings = {"kind": kind, "path": str(tmp_path / "data")} if kind == "directory" else {"kind": kind, "port": port_block}
