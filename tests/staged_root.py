@@ -10,6 +10,7 @@ from storelab import clock
 from storelab.datasets import baskets, rootfile
 from storelab.model import Point
 from storelab.stores.base import Bucket, Endpoint
+from storelab.workloads import MODULES, WORKLOADS
 from storelab.workloads.base import Job, Result
 
 PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
@@ -48,6 +49,22 @@ def job_for(
         manifest,
         **more,
     )
+
+
+@contextmanager
+def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
+    """A function (url, workload, axes, key, **more as of `job_for`) that gives a prepared client; all are closed at the end."""
+    made: list[Any] = []
+
+    def one(url: str, workload: str, axes: dict[str, Any], key: str = "good", **more: Any) -> Any:
+        every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
+        made.append(MODULES[workload].client(job_for(bucket, folder, facts, url, workload, every, key, **more)))
+        made[-1].prepare()
+        return made[-1]
+
+    yield one
+    for client in made:
+        client.close()
 
 
 def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:

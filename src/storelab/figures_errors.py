@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from storelab import error_rates, words
-from storelab.plots import canvas, legend_columns, style
+from storelab.plots import canvas, key, style
 
 MOST_RUNS, MOST_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel
@@ -47,14 +47,7 @@ def errors_over_time(table: pd.DataFrame) -> Figure | None:
         for ax in cells[rows["key"].nunique() :]:
             ax.remove()
         handles = [mpl.patches.Patch(color=c, label=name) for name, c in colours.items()]
-        fig.legend(
-            handles=handles,
-            loc="outside upper center",
-            frameon=False,
-            title="Operations that ended, by outcome",
-            title_fontsize=9.5,
-            ncols=legend_columns(fig, colours),
-        )
+        key(fig, handles, "Operations that ended, by outcome")
     return fig
 
 

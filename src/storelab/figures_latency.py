@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from storelab import latency, units, words
 from storelab.model import DEPLOYMENT_AXES
-from storelab.plots import MARKERS, canvas, count_axis, legend_columns, style, subtitle
+from storelab.plots import MARKERS, canvas, count_axis, key, style, subtitle
 
 CURVES = {"latency_p50": "p50", "latency_p99": "p99", "latency_p999": "p99.9", "ttfb_p50": "time to first byte, p50"}
 MOST_PANELS = 8
@@ -127,14 +127,7 @@ def _key(fig: Figure, shown: list[str], title: str) -> None:
         )
         for m in shown
     ]
-    fig.legend(
-        handles=handles,
-        loc="outside upper center",
-        frameon=False,
-        title=title,
-        title_fontsize=9.5,
-        ncols=legend_columns(fig, [CURVES[m] for m in shown]),
-    )
+    key(fig, handles, title)
 
 
 def latency_closed(table: pd.DataFrame) -> Figure | None:
@@ -199,9 +192,7 @@ def _spectrum(rows: pd.DataFrame) -> Figure:
             ax.set_title(name)
         for ax in cells[len(panels) :]:
             ax.remove()
-        title = "Latency by quantile"
-        ncols = legend_columns(fig, handles)
-        fig.legend(handles=list(handles.values()), loc="outside upper center", frameon=False, title=title, title_fontsize=9.5, ncols=ncols)
+        key(fig, list(handles.values()), "Latency by quantile")
     return fig
 
 

@@ -1,7 +1,7 @@
 """What the figures share: style, canvas, curves with bars, legends and axes (level 3, analysis). Draws, knows no workload."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -128,21 +128,20 @@ def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any,
 def legend(fig: Figure, order: list[str], title: str) -> None:
     """The series above the panels, below the figure's title."""
     colours = sns.color_palette("colorblind", max(len(order), 1))
-    handles = [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)]
+    key(fig, [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)], title)
+
+
+def key(fig: Figure, handles: Sequence[Any], title: str) -> None:
+    """These handles above the panels, in as many columns as fit (at most 4), below the figure's title."""
+    longest = max((len(h.get_label()) for h in handles), default=0)
     fig.legend(
         handles=handles,
         loc="outside upper center",
         frameon=False,
         title=title,
         title_fontsize=9.5,
-        ncols=legend_columns(fig, order),
+        ncols=max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9))),
     )
-
-
-def legend_columns(fig: Figure, labels: Iterable[str]) -> int:
-    """How many of these labels fit beside each other, at most 4."""
-    lengths = [len(label) for label in labels]
-    return max(1, min(len(lengths), 4, int(fig.get_figwidth() * LETTERS) // (max(lengths, default=0) + 9)))
 
 
 def _apart(ticks: list[int], labels: int) -> list[int]:

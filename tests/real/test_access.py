@@ -5,10 +5,9 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 from counting_proxy import CountingProxy
-from staged_root import failed, job_for, run, staged_root
+from staged_root import failed, prepared, run, staged_root
 
 from storelab.engines.page_cache import PageCache
-from storelab.workloads import MODULES, WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-access"
@@ -31,17 +30,8 @@ def proxy(staged):
 def make(staged, keys, proxy, monkeypatch):
     """`make(workload, **axes)`: a prepared client behind the proxy, closed at the end."""
     monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)
-    made = []
-
-    def one(workload, **axes):
-        every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
-        made.append(MODULES[workload].client(job_for(BUCKET, staged[1], staged[2], proxy.url, workload, every)))
-        made[-1].prepare()
-        return made[-1]
-
-    yield one
-    for client in made:
-        client.close()
+    with prepared(BUCKET, *staged[1:]) as one:
+        yield lambda workload, **axes: one(proxy.url, workload, axes)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +107,7 @@ def test_pages_are_dropped(tmp_path):
         pytest.skip("this file system keeps pages whatever it is told")
 
 
-@pytest.mark.parametrize("kind", ["directory", "seaweedfs"])
+@pytest.mark.parametrize("kind", ["directory", pytest.param("seaweedfs", marks=pytest.mark.heavy)])
 def test_records_tell_what_is_cold(lab, tmp_path, port_block, kind):
     (tmp_path / "data").mkdir()
     settings = {"kind": kind, "path": str(tmp_path / "data")} if kind == "directory" else {"kind": kind, "port": port_block}

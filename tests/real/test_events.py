@@ -5,13 +5,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from counting_proxy import CountingProxy
-from staged_root import SIDE_CAR, failed, job_for, run, staged_root
+from staged_root import SIDE_CAR, failed, prepared, run, staged_root
 
 from storelab import stage
 from storelab.datasets import baskets
 from storelab.engines.selections import Late
 from storelab.model import UserError
-from storelab.workloads import MODULES, WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-events"
@@ -29,18 +28,8 @@ def make(staged, seaweedfs, monkeypatch):
     """`make(url, key, **axes)`: a prepared client, closed at the end."""
     for name, value in seaweedfs.credentials().environ().items():
         monkeypatch.setenv(name, value)
-    _, folder, facts = staged
-    made = []
-
-    def one(url, key="good", client=0, **axes):
-        every = {a.name: a.default for a in WORKLOADS["events"].axes} | axes
-        made.append(MODULES["events"].client(job_for(BUCKET, folder, facts, url, "events", every, key, client=client)))
-        made[-1].prepare()
-        return made[-1]
-
-    yield one
-    for client in made:
-        client.close()
+    with prepared(BUCKET, *staged[1:]) as one:
+        yield lambda url, key="good", client=0, **axes: one(url, "events", axes, key, client=client)
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
 ]
+# Of every operation the engine that calibrates by default, and s5cmd's plain ones; the others run in .ci/run.
 CASES = [
-    (operation, engine, more)
+    pytest.param(operation, engine, more, marks=() if engine == "loadgen" or (engine == "s5cmd" and not more) else pytest.mark.heavy)
     for operation, more in (
         ("put", {}),
         ("get", {}),

@@ -66,6 +66,7 @@ def test_a_store_that_refuses_half_of_the_requests(tmp_path):
         assert part in text, part
 
 
+@pytest.mark.heavy
 def test_latency_has_a_section(tmp_path):
     text = paper(tmp_path, repetitions=2, failed=(), sweeps=LATENCY, calibrate=False)
     for part in (

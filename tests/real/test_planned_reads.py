@@ -5,12 +5,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from counting_proxy import CountingProxy
-from staged_root import SIDE_CAR, failed, job_for, run, staged_root
+from staged_root import SIDE_CAR, failed, prepared, run, staged_root
 
 from storelab import records
 from storelab.datasets import baskets
 from storelab.model import UserError
-from storelab.workloads import MODULES, WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-planned-reads"
@@ -27,18 +26,12 @@ def make(staged, seaweedfs, monkeypatch):
     """`make(url, workload, key, **axes)`: a prepared client, closed at the end."""
     for name, value in seaweedfs.credentials().environ().items():
         monkeypatch.setenv(name, value)
-    _, folder, facts = staged
-    made = []
+    with prepared(BUCKET, *staged[1:]) as one:
 
-    def one(url, workload="read_entries", key="good", **axes):
-        every = {a.name: a.default for a in WORKLOADS[workload].axes} | ({} if workload == "replay" else {"engine": "planned"}) | axes
-        made.append(MODULES[workload].client(job_for(BUCKET, folder, facts, url, workload, every, key)))
-        made[-1].prepare()
-        return made[-1]
+        def planned(url, workload="read_entries", key="good", **axes):
+            return one(url, workload, ({} if workload == "replay" else {"engine": "planned"}) | axes, key)
 
-    yield one
-    for client in made:
-        client.close()
+        yield planned
 
 
 @pytest.fixture

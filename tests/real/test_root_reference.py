@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uproot
 from counting_proxy import RootProxy
-from staged_root import failed, job_for, run, staged_root
+from staged_root import failed, job_for, prepared, run, staged_root
 
 from storelab import clock
 from storelab.engines import selections
@@ -46,18 +46,13 @@ def local(tmp_path_factory):
 
 @pytest.fixture
 def client(local):
-    made = []
+    _, endpoint, folder, facts = local
+    with prepared(BUCKET, folder, facts) as one:
 
-    def one(url=None, workload="read_entries", key="good", protocol="file", **axes):
-        _, endpoint, folder, facts = local
-        every = {a.name: a.default for a in WORKLOADS[workload].axes} | {"engine": "root"} | axes
-        made.append(MODULES[workload].client(job_for(BUCKET, folder, facts, url or endpoint.url, workload, every, key, protocol=protocol)))
-        made[-1].prepare()
-        return made[-1]
+        def root(url=None, workload="read_entries", key="good", protocol="file", **axes):
+            return one(url or endpoint.url, workload, {"engine": "root"} | axes, key, protocol=protocol)
 
-    yield one
-    for client in made:
-        client.close()
+        yield root
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def external(url) -> dict:
     return {"kind": "s3", "endpoint": url}
 
 
+@pytest.mark.heavy
 def test_all_transfers(lab, seaweedfs, keys, engine):
     axes, ranges = AXES | {"engine": engine}, RANGE | {"engine": engine}
     measured = lab(

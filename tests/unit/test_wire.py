@@ -6,9 +6,11 @@ import threading
 import time
 
 import pytest
+from memory_transport import Memory
 
 from storelab.engines.errors import classify
 from storelab.engines.selections import WrongData
+from storelab.engines.transports import Counted
 from storelab.engines.wire import Counts, ProcessWire, Wire
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
@@ -110,3 +112,24 @@ def test_connections_of_a_process_are_counted_while_they_are_open():
 def _all(sock: socket.socket, size: int) -> None:
     while size:
         size -= len(sock.recv(size))
+
+
+def test_a_calibration_may_ask_for_bytes_twice_and_a_read_may_not_get_them_elsewhere():
+    """obstore joins ranges that overlap, as those of a calibration of a small object do: that is no redirection, and a redirection still is."""
+
+    class Line:
+        bytes, lost = 0, 0
+
+    line = Line()
+    counted = Counted(Memory(b"x" * 1000), line, {"obstore": "1"})
+    counted.fetch([0, 0], [500, 500])
+    line.bytes = 600  # came once
+    assert counted.now().wire_bytes is None
+    counted.calibrated()
+    assert counted.now().wire_bytes == 600
+    counted.fetch([0], [400])
+    line.bytes = 1050
+    assert counted.now().wire_bytes == 1050
+    counted.fetch([0], [900])
+    line.bytes = 1250  # an answer's head, and no body
+    assert counted.now().wire_bytes is None

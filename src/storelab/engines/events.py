@@ -8,6 +8,7 @@ job goes on as if it had opened its next file: with an empty cache, and no baske
 import itertools
 import math
 import random
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,9 @@ class Steps(PlannedClient):
             self.as_staged(header.layout)
             self.steps = StepReader(header, self.branches, self.by_uproot(tree, header))
 
+    @abstractmethod
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
         """Baskets at these places, ascending: their bytes, shapes (n,) uint8; requests and bytes asked for that; ns spent on planning."""
-        raise NotImplementedError
 
     def selection(self, entries: np.ndarray) -> Done:
         stamps, first, stop = [clock.now_ns()], int(entries[0]), int(entries[-1]) + 1

@@ -89,6 +89,7 @@ class PlannedBase(SelectionClient):
         if self.way == "http":
             self.probe()
         self.link = measure(self.transport, self.size)
+        self.transport.calibrated()
         self.calibration = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
 
     def probe(self) -> None:

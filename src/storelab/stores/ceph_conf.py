@@ -42,6 +42,8 @@ crash dir = crash
 log file =
 log to stderr = true
 err to stderr = true
+# Else a daemon that ends at once may take its reason with it.
+log flush on exit = true
 debug rocksdb = 0/5
 debug rgw = 0/1
 auth service ticket ttl = {month}
