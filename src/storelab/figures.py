@@ -24,7 +24,20 @@ from storelab import (
     units,
     words,
 )
-from storelab.plots import canvas, client_bound, count_axis, curves, fewer, legend, limits, network_limit, style, subtitle, value_axis, with_series
+from storelab.plots import (
+    canvas,
+    client_bound,
+    count_axis,
+    curves,
+    fewer,
+    legend,
+    limits,
+    network_limit,
+    style,
+    subtitle,
+    value_axis,
+    with_series,
+)
 
 
 def _scaling(table: pd.DataFrame, name: str, what: str, metric: tuple[str, str], label: str) -> Figure | None:
@@ -233,6 +246,10 @@ def caption(name: str, table: pd.DataFrame) -> str:
         else "",
         shared=("Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "")
         + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else "")
-        + (" Dotted: what the same clients reach at a near-null server on the store's side." if name in facts.CLASSES and limits(rows).any() else ""),
+        + (
+            " Dotted: what the same clients reach at a near-null server on the store's side."
+            if name in facts.CLASSES and limits(rows).any()
+            else ""
+        ),
     )
     return text.strip()

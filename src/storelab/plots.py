@@ -115,7 +115,9 @@ def network_limit(ax: Axes, rows: pd.DataFrame, metric: tuple[str, str]) -> None
     unit = known["object_size_bytes"].astype(float) / 1e6 if metric[0] == "throughput" else 1.0
     line = (known["ceiling_rate_per_s"].astype(float) * unit).groupby(known["clients"]).max()
     ax.plot(line.index, line, color="0.35", linestyle=":", linewidth=1, zorder=1)
-    ax.annotate("network limit", (line.index[-1], line.iloc[-1]), (-2, 3), textcoords="offset points", fontsize=6.5, color="0.35", ha="right")
+    ax.annotate(
+        "network limit", (line.index[-1], line.iloc[-1]), (-2, 3), textcoords="offset points", fontsize=6.5, color="0.35", ha="right"
+    )
 
 
 def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str, size: float = 6) -> None:

@@ -114,8 +114,12 @@ def test_the_network_limit_of_several_nodes_is_drawn(example):
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
     ax = figures.throughput_download(far).axes[0]
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
-    assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3] and ax.texts[0].get_text() == "network limit"  # 50 objects of 10 MB a second
-    assert "near-null server" in figures.caption("throughput_download", far) and "near-null" not in figures.caption("throughput_download", table)
+    assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3] and ax.texts[
+        0
+    ].get_text() == "network limit"  # 50 objects of 10 MB a second
+    assert "near-null server" in figures.caption("throughput_download", far) and "near-null" not in figures.caption(
+        "throughput_download", table
+    )
 
 
 def test_the_bars_are_the_range(example):
