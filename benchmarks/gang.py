@@ -1,12 +1,15 @@
-"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms: how well a gang starts together.
+"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms meet_<n>_s looks_<n>_per_s cpu_<n>_s:
+how well a gang starts together, and what 64, 512 and 5000 participants do to the folder they meet in.
 
 Forked participants on this machine, standard library only, the rendezvous and clocks of storelab. skew_64: 20 gangs of 64 that meet in a folder on
 tmpfs; a gang's skew is its last start less its first, by the kernel's monotonic clock, which all share; median and worst of the gangs. meet_1000_s: 1000
-participants, from the first fork until all know the start. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a
+participants, from the first fork until all know the start; meet_64_s, meet_512_s and meet_5000_s likewise, with the looks for files that all together
+made in a second, and their CPU seconds, forks included. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a
 folder that shows every file 3 s late: 1 where each gang starts within BOUND_MS of true skew, or is refused; injected_skew_ms: the skew of each;
 uncorrected_skew_ms: the same clocks, nothing taken off.
 """
 
+import gc
 import json
 import os
 import resource
@@ -23,6 +26,16 @@ from storelab.gang import clocks, rendezvous
 BOUND_MS = 25.0  # what launcher.clock_error (10 ms) at two nodes leaves, and their lateness
 SHIFTS_MS = (0, 50, -50, 25, -25, 50, -50, 0)
 LATE_S = 3.0
+
+
+class CountedFolder(rendezvous.Folder):
+    """Counts how often it is looked into."""
+
+    looks = 0
+
+    def get(self, name: str) -> dict | None:
+        self.looks += 1
+        return super().get(name)
 
 
 class LateFolder(rendezvous.Folder):
@@ -51,7 +64,10 @@ def participant(folder: Path, kind: type, rank: int, size: int, shift_ms: float,
             offset = clocks.measure(ask)
             clock.set_offset(offset.ns)
             out["error_ns"] = offset.error_ns
-        start = rendezvous.join(kind(folder), rank, size, 60.0, {"host": str(rank), "pid": os.getpid()})
+        place = kind(folder)
+        out["came_ns"] = time.monotonic_ns()
+        start = rendezvous.join(place, rank, size, 120.0, {"host": str(rank), "pid": os.getpid()})
+        out["looks"] = getattr(place, "looks", 0)
         out["knew_ns"] = time.monotonic_ns()
         clock.sleep_until(start.t0_ns)
         out |= {"began_ns": time.monotonic_ns(), "in_time": start.saw_in_time}
@@ -62,10 +78,10 @@ def participant(folder: Path, kind: type, rank: int, size: int, shift_ms: float,
 
 
 def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = (0,), correct: bool = True, lead_s: float = 0.2) -> dict:
-    """One gang: {skew_ms, meet_s, refused}; the leader is this process."""
+    """One gang: {skew_ms, meet_s, looks_per_s, cpu_s}, or {refused}; the leader is this process."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-gang-", dir="/dev/shm"))
     server = clocks.Server(["127.0.0.1"]) if any(shifts) and correct else None
-    begun, children = time.monotonic(), []
+    begun, children, before = time.monotonic(), [], _cpu_s()
     try:
         for rank in range(size):
             pid = os.fork()
@@ -75,7 +91,7 @@ def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = 
                 finally:
                     os._exit(0)
             children.append(pid)
-        leader = rendezvous.Leader(kind(folder), size, lead_s, 60.0)
+        leader = rendezvous.Leader(kind(folder), size, lead_s, 120.0)
         while not leader.settled:
             try:
                 leader.step()
@@ -92,12 +108,20 @@ def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = 
     if len(left) != size or any("refused" in one or not one["in_time"] for one in left):
         return {"refused": next((one["refused"] for one in left if "refused" in one), "not all were there, or in time")}
     began = [one["began_ns"] for one in left]
-    return {"skew_ms": (max(began) - min(began)) / 1e6, "meet_s": max(one["knew_ns"] for one in left) / 1e9 - begun}
+    knew = max(one["knew_ns"] for one in left) / 1e9
+    looks = sum(one["looks"] for one in left) / (knew - min(one["came_ns"] for one in left) / 1e9)
+    return {"skew_ms": (max(began) - min(began)) / 1e6, "meet_s": knew - begun, "looks_per_s": looks, "cpu_s": _cpu_s() - before}
+
+
+def _cpu_s() -> float:
+    """Of this process and its ended children."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def main() -> None:
     args = options(__doc__)
     n = 5 if args.quick else 20
+    gc.freeze()  # forks share what is there: thousands of them fit into memory
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     skews = []
     for i in range(n):
@@ -107,6 +131,11 @@ def main() -> None:
     values = {"skew_64_ms": skews, "skew_64_median_ms": [sorted(skews)[len(skews) // 2]], "skew_64_worst_ms": [max(skews)]}
     values["meet_1000_s"] = [gang(1000).get("meet_s", float("inf"))]
     say(f"gang: 1000 participants meet in {values['meet_1000_s'][0]:.1f} s")
+    for size in (64, 512, 5000):
+        found = gang(size, CountedFolder)
+        say(f"gang: {size} participants: {found}")
+        for key, name in (("meet_s", "meet_{}_s"), ("looks_per_s", "looks_{}_per_s"), ("cpu_s", "cpu_{}_s")):
+            values[name.format(size)] = [found.get(key, float("inf"))]
     injected = [gang(8, LateFolder, SHIFTS_MS) for _ in range(2 if args.quick else 5)]
     say(f"gang: clocks off, folder late: {injected}")
     values["injected_skew_ok"] = [int(all("refused" in g or g["skew_ms"] <= BOUND_MS for g in injected))]

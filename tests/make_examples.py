@@ -232,7 +232,6 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
         "cpu_system_s": 0.25,
         "max_rss_bytes": 50_000_000,
         "connections_max": 8,
-        "operations": 0,
         "errors": 1,
         "network": {"rx_bytes": 0, "tx_bytes": 0},
     }
@@ -282,7 +281,7 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
 
 def write_point(raw: Path, point: Point, valid: bool = True) -> None:
     """One measured point with its Parquet files; run.json last. Not valid: half of its operations failed."""
-    folder, start = raw / point.key, T0 + point.order * 10 * S
+    folder, start, done = raw / point.key, T0 + point.order * 10 * S, []
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
             ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0], "start_ns": [start], "end_ns": [start + S]}
@@ -294,11 +293,14 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
             ops |= times(point, ops["end_ns"]) if point.axes.get("engine") == "obstore" else {}
             ops = ops if valid else refused(ops)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
+        done.append(sum(n for n, error in zip(ops["count"], ops.get("error", [None] * len(ops["count"])), strict=True) if error is None))
         beside(point, folder, client, start)
     if point.store == "alpha":
         example_monitor.write(point, folder, start, DURATION)
     here = f"{'https' if point.axes.get('scheme') == 'https' else 'http'}://127.0.0.1:18300"
     run = run_json(point, start, "https://s3.example.org" if point.store == "beta" else here)
+    for client, operations in zip(run["clients"], done, strict=True):
+        client["operations"] = operations
     run["host"] |= example_monitor.of_host(point) if point.store == "alpha" else {}
     run |= {"observed": observed(point)} if point.workload == "space" else {}
     broken = {"valid": False, "budget": {"reason": "50 % of the operations failed, more than failure_budget = 1 %", "failure_budget": 0.01}}

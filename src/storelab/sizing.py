@@ -23,8 +23,6 @@ class Client:
 
     bytes_per_s: float
     source: str
-    rate_per_s: float
-    cpu_percent_of_core: float | None
 
 
 def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
@@ -38,8 +36,7 @@ def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], oper
             rows = rows[rows["target"] == "network"]
         if len(rows):
             each = rows[rate].astype(float) / rows["clients"].astype(float)
-            best = float(each.max())
-            return Client(best * size, f"{label} {campaign.plan['campaign']['name']}", best, None)
+            return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
     told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
     raise UserError("size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}")
@@ -68,7 +65,7 @@ def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
 
 
 def estimate(campaign: loading.Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Records, files and rendezvous of a campaign of so many points, each with so many clients at so many operations/s each."""
+    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each; volumes in bytes."""
     each, beside = record_bytes(campaign)
     operations = clients * seconds * rate_per_s
     return {
@@ -76,5 +73,4 @@ def estimate(campaign: loading.Campaign, clients: int, points: int, seconds: flo
         "records a point": operations * each + clients * beside,
         "records of the campaign": points * (operations * each + clients * beside),
         "files of the campaign": points * (clients + 2),
-        "looks a second while a gang meets": clients / max(0.02, 1e-4 * clients),
     }

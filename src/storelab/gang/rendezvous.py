@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from storelab import clock
 
-POLL_S, POLL_EACH_S = 0.02, 1e-4  # between two looks; more where many look
+POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks; more where many look
 SLOWEST_LEAD_S = 120.0
 
 

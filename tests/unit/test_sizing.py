@@ -1,0 +1,66 @@
+"""`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known exactly."""
+
+import pytest
+from click.testing import CliRunner
+from make_examples import make
+
+from storelab import loading, sizing, tables
+from storelab.cli import cluster
+from storelab.model import UserError
+
+SWEEPS = {"down": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2]}}}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """Without and with a calibration: folders whose tables are there."""
+    out = {}
+    for calibrate in (False, True):
+        folder = tmp_path_factory.mktemp("campaign")
+        make(folder, repetitions=1, failed=(), **({"calibrate": True, "sweeps": SWEEPS} if calibrate else {}))
+        tables.build(folder)
+        out[calibrate] = folder
+    return out
+
+
+def one(folder, operation, size):
+    found = {name: tables.read(folder, name) for name in ("calibration", "throughput")}
+    return sizing.one_client(loading.load(folder), found, operation, "s5cmd", size)
+
+
+def test_one_client_does_what_it_did_at_most(campaign):
+    client = one(campaign[False], "get", 10_000_000)  # 20 of 10 MB/s at each of two front-ends
+    assert client.bytes_per_s == pytest.approx(400e6, rel=0.01) and client.source == "the most that it did in example"
+
+
+def test_or_what_it_reached_at_the_near_null_server(campaign):
+    client = one(campaign[True], "get", 10_000_000)  # 1.2 times that before, a twentieth less after the campaign
+    assert client.bytes_per_s == pytest.approx(480e6, rel=0.06) and client.source.startswith("its ceiling")
+
+
+def test_of_what_was_not_measured_it_says_what_was(campaign):
+    with pytest.raises(UserError, match="measured no get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
+        one(campaign[False], "get", 5)
+
+
+@pytest.mark.parametrize(("link", "own", "most", "clients"), [(2.5e9, 125e6, 400e6, 20), (2.5e9, 1.25e9, 400e6, 7), (1e8, 1e8, 1e8, 1)])
+def test_clients_for(link, own, most, clients):
+    assert sizing.clients_for(link, own, most) == clients
+
+
+def test_records_grow_with_operations_and_clients(campaign):
+    loaded = loading.load(campaign[False])
+    each, beside = sizing.record_bytes(loaded)
+    on_disk = sum(p.stat().st_size for key in loaded.runs for p in (loaded.raw / key).iterdir())
+    operations, clients = (sum(f(c) for r in loaded.runs.values() for c in r["clients"]) for f in (lambda c: c["operations"], lambda c: 1))
+    assert each * operations + beside * clients == pytest.approx(on_disk)
+    few, many = (sizing.estimate(loaded, clients, 10, 60, 100.0) for clients in (64, 128))
+    assert few["operations a point"] == 64 * 60 * 100 and many["records of the campaign"] == pytest.approx(
+        2 * few["records of the campaign"]
+    )
+
+
+def test_the_command(campaign):
+    arguments = ["--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--campaign-dir", str(campaign[False])]
+    told = CliRunner().invoke(cluster.size, arguments, catch_exceptions=False).output
+    assert "20 clients fill 20 Gbit/s" in told and all(f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000))
