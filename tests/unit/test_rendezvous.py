@@ -104,8 +104,16 @@ def test_who_runs_where_he_should_not_ends_the_gang(tmp_path):
 
 
 def test_more_than_asked_are_no_gang(tmp_path):
-    out = meet(tmp_path, range(3), 2)
+    Folder(tmp_path).put("ready.2", {})
+    out = meet(tmp_path, range(2), 2)
     assert all("client 2 came, and the gang has 2" in str(e) for e in out.values())
+
+
+def test_who_comes_too_many_after_the_call_takes_no_part(tmp_path):
+    Folder(tmp_path).put("call", {"n": 2})
+    with pytest.raises(GangAborted, match="client 2 came, and the gang has 2"):
+        rendezvous.join(Folder(tmp_path), 2, 2, 1.0, {})
+    assert not Folder(tmp_path).present("ready") and not Folder(tmp_path).present("seen")
 
 
 def test_without_a_leader_the_others_give_up(tmp_path):

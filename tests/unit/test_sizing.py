@@ -39,7 +39,7 @@ def test_or_what_it_reached_at_the_near_null_server(campaign):
 
 
 def test_of_what_was_not_measured_it_says_what_was(campaign):
-    with pytest.raises(UserError, match="measured no get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
+    with pytest.raises(UserError, match=r"measured no get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
         one(campaign[False], "get", 5)
 
 

@@ -88,7 +88,11 @@ def poll_s(size: int) -> float:
 
 
 def join(place: Place, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
-    """Meet and agree. Raises GangAborted: not all came, called off, this number is there already, or the leader does not answer."""
+    """Meet and agree. Raises GangAborted: not all came, called off, no such number is asked or it is there already, or the
+    leader does not answer."""
+    if not 0 <= rank < size:
+        place.put("abort", {"reason": (text := f"client {rank} came, and the gang has {size}")})
+        raise GangAborted(text)
     if not place.put_once(f"ready.{rank}", {"rank": rank, "time_ns": clock.now_ns(), **about}):
         text = f"client {rank} came twice"
         place.put("abort", {"reason": text})
