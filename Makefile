@@ -30,8 +30,10 @@ notebooks: CAMPAIGN ?= reference
 notebooks: setup
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
 
+# Unit tests on all cores; the real ones one after the other: they measure, and share the cores.
 test: setup tex
-	@python -m pytest -m "not root and not heavy"
+	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadscope tests/unit
+	@python -m pytest -m "not root and not heavy" tests/real
 
 lint: setup
 	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
