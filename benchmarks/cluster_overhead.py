@@ -3,7 +3,7 @@
 allocation_overhead_s: wall time of a point of 4 nodes (`storelab measure` in one allocation, testbed on loopback) outside of its window.
 plugin_overhead_s: the same of a point that Snakemake's Slurm executor submits as a job (only where the plugin is installed).
 shaped_worst_relative_error: testbed with links (root): 8 clients of 100 Mbit/s, a store with 1, 2 and 4 front-ends of 150 Mbit/s: aggregated GET of
-1 MB objects against what the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
+256 kB objects against what the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
 shaped_<front-ends>_ratio).
 """
 
@@ -127,8 +127,8 @@ def shaped(reps: int) -> dict[str, list[float]]:
     try:
         plan = Network(folder.absolute()).planned()
         assert plan is not None
-        axes = {"engine": "obstore", "object_size": "1 MB", "clients": LINKED, "workers": 4, "front_ends": list(FRONT_ENDS)}
-        sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 32, "axes": axes}}
+        axes = {"engine": "obstore", "object_size": "256 kB", "clients": LINKED, "workers": 2, "front_ends": list(FRONT_ENDS)}
+        sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 128, "axes": axes}}
         stores = {
             "seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": plan.addresses[0], "front_end_addresses": plan.addresses}
         }
