@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storelab import calibration, check_axes, stage, units
+from storelab import calibration, check_axes, scratch, stage, units
 from storelab.config import Config
 from storelab.datasets import own_file
 from storelab.datasets.payload import BODIES
@@ -204,7 +204,7 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
                 f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has {units.human_size(free)} free",
                 "make room, or lower `objects`",
             )
-        need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(stage.scratch_dir(config)).free
+        need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(scratch.folder(config.scratch)).free
         if need > free:
             raise UserError(
                 "scratch",

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import check, environment, plan_file, records, stage, units, uploads
+from storelab import check, environment, plan_file, records, scratch, stage, units, uploads
 from storelab.config import Config
 from storelab.gang import coordinator, launchers, nodes
 from storelab.model import MeasurementFailed, Point, UserError
@@ -54,7 +54,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     if records.sealed(config.raw):
         raise UserError(str(config.raw), "the campaign is sealed: it is not measured any more", "give the new campaign another name")
     plan_file.refuse_differences(config, points)
-    with measuring_lock(Path(config.state)), stage.using_scratch(config):
+    with measuring_lock(Path(config.state)), scratch.using(config.scratch):
         if not again and records.load_run(folder, chosen):  # measured by another run while this one waited
             return None
         announce(config, points, chosen)
@@ -177,7 +177,7 @@ def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None,
         "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
         "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
         "accounts": accounts,
-        "scratch": str(stage.scratch_dir(config)),
+        "scratch": str(scratch.folder(config.scratch)),
         "scratch_base": str(Path(config.scratch)),
         "manifest": str(manifest.resolve()) if manifest else None,
         "lead_ns": config.lead,

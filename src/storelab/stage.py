@@ -4,18 +4,14 @@ Proof that a data set lies in a store is an object of storelab's own beside it, 
 of the manifest; it is written last.
 """
 
-import fcntl
 import hashlib
 import json
-import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storelab import records, units, upload
+from storelab import records, scratch, units, upload
 from storelab.config import Config
 from storelab.datasets import baskets, own_file, payload, rootfile
 from storelab.model import MeasurementFailed, UserError
@@ -43,41 +39,6 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
 def root_copies(dataset: dict[str, Any]) -> int:
     """How often the file of a data set of kind `root` lies in a store."""
     return dataset["buckets"] * dataset.get("files", 1)
-
-
-def scratch_dir(config: Config) -> Path:
-    """storelab's own folder on the scratch file system. Raises UserError where that is not there."""
-    base = Path(config.scratch)
-    if not base.is_dir():
-        raise UserError("config.yaml: scratch", f"{config.scratch!r} is no folder", "name a tmpfs of this machine")
-    folder = base / f"storelab-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
-@contextmanager
-def using_scratch(config: Config) -> Iterator[None]:
-    """Keep the scratch folder while the block runs: it is shared by all campaigns of this user on this machine."""
-    while True:
-        path = scratch_dir(config) / ".used"
-        with open(path, "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue  # it was cleared in this very moment
-            yield
-            return
-
-
-def clear_scratch(config: Config) -> bool:
-    """Remove the scratch folder with all that clients keep there; False, and nothing is removed, while another campaign uses it."""
-    folder = scratch_dir(config)
-    with open(folder / ".used", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        shutil.rmtree(folder, ignore_errors=True)
-    return True
 
 
 def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
@@ -130,13 +91,13 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
 def _payload(
     config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
-    files = payload.body_files(scratch_dir(config), dataset["seed"], dataset["object_size"])
+    files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
     manifest = _manifest(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
     return manifest, files
 
 
 def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    path = scratch_dir(config) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
+    path = scratch.folder(config.scratch) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
     path.parent.mkdir(exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     sidecar = folder / f"{dataset['name']}.baskets.parquet"

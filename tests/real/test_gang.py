@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import plan, records, stage
+from storelab import plan, records, scratch, stage
 from storelab.config import Config
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
@@ -59,7 +59,7 @@ def gang(seaweedfs, tmp_path):
             "endpoints": [asdict(e) for e in seaweedfs.endpoints(axes.get("front_ends", 1))],
             "buckets": [asdict(b) for b in places],
             "accounts": 1,
-            "scratch": str(stage.scratch_dir(config)),
+            "scratch": str(scratch.folder(config.scratch)),
             "manifest": str(manifest) if manifest else None,
             "lead_ns": 300_000_000,
             "timeout_ns": 20_000_000_000,

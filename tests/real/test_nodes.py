@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import plan, records, stage
+from storelab import plan, records, scratch, stage
 from storelab.config import Config, Launcher
 from storelab.gang import coordinator, keys, nodes, post
 from storelab.gang.remote import RemoteLauncher
@@ -68,7 +68,7 @@ def gang(seaweedfs, tmp_path):
             "endpoints": [asdict(e) for e in seaweedfs.endpoints(1)],
             "buckets": [asdict(b) for b in places],
             "accounts": 1,
-            "scratch": str(stage.scratch_dir(config)),
+            "scratch": str(scratch.folder(config.scratch)),
             "scratch_base": config.scratch,
             "manifest": str(manifest.resolve()),
             "lead_ns": 300_000_000,
@@ -103,8 +103,9 @@ def wait_gone(folder: Path) -> bool:
     return gone(folder)
 
 
-def test_what_a_gang_over_three_nodes_records(gang, seaweedfs):
-    folder, job, results, launcher = gang([[0, 3], [1, 4], [2]])
+def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
+    with scratch.using(tmp_path):  # as the coordinator does
+        folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
     assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
     assert [(r["node"], r["host"]) for r in results] == [(0, "node0"), (1, "node1"), (2, "node2"), (0, "node0"), (1, "node1")]
     for rank, r in enumerate(results):
@@ -116,8 +117,8 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs):
         assert n["clock_how"] == "asked" and abs(n["clock_offset_ns"]) < 5_000_000 and n["clock_error_ns"] < 5_000_000
         assert n["watched"]["monitor_samples"] > 2 and (folder / f"monitor.{n['node']}.parquet").exists()
     assert found["host"]["cores"] == os.cpu_count()  # three nodes, and one machine
-    scratch = Path(job["scratch"])
-    assert wait_gone(folder) and not list(scratch.glob(f"gang-{job['attempt']}-*"))
+    here = scratch.folder(tmp_path)
+    assert wait_gone(folder) and {p.name for p in here.iterdir()} == {".used"}
     secret = seaweedfs.credentials()
     told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
     assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told and not (folder / "keys").exists()
@@ -167,7 +168,7 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
     assert all(35_000_000 < n["clock_offset_ns"] < 45_000_000 for n in found)
     Shifted.shift = 3_000_000_000
     with pytest.raises(
-        MeasurementFailed, match=r"node 0 \(.*\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"
+        MeasurementFailed, match=r"node ([01]) \(node\1\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"
     ):
         gang([[0], [1]], launcher=Shifted)
 
@@ -181,7 +182,7 @@ def test_the_batch_systems_own_words_are_told(gang):
         gang([[0], [1]], launcher=Refused)
 
 
-def test_without_a_shared_folder_by_the_post_office(gang):
+def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     class Posted(ByHand):
         def command(self) -> list[str]:
             self.url, self.ticket = self.office.url, self.office.ticket()
@@ -190,7 +191,10 @@ def test_without_a_shared_folder_by_the_post_office(gang):
             start = [f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))]
             return ["bash", "-c", "\n".join([*own, *start, "wait"])]
 
-    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, settings={"shared_folder": False})
+    tmpfs = tmp_path / "tmpfs"
+    tmpfs.mkdir()
+    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, settings={"shared_folder": False}, scratch_base=str(tmpfs))
+    assert not list(tmpfs.iterdir())  # where nobody else uses it, agents leave nothing on a node's tmpfs
     assert [r["host"] for r in results] == ["node0", "node1", "node0"]
     assert sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3)) == sum(r["operations"] for r in results) > 0
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))

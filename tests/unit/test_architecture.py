@@ -10,6 +10,7 @@ MEASURING = {
     "measure",
     "monitor",
     "proc",
+    "scratch",
     "stage",
     "check",
     "check_axes",

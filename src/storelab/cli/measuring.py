@@ -182,7 +182,7 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accoun
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
     """Stop managed stores. Their data stay."""
-    from storelab import stage
+    from storelab import scratch
     from storelab.measure import measuring_lock
 
     config = settings.load()
@@ -191,7 +191,7 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
             click.echo(f"{store.name}: stopped {len(store.down())} processes")
     if all_:
         with measuring_lock(Path(config.state)):
-            if not stage.clear_scratch(config):
+            if not scratch.clear(config.scratch):
                 click.echo("files on tmpfs stay: another campaign of yours uses them")
 
 
@@ -211,6 +211,7 @@ def status(settings: Settings) -> None:
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. What is there already is not moved."""
+    from storelab import scratch
     from storelab import stage as staging
     from storelab.stores import deployed
 
@@ -223,7 +224,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     for p in wanted.values():
         store = deployed(stores[p.store], p.axes)
         store.up(1, p.axes.get("accounts", 1))
-        with staging.using_scratch(config):
+        with scratch.using(config.scratch):
             staging.ensure(config, store, p.dataset, staging.report, again)
 
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from storelab import __version__, clock, environment, records
+from storelab import __version__, clock, environment, records, scratch
 from storelab.gang import clocks, keys, post, rendezvous
 from storelab.gang.local import LocalLauncher
 from storelab.gang.rendezvous import Folder, GangAborted
@@ -30,12 +30,17 @@ class NodeFailed(Exception):
     """This node cannot take part; the message says why."""
 
 
+def host_name() -> str:
+    """By which the batch system knows it: several nodes of Slurm may live on one machine."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
 class Agent:
     """uplink: where the coordinator is met; number: of this node, from 0."""
 
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
-        self.host = os.environ.get("SLURMD_NODENAME") or platform.node()
+        self.host = host_name()
         self.data = self._job()
         self.ranks: list[int] = self.data["nodes"][number]
         self.timeout_s = self.data["timeout_ns"] / 1e9
@@ -56,13 +61,24 @@ class Agent:
         return data
 
     def run(self) -> None:
-        """All of it. Raises NodeFailed, GangAborted."""
+        """All of it. The folder on tmpfs stays meanwhile and goes at the end, but for a host where others use it, as the coordinator does.
+        Raises NodeFailed, GangAborted."""
+        base = self.data["scratch_base"]
+        if not Path(base).is_dir():
+            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
+        try:
+            with scratch.using(base) as folder:
+                self._take_part(folder)
+        finally:
+            scratch.clear(base)
+
+    def _take_part(self, folder: Path) -> None:
         about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
         about |= {"storelab": __version__, "packages": environment.packages()}
         offset = self._compare_clock()
         about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how, "ranks": self.ranks}
         try:
-            self._start_clients(offset.ns)
+            self._start_clients(offset.ns, folder)
             self._meet(about)
             self._relay_results()
         finally:
@@ -76,15 +92,10 @@ class Agent:
         clock.set_offset(offset.ns)
         return offset
 
-    def _start_clients(self, offset_ns: int) -> None:
-        base = Path(self.data["scratch_base"])
-        if not base.is_dir():
-            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
-        scratch = base / f"storelab-{os.getuid()}"
-        scratch.mkdir(mode=0o700, exist_ok=True)
-        self.local = scratch / f"gang-{self.data['attempt']}-{self.number}"
+    def _start_clients(self, offset_ns: int, folder: Path) -> None:
+        self.local = folder / f"gang-{self.data['attempt']}-{self.number}"
         self.local.mkdir(mode=0o700)
-        job = self.data | {"scratch": str(scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
+        job = self.data | {"scratch": str(folder), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
         records.write_json(self.local / "job.json", job)
         environs = keys.receive(self.uplink.get("keys") or {}, self.local)
         self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
@@ -162,14 +173,15 @@ class Agent:
                 raise GangAborted(called.get("reason", "the coordinator called it off"))
 
     def _end(self, about: dict[str, Any]) -> None:
-        """Clients end, their folder goes, the node's own record is left."""
+        """Clients end, their folder goes, the node's own record is left. (Whoever removed the folder is not to hide why the agent ends.)"""
+        there = self.local is not None and self.local.is_dir()
         if self.launcher is not None:
-            if self.local is not None and not set(self.ranks) <= self.relayed:
+            if there and not set(self.ranks) <= self.relayed:
                 Folder(self.local).put("abort", {"reason": "the node's agent ends"})
             self.launcher.stop()
         if self.watch is not None:
             self.watch.stop()
-            if columns := self.watch.columns():
+            if there and (columns := self.watch.columns()):
                 records.write_table(self.local / f"monitor.{self.number}.parquet", records.MONITOR, columns, sync=False)
                 self.uplink.put_file(self.local / f"monitor.{self.number}.parquet")
         if self.local is not None:
@@ -188,7 +200,7 @@ def main() -> None:
         return  # the coordinator knows
     except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator shall hear it by name
         text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
-        uplink.put(f"failed.{number}", {"host": platform.node(), "failure": text})
+        uplink.put(f"failed.{number}", {"host": host_name(), "failure": text})
 
 
 if __name__ == "__main__":

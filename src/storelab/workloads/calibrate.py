@@ -97,7 +97,7 @@ def possible(point: Point) -> None:
 
 def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
     """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here there is none."""
-    from storelab import stage
+    from storelab import scratch
     from storelab.datasets import payload
 
     job["limits"] |= {"throughput": None, "requests_per_s": None}
@@ -108,7 +108,7 @@ def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) ->
     if operation == "delete":
         job["extra"] = {"objects": _names(point)}
     if operation in ("get", "get_range"):
-        files = payload.body_files(stage.scratch_dir(config), point.fixed["data_seed"], point.axes["object_size"])
+        files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
         store.add_bodies(files)  # type: ignore[attr-defined]
         job["manifest"] = _manifest(config, store, point, job, files)
 

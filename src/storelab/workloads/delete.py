@@ -48,14 +48,14 @@ def client(job: Job) -> Client:
 
 def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
     """Make the objects, and share them out: each client deletes such as lie in its account's buckets."""
-    from storelab import stage, upload, uploads
+    from storelab import scratch, stage, upload, uploads
     from storelab.datasets import payload
     from storelab.engines.keys import put_key
 
     put.before(config, store, point, job)
     places, count, clients = [Bucket(**b) for b in job["buckets"]], point.fixed["objects"], point.axes["clients"]
     uploads.add(config, store.name, point, count * point.axes["object_size"], count)
-    files = payload.body_files(stage.scratch_dir(config), point.fixed["data_seed"], point.axes["object_size"])
+    files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
     keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
     items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
     upload.put_items(store, "objects to delete", items, stage.report)
