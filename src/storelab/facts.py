@@ -84,6 +84,7 @@ def _of_points(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("steady", (ok["steadiness"] == "steady").sum(), ""),
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
+        ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),
         ("clients_most", words.plural(points["clients"].max(), "client"), ""),
         ("durations", words.span(points["duration_s"], "s"), ""),
         ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
@@ -93,6 +94,7 @@ def _of_points(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         out += [("other_cpu_median", other.median(), "%"), ("other_cpu_most", other.max(), "%")]
         out += [("disturbed", int((other > DISTURBED_PERCENT).sum()), ""), ("disturbed_from", DISTURBED_PERCENT, "%")]
     if len(ok):
+        out += [("nodes_most", ok["nodes"].max(), "")]
         days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
         out += [("measured_on", " to ".join(days), "")]
         out += [("lateness_most", ok["lateness_max_ms"].max(), "ms")]

@@ -71,6 +71,7 @@ def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[s
             ("too_short", "too_short"),
             ("drifting", "drifting"),
             ("shared_host", "shared_host"),
+            ("over_nodes", "over_nodes"),
             ("errors", "errors"),
             ("disturbed", "disturbed"),
             ("client_bound", "client_bound"),
