@@ -46,7 +46,7 @@ def testbed(tmp_path_factory):
 def lab():
     """A laboratory with a scratch folder of its own; at the end nothing of a gang lies there."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="storelab-test-") as scratch, laboratory(LONG) as folder:
-        configure(folder, launcher=SRUN, scratch=scratch, gang_timeout="30 s")
+        configure(folder, launcher=SRUN, scratch=scratch, gang_timeout="40 s")
         yield folder
 
 

@@ -191,6 +191,12 @@ LOGS = {
         "slurmstepd-node1: error: *** STEP 4.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***\nsrun: error: node2: task 1: Killed\n",
         "slurmstepd-node1: error: *** STEP 4.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***",
     ),
+    "walltime": (
+        "srun: Job step aborted: Waiting up to 7 seconds for job step to finish.\n"
+        "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***\n"
+        "storelab: node 3 (node4): was told to end (SIGTERM): the job or its step was cancelled, or its walltime is over\n",
+        "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***",
+    ),
     "setup": (
         "launcher.setup: line 3: module: command not found\nstorelab: node 2 (node3): launcher.setup failed\n"
         "srun: error: node3: task 2: Exited with exit code 127\nstorelab: node 0 (node1): was told to end (SIGTERM): the job\n",

@@ -241,7 +241,9 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan; returns at once where its record is there."""
     from storelab import measure as measuring
+    from storelab.gang import coordinator
 
+    coordinator.heed_signals()
     config, points = load(settings)
     measuring.point(config, points, key, again)
 

@@ -23,7 +23,7 @@ from storelab.gang import clocks, keys, launchers, remote, srun
 from storelab.gang.rendezvous import Folder
 from storelab.model import UserError
 
-WAIT_S, SHARED_S, LATE_S = 90, 30.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
+WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
 OPEN_FILES = 1024  # what a client of many workers may open
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 

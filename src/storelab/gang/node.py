@@ -24,7 +24,7 @@ from storelab.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether it was called off
-SHARED_S = 30.0  # for a shared folder to show the job
+SHARED_S = 20.0  # for a shared folder to show the job
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -69,6 +69,7 @@ class Agent:
 
     def run(self) -> None:
         """All of it. Raises NodeFailed, GangAborted."""
+        self._sign()  # from here on there is something to tidy up
         about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
         about |= {"storelab": __version__, "packages": environment.packages()}
         offset = self._compare_clock()

@@ -193,11 +193,12 @@ class RemoteLauncher:
         """What agents, who have nobody else to tell, or the batch system's command said of why."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in lines if TOLD_TO_END not in line]  # they end for another's sake
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
-        """The line that tells why: of an agent that was not told to end for another's sake; else the last."""
-        own = next((line for line in lines if line.startswith("storelab: ") and TOLD_TO_END not in line), lines[-1])
+        """The line that tells why: an agent's own, else the last."""
+        own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
         said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "") if own.endswith(f"{SETUP} failed") else ""
         return f"{own} ({said})" if said else own
 

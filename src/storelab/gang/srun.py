@@ -52,9 +52,11 @@ class SrunLauncher(RemoteLauncher):
     def launch(self) -> None:
         if self.office:  # no folder is shared: Slurm brings the ticket, and the agents remove it
             self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            done = subprocess.run(
-                ["sbcast", "--force", str(self.folder / "ticket"), self.ticket], capture_output=True, text=True, timeout=60, check=False
-            )
+            command = ["sbcast", "--force", str(self.folder / "ticket"), self.ticket]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            except subprocess.TimeoutExpired:
+                raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
             if done.returncode:
                 raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
         super().launch()
@@ -68,7 +70,7 @@ class SrunLauncher(RemoteLauncher):
         if own.startswith("storelab: "):
             return own
         marks = [EXECVE, *([] if self._one_failed(lines) else [CANCELLED]), "error: "]
-        return next((line for mark in marks for line in lines if mark in line and TOLD_TO_END not in line), own)
+        return next((line for mark in marks for line in lines if mark in line), own)
 
     def _one_failed(self, lines: list[str]) -> bool:
         return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
@@ -89,11 +91,12 @@ class SrunLauncher(RemoteLauncher):
         if TOLD_TO_END not in text:
             return text
         self._told = self._told or time.monotonic()
-        if not (words := self.last_words()):
-            return "" if time.monotonic() - self._told < SETTLE_S else text  # srun's word may come later than the agent's
+        words = self.last_words()
         if words.startswith("storelab: ") or TASK.search(words) or EXECVE in words:
             return words.removeprefix("storelab: ")
-        return f"{text} ({words})"
+        if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
+            return ""  # Slurm's word may come later than the agent's
+        return f"{text} ({words})" if words else text
 
     def stop(self) -> None:
         """The ticket goes too, where agents have not read it."""

@@ -231,7 +231,7 @@ class Cluster:
             environ = process.environ()
         except (psutil.Error, OSError):
             return False  # it has ended, or is another user's
-        return environ.get("SLURM_CONF") == str(self.conf) and "SLURM_JOB_ID" in environ
+        return environ.get("SLURM_CONF") == str(self.conf) and ("SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun"))
 
 
 def _signal(pid: int, sig: int) -> None:
