@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import sys
 import time
 
 import pytest
@@ -273,3 +274,20 @@ def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_p
     launcher = condor.CondorLauncher(tmp_path, [[0]], [{}], Launcher(kind="htcondor"))
     assert launcher.parcel["environs"] == [{"EOS_TOKEN": "very secret"}]
     assert "EOS_TOKEN" not in keys.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)
+
+
+def test_a_signal_that_comes_in_a_fork_ends_the_gang(tmp_path):
+    """Python prints and drops what a handler raises there: the coordinator looks for itself."""
+    code = """
+import os, signal, sys
+from pathlib import Path
+from storelab.gang import coordinator
+from storelab.gang.local import LocalLauncher
+coordinator.heed_signals()
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+folder = Path(sys.argv[1])
+coordinator.run(LocalLauncher(folder, 1, [{}]), folder, 1, 20, 20, lambda t0: None)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143 and "Exception ignored" in done.stderr, done.stderr
+    assert (tmp_path / "abort").exists()
