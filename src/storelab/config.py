@@ -49,6 +49,9 @@ class Launcher(Closed):
     universe: Literal["vanilla", "parallel"] = Field("vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling.")
     nodes: int | None = Field(None, ge=1, description="Most nodes of a gang; default: those of the allocation. HTCondor wants it.")
     python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
+    setup: str | None = Field(
+        None, description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`."
+    )
     address: str | None = Field(None, description="Where nodes find this host; default: its name.")
     port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")
     shared_folder: Boolean = Field(True, description="Nodes see `results`; false: they talk to a TCP port of this host.")

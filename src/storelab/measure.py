@@ -17,7 +17,7 @@ from typing import Any
 
 from storelab import check, environment, plan_file, records, scratch, stage, units, uploads
 from storelab.config import Config
-from storelab.gang import coordinator, launchers, nodes
+from storelab.gang import coordinator, keys, launchers, nodes
 from storelab.model import MeasurementFailed, Point, UserError
 from storelab.monitor import Monitor
 from storelab.stores import all_stores, deployed, everywhere
@@ -113,6 +113,8 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     attempt = secrets.token_hex(4)
     work = config.campaign_dir / "work" / chosen.key / attempt
     work.mkdir(parents=True)
+    for killed in work.parent.iterdir():
+        keys.forget(killed)
     job = job_data(config, chosen, store, manifest, attempt)
     module = MODULES[chosen.workload]
     if module.SPEC.direction == "write":
@@ -121,7 +123,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     if hasattr(module, "before"):
         module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)
-    environs = [keys.environ() if keys else {} for keys in map(store.credentials, range(accounts))]
+    environs = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in module.SPEC.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
     launcher = launchers.make(config, chosen, work, environs)

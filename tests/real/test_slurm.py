@@ -11,6 +11,7 @@ from pathlib import Path
 import ports
 import pytest
 import yaml
+from cluster_lab import LONG, agent, configure, gone, on, runs, started_in, storelab
 from common import BIN, environ, laboratory
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -21,22 +22,6 @@ SWEEPS = {
     "up": {"workload": "put", "duration": "2 s", "warm_up": "200 ms", "axes": {"clients": 8, "workers": 2, "clients_per_node": [0, 4]}},
     "entries": {"workload": "read_entries", "duration": "3 s", "warm_up": "100 ms", "axes": {"entry_fraction": 1, "clients": 4}},
 }
-LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
-
-
-def storelab(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout)
-
-
-def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subprocess.CompletedProcess:
-    return storelab(folder, "testbed", "run", "--folder", str(testbed), "--", *command, timeout=timeout)
-
-
-def configure(folder: Path, **changes) -> None:
-    """Other sweeps for its campaign, and whatever else for its config.yaml."""
-    for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
-        path = folder / name
-        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {k: v for k, v in changes.items() if k in keys}))
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +32,7 @@ def testbed(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     yield folder
     storelab(folder, "testbed", "down", "--folder", str(folder))
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if _started_in(p, folder)]
-
-
-def _started_in(cmdline: Path, folder: Path) -> bool:
-    try:
-        return f"{folder}/slurm.conf".encode() in cmdline.read_bytes()
-    except OSError:
-        return False
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
 
 
 @pytest.fixture
@@ -62,11 +40,6 @@ def lab():
     with laboratory(SWEEPS) as folder:
         configure(folder, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
         yield folder
-
-
-def runs(folder: Path) -> dict[str, dict]:
-    raw = folder / "results/bench/raw"
-    return {str(p.parent.relative_to(raw)): json.loads(p.read_text()) for p in raw.rglob("run.json")}
 
 
 def test_a_campaign_in_an_allocation(testbed, lab):
@@ -139,7 +112,7 @@ def test_a_node_lost_in_the_middle_fails_the_point_and_nothing_is_left(testbed, 
     command = ["salloc", "-N4", str(BIN / "storelab"), "measure", key]
     full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
     process = subprocess.Popen(full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    victim = _agent(lab, 2)
+    victim = agent(lab, 2)
     time.sleep(2)
     os.kill(victim, signal.SIGKILL)
     begun = time.monotonic()
@@ -147,7 +120,7 @@ def test_a_node_lost_in_the_middle_fails_the_point_and_nothing_is_left(testbed, 
     assert process.returncode == 1 and time.monotonic() - begun < 45 and ("srun ended" in err or "no sign of life" in err), err
     failed = json.loads((lab / "results/bench/raw" / key / "failed.json").read_text())
     assert failed["reason"] and not runs(lab)
-    assert _gone(lab), "agents or clients are left"
+    assert gone(lab), "agents or clients are left"
 
 
 def test_ctrl_c_ends_everything(testbed, lab):
@@ -157,51 +130,11 @@ def test_ctrl_c_ends_everything(testbed, lab):
     process = subprocess.Popen(
         full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    _agent(lab, 0)
+    agent(lab, 0)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
-    assert process.returncode != 0 and _gone(lab)
-
-
-def _agent(lab: Path, number: int) -> int:
-    """pid of a node's agent, as soon as it has clients."""
-    limit = time.monotonic() + 40
-    while time.monotonic() < limit:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"storelab.gang.node" in words and any(str(lab).encode() in w for w in words):
-                pid = int(path.parent.name)
-                try:
-                    variables = (path.parent / "environ").read_bytes().split(b"\0")
-                    children = (path.parent / "task" / str(pid) / "children").read_text()
-                except OSError:
-                    continue
-                if f"SLURM_PROCID={number}".encode() in variables and children:
-                    return pid
-        time.sleep(0.2)
-    raise AssertionError("no agent came")
-
-
-def _gone(lab: Path) -> bool:
-    limit = time.monotonic() + 25
-    while time.monotonic() < limit:
-        left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _client_of(p, lab)]
-        if not left:
-            return True
-        time.sleep(0.3)
-    return False
-
-
-def _client_of(cmdline: Path, lab: Path) -> bool:
-    try:
-        text = cmdline.read_bytes()
-        return b"storelab.gang" in text and (str(lab).encode() in text or b"gang-" in text)
-    except OSError:
-        return False
+    assert process.returncode != 0 and gone(lab)
 
 
 @pytest.mark.root

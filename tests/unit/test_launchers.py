@@ -2,6 +2,8 @@
 
 import base64
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -85,7 +87,9 @@ def test_what_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
     ("told", "seconds"), [("1-02:03:04", 93784), ("02:03:04", 7384), ("59:58", 3598), ("UNLIMITED", None), ("INVALID", None)]
 )
 def test_walltime_as_slurm_tells_it(monkeypatch, told, seconds):
-    monkeypatch.setattr(srun.subprocess, "run", lambda *a, **k: type("Done", (), {"stdout": f"{told}\n"}))
+    monkeypatch.setattr(
+        srun.subprocess, "run", lambda *a, **k: type("Done", (), {"stdout": f"RUNNING {told}\n", "stderr": "", "returncode": 0})
+    )
     assert srun.left_s({"SLURM_JOB_ID": "7"}) == seconds
 
 
@@ -174,3 +178,116 @@ def test_nodes_that_are_one_machine_count_once():
     assert found["host"]["cores"] == 8 and found["host"]["cpu_busy_s"] == 6.0 and found["host"]["client_cpu_s"] == 4.5
     assert found["shared_machine"] and found["host"]["server_cpu_s"] == 0.7 and "pid" not in found["nodes"][0]
     assert nodes.record(object(), results, {}) == {}
+
+
+LOGS = {
+    "killed": (
+        "srun: cluster configuration lacks support for cpu binding\nsrun: error: node3: task 2: Killed\n"
+        "srun: launch/slurm: _step_signal: Terminating StepId=4.0\nslurmstepd-node1: error: *** STEP 4.0 ON node1 CANCELLED AT T ***\n"
+        "srun: error: node2: task 1: Killed\n",
+        "srun: error: node3: task 2: Killed",
+    ),
+    "cancelled": (
+        "srun: Job step aborted: Waiting up to 7 seconds for job step to finish.\nsrun: error: node3: task 2: Killed\n"
+        "slurmstepd-node1: error: *** STEP 4.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***\nsrun: error: node2: task 1: Killed\n",
+        "slurmstepd-node1: error: *** STEP 4.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***",
+    ),
+    "walltime": (
+        "srun: Job step aborted: Waiting up to 7 seconds for job step to finish.\n"
+        "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***\n"
+        "storelab: node 3 (node4): was told to end (SIGTERM): the job or its step was cancelled, or its walltime is over\n",
+        "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***",
+    ),
+    "setup": (
+        "launcher.setup: line 3: module: command not found\nstorelab: node 2 (node3): launcher.setup failed\n"
+        "srun: error: node3: task 2: Exited with exit code 127\nstorelab: node 0 (node1): was told to end (SIGTERM): the job\n",
+        "storelab: node 2 (node3): launcher.setup failed (launcher.setup: line 3: module: command not found)",
+    ),
+    "python": (
+        "srun: error: node1: task 0: Exited with exit code 2\nslurmstepd-node1: error: execve(): /no/python: No such file or directory\n",
+        "slurmstepd-node1: error: execve(): /no/python: No such file or directory",
+    ),
+    "controller": (
+        "srun: error: Unable to confirm allocation for job 31: Unable to contact slurm controller (connect failure)\n"
+        "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 31\n",
+        "srun: error: Unable to confirm allocation for job 31: Unable to contact slurm controller (connect failure)",
+    ),
+    "warning": ("srun: cluster configuration lacks support for cpu binding\n", ""),
+}
+
+
+@pytest.mark.parametrize("case", LOGS)
+def test_the_line_that_tells_why(tmp_path, case):
+    """What srun 22.05 wrote when it happened, shortened."""
+    log, line = LOGS[case]
+    (tmp_path / "launcher.log").write_text(log)
+    assert srun.SrunLauncher(tmp_path, [[0], [1]], [{}], Launcher(kind="srun")).last_words() == line
+
+
+def test_the_sites_lines_run_before_and_name_the_node_where_they_fail(tmp_path):
+    environ = {"PATH": "/usr/bin:/bin", "SLURM_PROCID": "3", "SLURMD_NODENAME": "node4", "HOME": str(tmp_path)}
+    command = ["/bin/sh", "-c", 'echo "$COLOUR $1"', "sh", "a b"]
+
+    def run(setup):
+        return subprocess.run(remote.prepared(setup, command), env=environ, capture_output=True, text=True)
+
+    done = run("module() { export COLOUR=$2; }\nmodule load 'dark red'")
+    assert done.returncode == 0 and done.stdout == "dark red a b\n"
+    for setup in ("nowhere_to_be_found load x\nexport COLOUR=red", "false", "exit 0"):
+        done = run(setup)
+        assert not done.stdout and "storelab: node 3 (node4): launcher.setup failed" in done.stderr
+    assert remote.prepared(None, command) == command
+
+
+def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch):
+    """What HTCondor runs is a file: its description takes no lines and no quotes."""
+    settings = Launcher(kind="htcondor", setup='export COLOUR="dark red"\ntrue', python="/bin/echo")
+    launcher = condor.CondorLauncher(tmp_path, [[0], [1]], [{}], settings)
+    monkeypatch.setattr(launcher, "_command", lambda *c: type("Done", (), {"returncode": 0, "stdout": "7.0 - 7.1", "stderr": ""}))
+    launcher.launch()
+    text = (tmp_path / "gang.sub").read_text()
+    assert f"executable = {tmp_path}/agent.sh\n" in text and "COLOUR" not in text
+    (arguments,) = (line.partition(" = ")[2] for line in text.splitlines() if line.startswith("arguments"))
+    done = subprocess.run([str(tmp_path / "agent.sh"), *arguments.split()], capture_output=True, text=True)
+    assert done.stdout == f"-m storelab.gang.node {tmp_path} $(ProcId)\n", done.stderr
+
+
+def test_a_job_that_is_over(monkeypatch):
+    for told in (("", "", 0), ("COMPLETING 5:00\n", "", 0), ("", "slurm_load_jobs error: Invalid job id specified", 1)):
+        answer = dict(zip(("stdout", "stderr", "returncode"), told, strict=True))
+        monkeypatch.setattr(srun.subprocess, "run", lambda *a, answer=answer, **k: type("Done", (), answer))
+        with pytest.raises(MeasurementFailed, match="the Slurm job 7 around is over: salloc or sbatch again"):
+            srun.left_s({"SLURM_JOB_ID": "7"})
+    answer = {"stdout": "", "stderr": "slurm_load_jobs error: Unable to contact slurm controller", "returncode": 1}
+    monkeypatch.setattr(srun.subprocess, "run", lambda *a, **k: type("Done", (), answer))
+    assert srun.left_s({"SLURM_JOB_ID": "7"}) is None
+
+
+def test_a_credential_that_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match=r"X509_USER_PROXY: it names .*/none, which cannot be read \(No such file"):
+        keys.collect([{}], {"X509_USER_PROXY": str(tmp_path / "none")})
+
+
+def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_path, monkeypatch):
+    monkeypatch.setenv("EOS_TOKEN", "very secret")
+    (tmp_path / "job.json").write_text(json.dumps({"endpoints": [{"url": "https://x", "token": "EOS_TOKEN"}, {"url": "https://y"}]}))
+    launcher = condor.CondorLauncher(tmp_path, [[0]], [{}], Launcher(kind="htcondor"))
+    assert launcher.parcel["environs"] == [{"EOS_TOKEN": "very secret"}]
+    assert "EOS_TOKEN" not in keys.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)
+
+
+def test_a_signal_that_comes_in_a_fork_ends_the_gang(tmp_path):
+    """Python prints and drops what a handler raises there: the coordinator looks for itself."""
+    code = """
+import os, signal, sys
+from pathlib import Path
+from storelab.gang import coordinator
+from storelab.gang.local import LocalLauncher
+coordinator.heed_signals()
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+folder = Path(sys.argv[1])
+coordinator.run(LocalLauncher(folder, 1, [{}]), folder, 1, 20, 20, lambda t0: None)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143 and "Exception ignored" in done.stderr, done.stderr
+    assert (tmp_path / "abort").exists()

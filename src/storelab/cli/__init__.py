@@ -1,6 +1,7 @@
 """The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut, `compare.py` one act of the latter, `cluster.py` the testbed."""
 
 import importlib
+import signal
 import sys
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tupl
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 a measurement failed, 2 a person's mistake (one line says what and how to mend it)."""
+    for told in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended in order
+        if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
+            signal.signal(told, lambda number, _: sys.exit(128 + number))
     try:
         code = cli.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

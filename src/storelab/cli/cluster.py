@@ -63,11 +63,12 @@ def up(folder: Path, nodes: int, port: int, links: bool, rates: tuple[str, ...],
 @FOLDER
 def down(folder: Path) -> None:
     """Stop it, and remove its namespaces. Idempotent."""
-    from storelab.testbed.links import Network
+    from storelab.testbed.links import HEAD_SPACE, Network, enter
     from storelab.testbed.slurm import Cluster
 
-    stopped = Cluster(folder).down()
-    removed = Network(folder.absolute()).down()
+    network = Network(folder.absolute())
+    stopped = Cluster(folder, enter(HEAD_SPACE) if network.planned() else ()).down()
+    removed = network.down()
     click.echo(f"stopped {len(stopped)} daemons, removed {len(removed)} namespaces")
 
 

@@ -12,6 +12,8 @@ from storelab.config import Config
 from storelab.model import MeasurementFailed, Point, UserError
 from storelab.workloads import WORKLOADS
 
+WIDE = 110  # letters of a table that is not folded
+
 
 def load(settings: Settings) -> tuple[Config, list[Point]]:
     config = settings.load()
@@ -107,11 +109,16 @@ def _doctor_of_nodes(config: Config) -> None:
 
     from storelab.gang import inspect
 
-    rows = inspect.nodes(config, load_stores(config))
+    rows, down = inspect.nodes(config, load_stores(config))
     table = Table(*inspect.COLUMNS, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(row[c] for c in inspect.COLUMNS))
-    Console().print(table)
+    Console(width=max(Console().width, WIDE)).print(table)
+    for row in rows:
+        if row["problem"]:
+            click.echo(f"{row['host']}: {row['problem']}")
+    for name in down:
+        click.echo(f"{name}: is down, so no node looked whether it reaches it; `storelab up {name}`")
     if bad := [r for r in rows if r["problem"]]:
         raise UserError(
             "doctor --nodes", f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}", "see their problems"
@@ -235,7 +242,9 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan; returns at once where its record is there."""
     from storelab import measure as measuring
+    from storelab.gang import coordinator
 
+    coordinator.heed_signals()
     config, points = load(settings)
     measuring.point(config, points, key, again)
 

@@ -12,9 +12,10 @@ import subprocess
 import time
 
 from storelab.gang import keys, post
-from storelab.gang.remote import RemoteLauncher
+from storelab.gang.remote import RemoteLauncher, script
 from storelab.model import MeasurementFailed, UserError
 
+SCRIPT = "agent.sh"  # the site's lines, then the agent
 LOOK_S = 5.0  # between two questions to the queue
 HELD, REMOVED = 5, 3  # states of a job (HTCondor manual, JobStatus)
 
@@ -33,7 +34,8 @@ class CondorLauncher(RemoteLauncher):
     def description(self) -> str:
         """The submit description."""
         parallel = self.settings.universe == "parallel"
-        executable, *arguments = [*self.agent(), "$(Node)" if parallel else "$(ProcId)"]
+        before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
+        executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
         lines = {
             "universe": self.settings.universe,
             "executable": executable,
@@ -53,6 +55,9 @@ class CondorLauncher(RemoteLauncher):
 
     def launch(self) -> None:
         """Raises MeasurementFailed with HTCondor's own words."""
+        if self.settings.setup:
+            (self.folder / SCRIPT).write_text(f"#!/bin/bash -l\n{script(self.settings.setup)}")
+            (self.folder / SCRIPT).chmod(0o755)
         path = self.folder / "gang.sub"
         path.write_text(self.description())
         done = self._command("condor_submit", "-terse", str(path))
@@ -63,7 +68,7 @@ class CondorLauncher(RemoteLauncher):
         self._looked = time.monotonic()
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=keys.clean(os.environ), check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=keys.clean(os.environ, self.tokens), check=False)
 
     def _ended_early(self, now: float) -> str:
         """A job that was held or removed: by name, with the reason."""

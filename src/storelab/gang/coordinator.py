@@ -1,5 +1,7 @@
 """Runs the gang of one point: launch, agree, watch, gather. Accepts only a complete gang: as many clients as asked, where they were asked, all in time."""
 
+import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,23 @@ from storelab.model import MeasurementFailed
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
 LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks; while clients measure
+
+
+_told: list[int] = []  # signals that ask for an end
+_ending = False
+
+
+def heed_signals() -> None:
+    """SIGINT, SIGTERM and SIGHUP end a gang in order, also where Python drops what a handler raises (in a fork), and come they twice."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, _heed)
+
+
+def _heed(number: int, _: Any) -> None:
+    _told.append(number)
+    if not _ending:
+        sys.exit(128 + number)
 
 
 class Launcher(Protocol):
@@ -46,7 +65,8 @@ def run(
     `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own reasons,
     or who did not come, or who answered too late. No client is left behind, whatever happens.
     """
-    place = rendezvous.Folder(folder)
+    global _ending
+    place, _ending = rendezvous.Folder(folder), False
     leader = rendezvous.Leader(place, launcher.participants, lead_s, timeout_s, launcher.accept, launcher.noun)
     try:
         launcher.start()
@@ -54,6 +74,7 @@ def run(
         _watch(launcher, leader, folder, size, timeout_s, duration_s, at_start)
         results = [records.read_json(folder / f"result.{r}") for r in range(size)]
     except BaseException:
+        _ending = True
         place.put_once("abort", {"reason": "the coordinator called it off"})
         raise
     finally:
@@ -74,6 +95,8 @@ def _watch(
     limit = time.monotonic() + 2 * timeout_s + duration_s + GRACE_S
     quiet_until = 0.0
     while True:
+        if _told:
+            sys.exit(128 + _told[0])
         try:
             t0_ns = leader.step()
         except rendezvous.GangAborted as error:

@@ -5,32 +5,39 @@ On a node: `python -m storelab.gang.inspect FOLDER`, which reads `ask.json` ther
 
 import os
 import platform
+import re
 import resource
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from storelab import __version__, environment, proc
-from storelab.config import Config
-from storelab.gang import clocks, keys, launchers, remote
+from storelab.config import Config, Launcher
+from storelab.gang import clocks, keys, launchers, remote, srun
 from storelab.gang.rendezvous import Folder
 from storelab.model import UserError
 
-WAIT_S = 90
-COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoint", "tmpfs", "open files", "clock", "link", "problem")
+WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
+OPEN_FILES = 1024  # what a client of many workers may open
+COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
 
 def look(folder: Path, number: int) -> None:
-    """What this node says of itself."""
-    place = Folder(folder)
-    ask = place.get("ask.json") or {}
+    """What this node says of itself. Raises SystemExit: it does not see the folder."""
+    place, limit = Folder(folder), time.monotonic() + SHARED_S
+    host = os.environ.get("SLURMD_NODENAME") or platform.node()
+    while (ask := place.get("ask.json")) is None:
+        if time.monotonic() > limit:
+            sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
+        time.sleep(0.2)
     about: dict[str, Any] = {
-        "host": os.environ.get("SLURMD_NODENAME") or platform.node(),
+        "host": host,
         "python": platform.python_version(),
         "storelab": __version__,
         "packages": environment.packages(),
@@ -62,8 +69,8 @@ def _reach(url: str) -> str:
         return error.strerror or str(error)
 
 
-def nodes(config: Config, stores: dict[str, Any]) -> list[dict[str, str]]:
-    """A row of COLUMNS for each node of the allocation; `problem` is '' where it is fit. Raises UserError: no allocation, or no answer."""
+def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
+    """A row for each node of the allocation: COLUMNS, and `problem`, '' where it is fit; and the stores that are down. Raises UserError: no allocation."""
     if config.launcher.kind != "srun":
         raise UserError(
             "doctor --nodes", f"looks at the nodes by srun, and launcher.kind is {config.launcher.kind}", "set launcher.kind: srun"
@@ -74,21 +81,35 @@ def nodes(config: Config, stores: dict[str, Any]) -> list[dict[str, str]]:
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=base)).resolve()
     server = clocks.Server(remote.host_names(config.launcher.address), config.launcher.port)
     try:
-        urls = [e.url for name in config.use_stores for e in _endpoints(stores[name]) if "://" in e.url and not e.url.startswith("file")]
+        found = {name: _endpoints(stores[name]) for name in config.use_stores}
+        urls = [e.url for each in found.values() for e in each if "://" in e.url and not e.url.startswith("file")]
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
-        python = config.launcher.python or sys.executable
-        step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
-        command = [*step, *config.launcher.options, python, "-m", "storelab.gang.inspect", str(folder)]
-        try:
-            done = subprocess.run(command, env=keys.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
-            words = " ".join(done.stderr.split())[-200:]
-        except subprocess.TimeoutExpired:
-            words = f"nothing within {WAIT_S} s"
-        found = {n: Folder(folder).get(f"node.{n}") or {} for n in range(count)}
-        return [_row(n, about, words) for n, about in found.items()]
+        words = _run(config.launcher, count, folder)
+        answers = _answers(folder, count, words)
+        return [_row(config, n, answers[n], words) for n in range(count)], [name for name, each in found.items() if not each]
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(settings: Launcher, count: int, folder: Path) -> list[str]:
+    """All nodes look; returns what srun and they had to say of it."""
+    look_there = remote.prepared(settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)])
+    step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
+    command = [*step, *settings.options, *look_there]
+    try:
+        done = subprocess.run(command, env=keys.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return [f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"]
+    return [line.strip() for line in done.stderr.splitlines() if line.strip()]
+
+
+def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]:
+    """By node; a shared folder may show the last ones late."""
+    limit = time.monotonic() + (0 if words else LATE_S)
+    while len(Folder(folder).present("node")) < count and time.monotonic() < limit:
+        time.sleep(0.2)
+    return [Folder(folder).get(f"node.{n}") or {} for n in range(count)]
 
 
 def _endpoints(store: Any) -> list[Any]:
@@ -98,37 +119,53 @@ def _endpoints(store: Any) -> list[Any]:
         return []
 
 
-def _row(number: int, about: dict[str, Any], words: str) -> dict[str, str]:
+def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -> dict[str, str]:
     if not about:
-        told = f": {words}" if words else ""
-        return dict.fromkeys(COLUMNS, "-") | {
-            "host": f"node {number}",
-            "problem": f"left no answer in the results folder: not shared?{told}",
-        }
-    problems = []
-    here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
-    for what, value in here.items():
-        if about[what] != value:
-            problems.append(f"other {what}: {remote.difference(what, about[what], value)}")
-    if "s5cmd_missing" in about:
-        problems.append("no s5cmd")
+        own = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
+        host, told = (own[1], own[2]) if own else (f"node {number}", _told(number, words))
+        return dict.fromkeys(COLUMNS, "-") | {"host": host, "problem": told or "left no answer"}
     closed = {url: why for url, why in about["endpoints"].items() if why}
-    problems += [f"{url}: {why}" for url, why in closed.items()]
-    if about["tmpfs_free"] is None:
-        problems.append("no scratch folder")
     error = about["clock_error_ns"]
     return {
         "host": about["host"],
         "python": about["python"],
         "storelab": about["storelab"],
-        "s5cmd": "missing" if "s5cmd_missing" in about else "there",
-        "endpoint": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}",
-        "tmpfs": "-" if about["tmpfs_free"] is None else f"{about['tmpfs_free'] / 1e9:.1f} GB",
+        "s5cmd": "missing" if "s5cmd_missing" in about else about["packages"].get("s5cmd", "there"),
+        "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}" if about["endpoints"] else "-",
+        "tmpfs free": "-" if about["tmpfs_free"] is None else f"{about['tmpfs_free'] / 1e9:.1f} GB",
         "open files": str(about["open_files"]),
         "clock": "unknown" if error is None else f"{about['clock_offset_ns'] / 1e6:+.2f} ± {error / 1e6:.2f} ms",
         "link": "unknown" if about["link_bits_per_s"] is None else f"{about['link_bits_per_s'] / 1e9:g} Gbit/s",
-        "problem": "; ".join(problems),
+        "problem": "; ".join(_problems(config, about, closed)),
     }
+
+
+def _told(number: int, words: list[str]) -> str:
+    """srun's words for this node's task, else its first error."""
+    task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
+    if task:
+        return next((line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0])[:300]
+    return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
+
+
+def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> list[str]:
+    """What a gang with this node would fail for."""
+    out, settings = [], config.launcher
+    here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
+    out += [f"other {what}: {remote.difference(what, about[what], value)}" for what, value in here.items() if about[what] != value]
+    if "s5cmd_missing" in about:
+        out.append("no s5cmd")
+    out += [f"{url}: {why}" for url, why in closed.items()]
+    if about["tmpfs_free"] is None:
+        out.append(f"no folder {config.scratch} (`scratch`)")
+    if about["open_files"] < OPEN_FILES:
+        out.append(f"{about['open_files']} open files are too few: ulimit -n {OPEN_FILES}")
+    offset, error = about["clock_offset_ns"], about["clock_error_ns"]
+    if error is None or error > settings.clock_error:
+        out.append("nobody knows well enough how far its clock is off: open UDP to this host, see launcher.address and launcher.port")
+    elif abs(offset) > settings.clock_bound:
+        out.append(f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s")
+    return out
 
 
 if __name__ == "__main__":

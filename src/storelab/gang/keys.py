@@ -14,18 +14,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from storelab.model import UserError
+
 FILES = ("X509_USER_PROXY", "BEARER_TOKEN_FILE", "XRD_SECRET_FILE")  # variables that name a file
 TOKENS = ("BEARER_TOKEN",)
 SECRET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", *TOKENS)
 
 
 def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What goes to the nodes. environs: variables by account; environ: of this process; tokens: further variables that a store names."""
+    """What goes to the nodes. environs: variables by account; environ: of this process; tokens: further variables that a store names.
+
+    Raises UserError: a variable names a file that cannot be read.
+    """
     shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name)}
     files = {}
     for name in FILES:
         if path := environ.get(name):
-            files[name] = base64.b64encode(Path(path).read_bytes()).decode()
+            try:
+                files[name] = base64.b64encode(Path(path).read_bytes()).decode()
+            except OSError as error:
+                raise UserError(
+                    name, f"it names {path}, which cannot be read ({error.strerror})", "renew the credential, or unset it"
+                ) from None
     return {"environs": [shared | e for e in environs], "files": files}
 
 
@@ -55,9 +65,9 @@ def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
     return [dict(e) | named for e in parcel.get("environs") or [{}]]
 
 
-def clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without secrets, for a batch system's own commands."""
-    return {k: v for k, v in environ.items() if k not in SECRET}
+def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, str]:
+    """An environment without secrets (tokens: as in `collect`), for a batch system's own commands."""
+    return {k: v for k, v in environ.items() if k not in (*SECRET, *tokens)}
 
 
 def expires(token: str) -> float | None:

@@ -3,26 +3,29 @@
 `python -m storelab.gang.node PLACE NUMBER` (NUMBER left out: SLURM_PROCID). PLACE is the gang's folder, or the address of the coordinator's
 post office where nodes share no folder (`post.py`). The clients meet in a folder on the node's tmpfs; to the coordinator the agent is the
 participant, so that a shared folder sees nodes, not clients. The node's clock is compared with the coordinator's, and its clients count by
-the latter. An agent ends with its clients, and they with it.
+the latter. An agent ends with its clients, and they with it; it ends as well when its coordinator gives no sign of life.
 """
 
 import os
 import platform
-import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from storelab import __version__, clock, environment, records, scratch
+from storelab import __version__, clock, environment, records
 from storelab.gang import clocks, keys, post, rendezvous
 from storelab.gang.local import LocalLauncher
+from storelab.gang.remote import TOLD_TO_END
 from storelab.gang.rendezvous import Folder, GangAborted
+from storelab.gang.scratch import GangFolder
 from storelab.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether it was called off
+SHARED_S = 20.0  # for a shared folder to show the job
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -45,40 +48,39 @@ class Agent:
         self.ranks: list[int] = self.data["nodes"][number]
         self.timeout_s = self.data["timeout_ns"] / 1e9
         self.duration_s = self.data["point"]["fixed"]["duration_ns"] / 1e9
-        self.local: Path | None = None
+        self.home: GangFolder | None = None
         self.launcher: LocalLauncher | None = None
         self.watch: Monitor | None = None
         self.relayed: set[int] = set()
         self._alive = self._looked = 0.0
+        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when it was seen
+
+    @property
+    def local(self) -> Path:
+        assert self.home is not None
+        return self.home.path
 
     def _job(self) -> dict[str, Any]:
         """A shared folder may show the job late."""
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + SHARED_S
         while (data := self.uplink.get("job.json")) is None:
             if time.monotonic() > give_up:
-                raise NodeFailed("sees no job.json within 60 s: the gang's folder is not shared with this node")
+                raise NodeFailed(
+                    f"sees no {getattr(self.uplink, 'path', self.uplink)}/job.json within {SHARED_S:.0f} s: the folder `results` is not shared with this node; "
+                    "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
+                )
             time.sleep(0.2)
         return data
 
     def run(self) -> None:
-        """All of it. The folder on tmpfs stays meanwhile and goes at the end, but for a host where others use it, as the coordinator does.
-        Raises NodeFailed, GangAborted."""
-        base = self.data["scratch_base"]
-        if not Path(base).is_dir():
-            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
-        try:
-            with scratch.using(base) as folder:
-                self._take_part(folder)
-        finally:
-            scratch.clear(base)
-
-    def _take_part(self, folder: Path) -> None:
+        """All of it. Raises NodeFailed, GangAborted."""
+        self._sign()  # from here on there is something to tidy up
         about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
         about |= {"storelab": __version__, "packages": environment.packages()}
         offset = self._compare_clock()
         about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how, "ranks": self.ranks}
         try:
-            self._start_clients(offset.ns, folder)
+            self._start_clients(offset.ns)
             self._meet(about)
             self._relay_results()
         finally:
@@ -92,10 +94,12 @@ class Agent:
         clock.set_offset(offset.ns)
         return offset
 
-    def _start_clients(self, offset_ns: int, folder: Path) -> None:
-        self.local = folder / f"gang-{self.data['attempt']}-{self.number}"
-        self.local.mkdir(mode=0o700)
-        job = self.data | {"scratch": str(folder), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
+    def _start_clients(self, offset_ns: int) -> None:
+        base = Path(self.data["scratch_base"])
+        if not base.is_dir():
+            raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
+        self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
+        job = self.data | {"scratch": str(self.home.scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
         records.write_json(self.local / "job.json", job)
         environs = keys.receive(self.uplink.get("keys") or {}, self.local)
         self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
@@ -171,36 +175,57 @@ class Agent:
             self._looked = time.monotonic()
             if (called := self.uplink.get("abort")) is not None:
                 raise GangAborted(called.get("reason", "the coordinator called it off"))
+            sign, now = (self.uplink.get("coordinator") or {}).get("time_ns", 0), time.monotonic()
+            if sign != self._coordinator[0]:
+                self._coordinator = sign, now
+            elif now - self._coordinator[1] > self.data["silence_ns"] / 1e9:
+                raise GangAborted("the coordinator has given no sign of life")
 
     def _end(self, about: dict[str, Any]) -> None:
-        """Clients end, their folder goes, the node's own record is left. (Whoever removed the folder is not to hide why the agent ends.)"""
-        there = self.local is not None and self.local.is_dir()
-        if self.launcher is not None:
-            if there and not set(self.ranks) <= self.relayed:
-                Folder(self.local).put("abort", {"reason": "the node's agent ends"})
-            self.launcher.stop()
-        if self.watch is not None:
-            self.watch.stop()
-            if there and (columns := self.watch.columns()):
-                records.write_table(self.local / f"monitor.{self.number}.parquet", records.MONITOR, columns, sync=False)
-                self.uplink.put_file(self.local / f"monitor.{self.number}.parquet")
-        if self.local is not None:
-            shutil.rmtree(self.local, ignore_errors=True)
+        """Clients end, their folder goes, the node's own record is left."""
+        try:
+            if self.launcher is not None:
+                if not set(self.ranks) <= self.relayed:
+                    Folder(self.local).put("abort", {"reason": "the node's agent ends"})
+                self.launcher.stop()
+            if self.watch is not None:
+                self.watch.stop()
+                if columns := self.watch.columns():
+                    path = self.local / f"monitor.{self.number}.parquet"
+                    records.write_table(path, records.MONITOR, columns, sync=False)
+                    self.uplink.put_file(path)
+        finally:
+            if self.home is not None:
+                self.home.remove()
         self.uplink.put(f"node.{self.number}", about | {"watched": self.watch.summary if self.watch else {}})
 
 
+def _told_to_end(number: int, _: Any) -> None:
+    """Once: a batch system that is in a hurry must not disturb the tidying up."""
+    for sig in SIGNALS:
+        signal.signal(sig, signal.SIG_IGN)
+    raise NodeFailed(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
+
+
 def main() -> None:
-    for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(sig, lambda *_: sys.exit(143))
+    for sig in SIGNALS:
+        signal.signal(sig, _told_to_end)
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
-    uplink = post.uplink(sys.argv[1])
+    host = host_name()
     try:
-        Agent(uplink, number).run()
-    except GangAborted:
-        return  # the coordinator knows
-    except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator shall hear it by name
-        text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
-        uplink.put(f"failed.{number}", {"host": host_name(), "failure": text})
+        uplink = post.uplink(sys.argv[1])
+        try:
+            Agent(uplink, number).run()
+        except GangAborted:
+            return  # the coordinator knows
+        except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator shall hear it by name
+            text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
+            print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
+            uplink.put(f"failed.{number}", {"host": host, "failure": text})
+    except (OSError, NodeFailed) as error:  # nobody to tell but the batch system
+        print(f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}", file=sys.stderr, flush=True)
+        time.sleep(1)  # a batch system in a hurry loses last words
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """What launchers over several nodes share: who runs where, signs of life, versions, the clock, credentials (level 3, measuring side)."""
 
+import contextlib
 import os
 import platform
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from storelab.model import UserError
 
 SETTLE_S = 5.0  # for the last files of the nodes to be seen
 END_S = 15.0  # for the agents to end their clients before the batch system is asked to
+ALIVE_S = 3.0  # between two signs of the coordinator's life
+SETUP, TOLD_TO_END = "launcher.setup", "was told to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
@@ -37,6 +41,41 @@ def host_names(configured: str | None) -> list[str]:
     return [configured] if configured else list(dict.fromkeys([name, socket.getfqdn()]))
 
 
+def prepared(setup: str | None, command: list[str]) -> list[str]:
+    """The command behind the site's lines, in a login shell (that is where `module` is defined); the command itself where there are none."""
+    return ["/bin/bash", "-l", "-c", script(setup), SETUP, *command] if setup else command
+
+
+def script(setup: str) -> str:
+    """Lines, then the command given as arguments; a line that fails ends it, by the node's name."""
+    told = (
+        'echo "storelab: node ${SLURM_PROCID:-?} (${SLURMD_NODENAME:-$(uname -n)}): '
+        f'{SETUP} failed" >&2; sleep 1'
+    )  # a batch system in a hurry loses last words
+    return f"trap '{told}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
+
+
+class SignsOfLife:
+    """The coordinator's, in the gang's folder, until `close()`: agents that see none for long end."""
+
+    def __init__(self, folder: Path):
+        self.place = Folder(folder)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._give, daemon=True, name="alive")
+        self._thread.start()
+
+    def _give(self) -> None:
+        while True:
+            with contextlib.suppress(OSError):  # a file system that is away for a while
+                self.place.put("coordinator", {"time_ns": time.time_ns()})
+            if self._closed.wait(ALIVE_S):
+                return
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(2)
+
+
 class RemoteLauncher:
     """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
 
@@ -44,9 +83,13 @@ class RemoteLauncher:
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
-        self.parcel = keys.collect(environs, os.environ)
+        endpoints = records.read_json(folder / "job.json")["endpoints"] if (folder / "job.json").exists() else []
+        self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
+        self.parcel = keys.collect(environs, os.environ, self.tokens)
         self.clock: clocks.Server | None = None
         self.office: post.Office | None = None
+        self.met = False
+        self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
         self._signs: dict[int, tuple[int, float]] = {}
         self._over: float | None = None  # since when the command is seen to have ended
@@ -69,7 +112,9 @@ class RemoteLauncher:
         self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
         job = records.read_json(self.folder / "job.json")
         job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
+        job["silence_ns"] = 2 * self.settings.silence  # a coordinator that waits for the batch system is not lost
         records.write_json(self.folder / "job.json", job)
+        self.alive = SignsOfLife(self.folder)
         keys.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
             manifest = Path(job["manifest"]) if job["manifest"] else None
@@ -85,7 +130,7 @@ class RemoteLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=keys.clean(os.environ),
+                env=keys.clean(os.environ, self.tokens),
                 preexec_fn=processes.die_with_parent(15),
                 start_new_session=True,
             )
@@ -93,6 +138,7 @@ class RemoteLauncher:
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
         """Each node on a host of its own, with its own clients, the versions of this host, a clock that is known well enough."""
         keys.forget(self.folder)
+        self.met = True
         hosts: dict[str, int] = {}
         here = {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
         for n, about in ready.items():
@@ -106,7 +152,7 @@ class RemoteLauncher:
                 return f"node {n} ({host}) has other versions: {difference(differs[0], about.get(differs[0]), here[differs[0]])}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
-                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.1f} ms how far"
+                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms how far"
                 return (
                     f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
                 )
@@ -144,10 +190,17 @@ class RemoteLauncher:
         return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
 
     def last_words(self) -> str:
-        """The last line that the batch system's command said."""
-        log = self.folder / "launcher.log"
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-        return lines[-1][:300] if lines else ""
+        """What agents, who have nobody else to tell, or the batch system's command said of why."""
+        logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
+        lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in lines if TOLD_TO_END not in line]  # they end for another's sake
+        return self.telling(lines)[:300] if lines else ""
+
+    def telling(self, lines: list[str]) -> str:
+        """The line that tells why: an agent's own, else the last."""
+        own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
+        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "") if own.endswith(f"{SETUP} failed") else ""
+        return f"{own} ({said})" if said else own
 
     def pids(self) -> dict[int, int]:
         """No client is on this host by way of this launcher; the agents watch theirs."""
@@ -160,17 +213,18 @@ class RemoteLauncher:
     def stop(self) -> None:
         """The agents end by themselves, or are ended. Idempotent."""
         keys.forget(self.folder)
-        limit = time.monotonic() + END_S
+        begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
+        limit = time.monotonic() + (END_S if begun else 0.0)
         while (running := self.running()) and time.monotonic() < limit:
             time.sleep(0.05)
         if running:
             self.cancel()
         if self.process is not None:
             processes.stop(self.process, 10.0)
-        for server in (self.clock, self.office):
+        for server in (self.clock, self.office, self.alive):
             if server is not None:
                 server.close()
-        self.clock = self.office = None
+        self.clock = self.office = self.alive = None
 
     def cancel(self) -> None:
         """Ask the batch system to end the agents."""

@@ -1,14 +1,19 @@
 """Launcher `srun`: one step of a Slurm job over its nodes; inside of an allocation, or of a job of Snakemake's Slurm executor (level 3)."""
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import time
 
-from storelab.gang import post
-from storelab.gang.remote import RemoteLauncher
+from storelab.gang import keys, post, remote
+from storelab.gang.remote import SETTLE_S, TOLD_TO_END, RemoteLauncher
+from storelab.gang.rendezvous import Folder
 from storelab.model import MeasurementFailed, UserError
 
+TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # in srun's words
+NOISE = "cluster configuration lacks support for cpu binding"
 BESIDE_S = 60  # of a point beside its window, that must fit into the walltime too
 
 
@@ -22,14 +27,16 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer."""
+    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises MeasurementFailed: it is over."""
+    job = environ["SLURM_JOB_ID"]
     try:
-        done = subprocess.run(
-            ["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%L"], capture_output=True, text=True, timeout=20, check=True
-        )
+        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", done.stdout.strip())
+    state, _, left = done.stdout.strip().partition(" ")
+    if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
+        raise MeasurementFailed(f"the Slurm job {job} around is over: salloc or sbatch again, and the same command goes on")
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
         return None
     days, hours, minutes, seconds = (int(v or 0) for v in found.groups())
@@ -40,19 +47,71 @@ class SrunLauncher(RemoteLauncher):
     name = "srun"
     ticket: str | None = None
     scratch = "/dev/shm"
+    _told: float | None = None  # since when agents are seen to have been told to end
 
     def launch(self) -> None:
         if self.office:  # no folder is shared: Slurm brings the ticket, and the agents remove it
             self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            done = subprocess.run(
-                ["sbcast", "--force", str(self.folder / "ticket"), self.ticket], capture_output=True, text=True, timeout=60, check=False
-            )
+            command = ["sbcast", "--force", str(self.folder / "ticket"), self.ticket]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            except subprocess.TimeoutExpired:
+                raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
             if done.returncode:
                 raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
         super().launch()
 
-    def command(self) -> list[str]:
+    def telling(self, lines: list[str]) -> str:
+        """srun names who failed before those whom it ends for that; a step that is ended from outside it calls aborted first."""
+        lines = [line for line in lines if NOISE not in line]
+        if not lines:
+            return ""
+        own = super().telling(lines)
+        if own.startswith("storelab: "):
+            return own
+        marks = [EXECVE, *([] if self._one_failed(lines) else [CANCELLED]), "error: "]
+        return next((line for mark in marks for line in lines if mark in line), own)
+
+    def _one_failed(self, lines: list[str]) -> bool:
+        return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
+
+    def last_words(self) -> str:
+        """srun waits in silence for a step that cannot begin."""
+        words = super().last_words()
+        if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
+            options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
+            return (
+                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
+            )
+        return words
+
+    def trouble(self) -> str:
+        """Where agents were told to end: for whose sake, or with Slurm's word why."""
+        text = super().trouble()
+        if TOLD_TO_END not in text:
+            return text
+        self._told = self._told or time.monotonic()
+        words = self.last_words()
+        if words.startswith("storelab: ") or TASK.search(words) or EXECVE in words:
+            return words.removeprefix("storelab: ")
+        if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
+            return ""  # Slurm's word may come later than the agent's
+        return f"{text} ({words})" if words else text
+
+    def stop(self) -> None:
+        """The ticket goes too, where agents have not read it."""
+        super().stop()
+        ticket, self.ticket = self.ticket, None
+        if ticket and not self.met:
+            with contextlib.suppress(subprocess.SubprocessError):
+                subprocess.run([*self.step(), "rm", "-f", ticket], env=keys.clean(os.environ), capture_output=True, timeout=20, check=False)
+
+    def step(self) -> list[str]:
+        """srun, one task on each node of the gang."""
         n = str(len(self.nodes))
+        return ["srun", f"--nodes={n}", f"--ntasks={n}", "--ntasks-per-node=1", "--input=none", "--mem=0", "--overlap"]
+
+    def command(self) -> list[str]:
         export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
-        step = ["srun", f"--nodes={n}", f"--ntasks={n}", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--input=none", "--unbuffered"]
-        return [*step, *export, "--cpu-bind=none", "--mem=0", "--overlap", "--job-name=storelab", *self.settings.options, *self.agent()]
+        how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
+        return [*self.step(), *export, *how, *self.settings.options, *remote.prepared(self.settings.setup, self.agent())]

@@ -6,6 +6,7 @@ All run as the calling user. Configuration after Slurm 22.05's own defaults wher
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,11 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from storelab.install import program
 from storelab.model import MeasurementFailed, UserError
 
 PLACE = "testbed"
-UP_S, DOWN_S = 30.0, 15.0
+UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
+MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*")  # goes when it goes down; slurm.conf and logs stay
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: i
 class Cluster:
     """Slurm in `folder`; `up()` starts what is missing, `down()` ends all of it."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder.absolute()
+    def __init__(self, folder: Path, prefix: tuple[str, ...] = ()):
+        self.folder, self.prefix = folder.absolute(), prefix
 
     @property
     def conf(self) -> Path:
@@ -104,7 +108,7 @@ class Cluster:
 
     def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None], prefix: tuple[str, ...] = ()) -> None:
         """prefix: the command that enters where the controller lives, and all who submit. Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
-        programs = self.require()
+        programs, self.prefix = self.require(), prefix
         if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
             self.down()
         if self.pids():
@@ -178,8 +182,10 @@ class Cluster:
             return False
 
     def down(self) -> list[str]:
-        """End all daemons, nodes first; what does not end is killed. Returns their names. Idempotent."""
+        """End all jobs, then all daemons, nodes first; what does not end is killed. Returns the daemons' names; their logs stay. Idempotent."""
         found = self.pids()
+        if "slurmctld" in found:
+            self._cancel_jobs()
         for name in sorted(found, key=lambda n: (n == "munge", n == "slurmctld")):
             pid = found[name]
             _signal(pid, signal.SIGTERM)
@@ -189,7 +195,43 @@ class Cluster:
             if self._ours(pid):
                 _signal(pid, signal.SIGKILL)
             (self.folder / f"{name}.pid").unlink(missing_ok=True)
+        self._kill_steps()
+        for made in (p for pattern in MADE for p in self.folder.glob(pattern)):
+            shutil.rmtree(made, ignore_errors=True) if made.is_dir() else made.unlink(missing_ok=True)
         return sorted(found)
+
+    def _ask(self, *command: str) -> str:
+        """What one of Slurm's commands says, '' where the controller does not answer."""
+        try:
+            done = subprocess.run([*self.prefix, *command], env=self.environ(), capture_output=True, text=True, timeout=DOWN_S, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout
+
+    def _cancel_jobs(self) -> None:
+        """A step outlives the daemon that began it."""
+        limit = time.monotonic() + DOWN_S
+        while (jobs := self._ask("squeue", "-h", "-o", "%A").split()) and time.monotonic() < limit:
+            self._ask("scancel", *jobs)
+            time.sleep(0.5)
+
+    def _kill_steps(self) -> None:
+        """What no daemon is there to end any more: steps, what ran in them, and what salloc began beside them."""
+        own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+        begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
+        for p in begun:
+            _signal(p.pid, signal.SIGTERM)
+        for p in psutil.wait_procs(begun, KILL_S)[1]:
+            _signal(p.pid, signal.SIGKILL)
+
+    def _of_a_job(self, process: psutil.Process) -> bool:
+        try:
+            if process.name() == "slurmstepd":  # its environment is gone
+                return process.cwd() == str(self.folder)
+            environ = process.environ()
+        except (psutil.Error, OSError):
+            return False  # it has ended, or is another user's
+        return environ.get("SLURM_CONF") == str(self.conf) and ("SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun"))
 
 
 def _signal(pid: int, sig: int) -> None:

@@ -1,0 +1,262 @@
+"""What goes wrong on a cluster, on a real Slurm of four slurmd: it ends by name, within a bounded time, and nothing is left."""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import ports
+import psutil
+import pytest
+import yaml
+from cluster_lab import LONG, agent, configure, gone, on, runs, started_in, storelab
+from common import BIN, environ, laboratory
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+    pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+
+KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
+SHORT = {"long": {**LONG["long"], "duration": "2 s", "warm_up": "100 ms"}}  # the same point, to be measured after all
+SRUN = {"kind": "srun", "address": "127.0.0.1", "silence": "10 s"}
+MEASURE = (str(BIN / "storelab"), "measure", KEY)
+
+
+def up(folder: Path) -> None:
+    done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tb")
+    up(folder)
+    yield folder
+    storelab(folder, "testbed", "down", "--folder", str(folder))
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
+
+
+@pytest.fixture
+def lab():
+    """A laboratory with a scratch folder of its own; at the end nothing of a gang lies there."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="storelab-test-") as scratch, laboratory(LONG) as folder:
+        configure(folder, launcher=SRUN, scratch=scratch, gang_timeout="40 s")
+        yield folder
+
+
+def scratch(lab: Path) -> list[str]:
+    """What gangs and clients have left on tmpfs."""
+    base = Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]) / f"storelab-{os.getuid()}"
+    return [p.name for p in base.iterdir() if p.is_dir() and p.name != "bodies"] if base.exists() else []
+
+
+def secrets_left(lab: Path) -> list[Path]:
+    return [p for p in (lab / "results").rglob("*") if p.name in ("keys", "ticket")]
+
+
+def begin(testbed: Path, lab: Path, *command: str) -> subprocess.Popen:
+    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
+    return subprocess.Popen(full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def measuring(lab: Path) -> psutil.Process:
+    """`storelab measure` itself."""
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if process.cwd() == str(lab) and words[1:3] == list(MEASURE[:2]):
+                return process
+        except psutil.Error:
+            continue
+    raise AssertionError("nobody measures")
+
+
+def slurm(testbed: Path, *command: str) -> str:
+    return on(testbed, testbed, *command).stdout
+
+
+def measured_after_all(testbed: Path, lab: Path) -> None:
+    """The same command goes on, and leaves no more than it should."""
+    configure(lab, sweeps=SHORT)
+    done = on(testbed, lab, "salloc", "-N4", *MEASURE)
+    assert done.returncode == 0, done.stderr
+    assert set(runs(lab)) == {KEY} and not scratch(lab) and not secrets_left(lab)
+
+
+@pytest.mark.parametrize("what", ["job", "step"])
+def test_a_cancelled_job_or_step_fails_the_point(testbed, lab, what):
+    process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
+    agent(lab, 0)
+    time.sleep(1)
+    begun = time.monotonic()
+    name = slurm(testbed, "squeue", "-h", *(["-o", "%A"] if what == "job" else ["-s", "-o", "%i"])).split()[0]
+    slurm(testbed, "scancel", name)
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 30 and gone(lab) and "Traceback" not in err
+    failed = json.loads((lab / "results/bench/raw" / KEY / "failed.json").read_text())
+    assert "CANCELLED" in failed["reason"], failed["reason"]
+    measured_after_all(testbed, lab)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
+    """SIGTERM in the middle of the meeting: also what is secret goes. SIGKILL: the nodes' folders go with the next gang."""
+    process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
+    if how == signal.SIGTERM:
+        limit = time.monotonic() + 30
+        while not secrets_left(lab) and time.monotonic() < limit:
+            time.sleep(0.02)
+        assert secrets_left(lab)
+    else:
+        agent(lab, 0)
+    measuring(lab).send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert gone(lab) and "Traceback" not in err and not runs(lab) and not list(lab.rglob("failed.json"))
+    if how == signal.SIGTERM:
+        assert not secrets_left(lab) and not scratch(lab)
+    measured_after_all(testbed, lab)
+
+
+def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
+    """It is stopped, as when its host hangs: nobody tells the agents, and the batch system sees nothing."""
+    configure(lab, launcher=SRUN | {"silence": "3 s"})
+    process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
+    agent(lab, 0)
+    time.sleep(1)
+    coordinator = measuring(lab)
+    coordinator.suspend()
+    try:
+        assert gone(lab, 30) and not scratch(lab)
+    finally:
+        coordinator.kill()
+        process.communicate(timeout=60)
+
+
+def test_a_controller_that_is_down_for_a_while(testbed, lab):
+    """In the middle of a point: the steps do without it."""
+    configure(lab, sweeps={"long": {**LONG["long"], "duration": "8 s"}})
+    process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
+    agent(lab, 0)
+    os.kill(int((testbed / "slurmctld.pid").read_text()), signal.SIGTERM)
+    time.sleep(6)
+    subprocess.run(
+        ["slurmctld", "-f", str(testbed / "slurm.conf")], check=True, env={**environ(), "PATH": os.environ["PATH"] + ":/usr/sbin"}
+    )
+    _, err = process.communicate(timeout=90)
+    assert set(runs(lab)) == {KEY} and gone(lab), err
+
+
+def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, lab):
+    configure(lab, launcher=SRUN | {"options": ["--constraint=fast"]}, gang_timeout="5 s")
+    begun = time.monotonic()
+    done = on(testbed, lab, "salloc", "-N4", *MEASURE)
+    assert done.returncode == 1 and time.monotonic() - begun < 40
+    assert "4 of 4 nodes did not come within 5 s" in done.stderr and "['--constraint=fast'] that no node fits" in done.stderr
+    assert slurm(testbed, "squeue", "-h", "-s") == ""
+
+
+def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, tmp_path):
+    """Node 1 sees an empty folder in its place (a mount of its own), node 2 has another storelab."""
+    if os.geteuid() != 0:
+        pytest.skip("a mount of its own needs root")
+    other = tmp_path / "other"
+    shutil.copytree(Path(__file__).parents[2] / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__"))
+    package = other / "storelab/__init__.py"
+    package.write_text(package.read_text().replace('__version__ = "', '__version__ = "9.'))
+    (lab / "results").mkdir()
+    hide = f'exec unshare --mount sh -c \'mount -t tmpfs none {lab}/results && exec "$@"\' sh "$@"'
+    unequal = f"[ $SLURM_PROCID != 2 ] || export PYTHONPATH={other}"
+    configure(lab, launcher=SRUN | {"setup": f"{unequal}\n[ $SLURM_PROCID != 1 ] || {hide}"})
+    done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
+    assert done.returncode == 2 and "2 of 4 nodes are not fit, the first is node2" in done.stderr, done.stdout + done.stderr
+    assert "node2: does not see" in done.stdout and "`results` is not shared with it" in done.stdout
+    assert "node3: other storelab: storelab 9." in done.stdout and "node1: " not in done.stdout and not list((lab / "results").iterdir())
+    done = on(testbed, lab, "salloc", "-N4", *MEASURE)
+    assert done.returncode == 1 and "node 1 (node2): sees no" in done.stderr and "`results` is not shared with this node" in done.stderr
+    configure(lab, launcher=SRUN | {"setup": unequal})
+    done = on(testbed, lab, "salloc", "-N4", *MEASURE)
+    assert done.returncode == 1 and "node 2 (node3) has other versions: storelab 9." in done.stderr
+    assert gone(lab) and not scratch(lab) and not secrets_left(lab)
+
+
+def token(seconds: float, mark: str) -> str:
+    body = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + seconds, "sub": mark}).encode()).decode().rstrip("=")
+    return f"head.{body}.sign"
+
+
+class Watch(threading.Thread):
+    """Which tokens lie on the nodes, with what mode, and on which command lines something secret stands."""
+
+    def __init__(self, folder: Path, secrets: list[str]):
+        super().__init__(daemon=True)
+        self.folder, self.secrets, self.tokens, self.modes, self.told = folder, secrets, set(), set(), []
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.1):
+            for path in self.folder.glob("*/gang-*/bearer_token_file"):
+                try:
+                    self.tokens.add(path.read_text())
+                    self.modes.add(path.stat().st_mode & 0o777)
+                except FileNotFoundError:
+                    continue
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    text = path.read_bytes()
+                except OSError:
+                    continue
+                self.told += [text for s in self.secrets if s.encode() in text]
+
+
+def test_a_token_that_is_renewed_is_taken_anew_and_nothing_secret_is_told(testbed, lab, tmp_path):
+    """Two points of one campaign; the first token ends before the second point would."""
+    configure(lab, sweeps={"up": {"workload": "put", "duration": "3 s", "warm_up": "100 ms", "axes": {"clients": 4, "workers": [1, 2]}}})
+    first, second = token(600, "first"), token(600, "second")
+    file = tmp_path / "token"
+    file.write_text(first)
+    watch = Watch(Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]), [first, second])
+    watch.start()
+    for n, (key, renewed) in enumerate({KEY: second, KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()):
+        command = ["env", f"BEARER_TOKEN_FILE={file}", "salloc", "-N4", str(BIN / "storelab"), "measure", key]
+        done = on(testbed, lab, *command)
+        assert done.returncode == 0 and len(runs(lab)) == n + 1, done.stderr
+        file.write_text(renewed)
+    done = on(testbed, lab, *command, "--again")
+    watch.over.set()
+    watch.join()
+    assert done.returncode == 1 and f"the token in {file} ends in" in done.stderr and "renew it" in done.stderr
+    assert watch.tokens - {""} == {first, second} and watch.modes == {0o600} and not watch.told
+    written = [p for place in (lab / "results", testbed) for p in place.rglob("*") if p.is_file()]
+    assert len(written) > 20 and not [p for p in written if any(s.encode() in p.read_bytes() for s in (first, second))]
+    assert not scratch(lab) and not secrets_left(lab)
+
+
+def test_a_testbed_goes_down_with_all_that_runs_in_it(tmp_path_factory):
+    """A running and a waiting job, one that does not hear SIGTERM, a command beside them; then without a controller."""
+    folder = tmp_path_factory.mktemp("down")
+    deaf = folder / "deaf.sh"
+    deaf.write_text("#!/bin/sh\ntrap '' TERM\nsrun -n1 sleep 612345 &\nwhile :; do sleep 1; done\n")
+    for controller in (True, False):
+        up(folder)
+        on(folder, folder, "sbatch", "-N4", "--exclusive", "-o", "/dev/null", str(deaf))
+        on(folder, folder, "sbatch", "-N4", "--exclusive", "-o", "/dev/null", str(deaf))
+        aside = begin(folder, folder, "salloc", "-N1", "-O", "-n1", "sleep", "612346") if not controller else None
+        time.sleep(2)
+        if not controller:
+            pid = int((folder / "slurmctld.pid").read_text())
+            os.kill(pid, signal.SIGKILL)
+        done = storelab(folder, "testbed", "down", "--folder", str(folder), timeout=90)
+        assert done.returncode == 0, done.stderr
+        if aside:
+            aside.kill()
+            aside.communicate(timeout=20)
+        names = {"sleep 612345", "sleep 612346", f"{folder}/slurm.conf", str(folder / "spool")}
+        left = [" ".join(p.info["cmdline"]) for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"]]
+        assert not [line for line in left if any(n in line for n in names)]
+        assert {p.suffix for p in folder.iterdir()} <= {".log", ".conf", ".sh"}
