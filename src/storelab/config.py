@@ -47,7 +47,11 @@ class Launcher(Closed):
         default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
     )
     universe: Literal["vanilla", "parallel"] = Field("vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling.")
-    nodes: int | None = Field(None, ge=1, description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.")
+    nodes: int | None = Field(
+        None,
+        ge=1,
+        description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.",
+    )
     python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
     address: str | None = Field(None, description="Where nodes find this host; default: its name.")
     port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")

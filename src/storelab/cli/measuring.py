@@ -252,6 +252,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan; returns at once where its record is there."""
     from storelab import measure as measuring
 
+    records.without_pandas()
     config, points = load(settings)
     measuring.point(config, points, key, again)
 

@@ -178,6 +178,7 @@ class Agent:
 
 
 def main() -> None:
+    records.without_pandas()
     for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(sig, lambda *_: sys.exit(143))
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
