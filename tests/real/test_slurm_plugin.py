@@ -139,7 +139,7 @@ def _read(path: Path) -> bytes:
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
 def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
-    """As at the end of its walltime: Slurm ends the job. The campaign ends with an error, nothing is left, and the same command measures the point."""
+    """Slurm ends it. The campaign ends with an error, nothing is left, and the same command measures the point."""
     process = begin(lab, campaign(testbed, "tables"))
     until(lambda: len(processes("storelab.gang.client", lab)) >= 4 or process.poll() is not None, 90)
     (job,) = jobs(testbed, lab)
@@ -154,11 +154,28 @@ def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
     assert done.returncode == 0 and LONG_KEY in runs(lab), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("lab", [LONG], indirect=True)
+def test_a_walltime_that_is_too_short(testbed, lab):
+    resources = ("mpi=srun", "cpus_per_task=1", "slurm_extra=--exclusive", "runtime=1")
+    done = run(lab, campaign(testbed, "tables", "--set-resources", *(f"measure:{r}" for r in resources)))
+    reason = "of walltime left, the point takes 120 s"
+    assert done.returncode != 0 and f"1 of 1 points failed, the first is {LONG_KEY}" in done.stderr and reason in done.stderr, done.stderr
+    assert reason in json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())["reason"] and not runs(lab)
+
+
 def test_what_slurm_refuses(testbed, lab):
     begun = time.monotonic()
     done = run(lab, campaign(testbed, "tables", "--default-resources", "slurm_partition=nowhere", "mem_mb=100"))
     assert done.returncode != 0 and "invalid partition specified: nowhere" in done.stdout + done.stderr
     assert time.monotonic() - begun < 60 and not runs(lab) and not jobs(testbed, lab)
+
+
+def test_more_nodes_than_there_are(testbed, lab):
+    """Slurm would take the job, and never start it."""
+    path = lab / "config.yaml"
+    path.write_text(path.read_text().replace("nodes: 4", "nodes: 8"))
+    done = run(lab, command(testbed, str(BIN / "storelab"), "check"))
+    assert done.returncode == 2 and "launcher.nodes: 8 nodes are asked, the cluster has 4" in done.stderr, done.stderr
 
 
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):

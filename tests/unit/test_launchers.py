@@ -90,8 +90,12 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(srun.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv("SLURM_CONF", "/somewhere/slurm.conf")
     settings = config(tmp_path, launcher={"kind": "srun", "nodes": 3, "address": "127.0.0.1"})
+    monkeypatch.setattr(srun, "cluster", lambda: None)
     check(settings)
     (point,) = plan.make(settings, WORKLOADS)
+    monkeypatch.setattr(srun, "cluster", lambda: 2)
+    with pytest.raises(UserError, match=r"launcher\.nodes: 3 nodes are asked, the cluster has 2"):
+        check(settings)
     assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})  # 10 s, 60 s beside it, 120 s to start: in minutes
     with pytest.raises(UserError, match="srun wants an allocation"):
         launchers.make(settings, point, tmp_path, [{}])

@@ -45,6 +45,8 @@ def most_nodes(config: Config) -> int:
         return config.launcher.nodes
     if config.launcher.nodes and not srun.inside(os.environ):  # each point is to be a job of its own
         srun.require(os.environ)
+        if (there := srun.cluster()) is not None and there < config.launcher.nodes:
+            raise UserError("launcher.nodes", f"{config.launcher.nodes} nodes are asked, the cluster has {there}", "give at most so many")
         return config.launcher.nodes
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around

@@ -46,6 +46,15 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
     return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
 
 
+def cluster() -> int | None:
+    """How many nodes Slurm has in all; None where it does not answer. A job that asks for more would wait for ever."""
+    try:
+        done = subprocess.run(["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return len(set(done.stdout.split())) or None
+
+
 def _nodes(job: str) -> int:
     """Of a job whose variables were dropped (Snakemake's executor). Raises MeasurementFailed: Slurm does not answer."""
     try:
