@@ -57,11 +57,15 @@ if WORKFLOW.measuring:
     include: "rules/stage.smk"
     include: "rules/measure.smk"
 
+    # Where points are jobs of a batch system, stores live here, on the host that submits them: no job starts one.
+    onstart:
+        workflow.local_exec or shell("{SL} up --planned >&2")
+
     onsuccess:
         shell("{SL} down --all")
 
     onerror:
-        shell("{SL} collect; {SL} down --all")
+        shell("{SL} collect || true; {SL} down --all")
 
 
 include: "rules/tables.smk"

@@ -30,5 +30,6 @@ rule draw_figures:
         ],
     output:
         f"{CAMPAIGN}/figures/index.json",
+    localrule: True
     shell:
         "{SL} figures --campaign-dir {CAMPAIGN}"

@@ -13,8 +13,12 @@ rule measure:
     # The plan's order: shuffled by seed, interleaved in blocks. All cores: nothing else runs beside a measurement.
     priority: lambda wc: len(WORKFLOW.points) + 1 - WORKFLOW.points[wc.key].order
     threads: workflow.cores
+    # Of a job of its own (profiles/slurm); nothing elsewhere. The executor takes no fewer than two tasks where a job starts its own steps.
     resources:
         measuring=1,
+        nodes=lambda wc: WORKFLOW.nodes[wc.key],
+        tasks=lambda wc: max(2, WORKFLOW.nodes[wc.key]),
+        runtime=lambda wc: WORKFLOW.minutes[wc.key],
     shell:
         "{SL} measure {wildcards.key} && touch {output}"
 
@@ -25,5 +29,6 @@ rule collect:
         [f"{CAMPAIGN}/status/{key}.done" for key in WORKFLOW.points],
     output:
         f"{CAMPAIGN}/status/collected",
+    localrule: True
     shell:
         "{SL} collect && touch {output}"

@@ -8,5 +8,6 @@ rule execute_notebook:
         notebook="notebooks/{notebook}.ipynb",
     output:
         f"{CAMPAIGN}/notebooks/{{notebook}}.html",
+    localrule: True
     shell:
         "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks --output {wildcards.notebook} {input.notebook}"

@@ -47,6 +47,7 @@ rule write_latex:
         ],
     output:
         [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
+    localrule: True
     shell:
         "{SL} latex --campaign-dir {CAMPAIGN}"
 
@@ -59,5 +60,6 @@ rule typeset_paper:
         expand("paper/sections/{name}.tex", name=SECTIONS),
     output:
         f"{CAMPAIGN}/paper.pdf",
+    localrule: True
     shell:
         "{SL} paper --campaign-dir {CAMPAIGN}"

@@ -4,6 +4,7 @@
 rule plan:
     output:
         f"{CAMPAIGN}/status/plan",
+    localrule: True
     shell:
         "{SL} plan --write && touch {output}"
 
@@ -15,6 +16,9 @@ rule stage:
         f"{CAMPAIGN}/status/staged/{{store}}/{{dataset}}.done",
     # Before every measurement, so that the plan's order holds.
     priority: len(WORKFLOW.points) + 2
+    localrule: True
     threads: workflow.cores
+    resources:
+        measuring=1,
     shell:
         "{SL} stage --store {wildcards.store} --dataset {wildcards.dataset} && touch {output}"

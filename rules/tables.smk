@@ -50,5 +50,6 @@ rule make_tables:
         ],
     output:
         [f"{CAMPAIGN}/tables/{name}.csv" for name in TABLES],
+    localrule: True
     shell:
         "{SL} tables --campaign-dir {CAMPAIGN}"

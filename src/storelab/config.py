@@ -47,7 +47,11 @@ class Launcher(Closed):
         default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
     )
     universe: Literal["vanilla", "parallel"] = Field("vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling.")
-    nodes: int | None = Field(None, ge=1, description="Most nodes of a gang; default: those of the allocation. HTCondor wants it.")
+    nodes: int | None = Field(
+        None,
+        ge=1,
+        description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.",
+    )
     python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
     setup: str | None = Field(
         None, description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`."

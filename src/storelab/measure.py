@@ -108,6 +108,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
             other.suspend()  # takes no CPU while another system is measured
     store.resume()
     accounts = chosen.axes.get("accounts", 1)
+    launchers.lives_outside(config, store, chosen.axes.get("front_ends", 1))
     store.up(chosen.axes.get("front_ends", 1), accounts)
     manifest = stage.ensure(config, store, chosen.dataset, stage.report) if chosen.dataset else None
     attempt = secrets.token_hex(4)

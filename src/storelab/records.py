@@ -7,6 +7,7 @@ Parquet files beside it; `SHA256SUMS` that of every raw file of the campaign; `S
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -150,6 +151,17 @@ def read_json(path: Path) -> Any:
         raise UserError(str(path), f"cannot be read ({error.strerror})") from None
     except ValueError:
         raise UserError(str(path), "is not JSON: the file is damaged", "restore it, or measure the point again") from None
+
+
+class _NoPandas:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("a measuring process does without pandas", name=name)
+
+
+def without_pandas() -> None:
+    """From here on: pyarrow imports pandas for its first array, half a second of CPU in which others may still be measuring."""
+    sys.meta_path.insert(0, _NoPandas())
 
 
 def write_table(path: Path, schema: pa.Schema, columns: Mapping[str, Any], sync: bool = True) -> None:

@@ -4,6 +4,8 @@ The gate: without `measure: true` the measuring rules are not even included, and
 """
 
 import json
+import math
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +14,8 @@ from typing import Any
 
 from storelab import config, records
 from storelab.model import Point, UserError
+
+START_S = 120  # from the begin of a job until its point begins: two starts of Snakemake, on a slow file system too
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Workflow:
     raw_inputs: list[str]
     points: dict[str, Point] = field(default_factory=dict)
     datasets: dict[str, list[str]] = field(default_factory=dict)  # point key -> markers of what must be staged
+    nodes: dict[str, int] = field(default_factory=dict)  # point key -> nodes of its gang, where each point is a job of its own
+    minutes: dict[str, int] = field(default_factory=dict)  # ... and the walltime it asks for
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
@@ -56,7 +62,20 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     for marker in gone:
         marker.unlink(missing_ok=True)
     staged = {key: [f"{status}/staged/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for key, p in points.items()}
-    return Workflow(True, str(campaign_dir), command, [f"{status}/collected"], points, staged)
+    nodes, minutes = jobs(full, points)
+    return Workflow(True, str(campaign_dir), command, [f"{status}/collected"], points, staged, nodes, minutes)
+
+
+def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, int], dict[str, int]]:
+    """Nodes and minutes by point, for batch systems that run each point as a job. Raises UserError: more nodes needed than may be had."""
+    from storelab.gang import launchers, srun
+
+    if full.launcher.kind == "local":
+        nodes = dict.fromkeys(points, 1)
+    else:
+        srun.keep(os.environ)
+        nodes = {key: launchers.nodes_of(full, p) for key, p in points.items()}
+    return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + srun.BESIDE_S + START_S) / 60) for key, p in points.items()}
 
 
 def existing(raw: Path, name: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import time
 
 import pytest
 
-from storelab import clock, plan
+from storelab import clock, plan, workflow
 from storelab.config import Config, Launcher
 from storelab.gang import clocks, condor, keys, launchers, nodes, remote, srun
 from storelab.gang.node import BOOT_ID
@@ -81,6 +82,50 @@ def test_what_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
         check(config(tmp_path, clients=6, launcher={"kind": "srun"}, address="10.0.0.1"))
     check(config(tmp_path, launcher={"kind": "srun"}, address="10.0.0.1"))
     check(config(tmp_path, launcher={"kind": "srun", "address": "127.0.0.1"}))
+
+
+def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
+    """Outside of an allocation: nodes by point, and where Slurm's configuration is; inside of the job it is found again, and its nodes."""
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURMD_NODENAME", srun.KEPT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(srun.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv("SLURM_CONF", "/somewhere/slurm.conf")
+    settings = config(tmp_path, launcher={"kind": "srun", "nodes": 3, "address": "127.0.0.1"})
+    monkeypatch.setattr(srun, "cluster", lambda: None)
+    check(settings)
+    (point,) = plan.make(settings, WORKLOADS)
+    monkeypatch.setattr(srun, "cluster", lambda: 2)
+    with pytest.raises(UserError, match=r"launcher\.nodes: 3 nodes are asked, the cluster has 2"):
+        check(settings)
+    assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})  # 10 s, 60 s beside it, 120 s to start: in minutes
+    with pytest.raises(UserError, match="srun wants an allocation"):
+        launchers.make(settings, point, tmp_path, [{}])
+    with pytest.raises(UserError, match="8 clients, 2 on a node, need 4 nodes; there are 3"):
+        workflow.jobs(few := config(tmp_path, clients=8, launcher={"kind": "srun", "nodes": 3}), {"p": plan.make(few, WORKLOADS)[0]})
+    monkeypatch.delenv("SLURM_CONF")  # as the executor does
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    asked = []
+    monkeypatch.setattr(
+        srun.subprocess, "run", lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 0, "1\n", "")
+    )
+    with pytest.raises(UserError, match=r"launcher\.nodes: the gang has 2 nodes, the allocation 1"):
+        launchers.make(settings, point, tmp_path, [{}])
+    assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
+    monkeypatch.setattr(srun.subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error"))
+    with pytest.raises(MeasurementFailed, match="squeue does not tell the nodes of job 7: slurm_load_jobs error"):
+        launchers.make(settings, point, tmp_path, [{}])
+
+
+def test_no_store_is_started_on_a_measuring_node(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    settings = config(tmp_path, launcher={"kind": "srun"})
+    (store,) = all_stores(settings).values()
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    launchers.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
+    monkeypatch.setenv("SLURMD_NODENAME", "node1")
+    with pytest.raises(UserError, match=r"stores\.a: 1 front-ends asked, 0 run, and no store is started in a measuring job"):
+        launchers.lives_outside(settings, store, 1)
+    launchers.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
 
 
 @pytest.mark.parametrize(

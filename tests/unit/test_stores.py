@@ -17,7 +17,7 @@ import pytest
 from storelab.model import MeasurementFailed, UserError
 from storelab.store_settings import S3 as S3Settings
 from storelab.store_settings import SeaweedFS as SeaweedSettings
-from storelab.stores import access_s3, clients, make, mistakes
+from storelab.stores import access_s3, clients, elsewhere, make, mistakes
 from storelab.stores.base import Bucket, Credentials, Endpoint
 from storelab.stores.daemons import Daemon, Daemons
 
@@ -77,6 +77,38 @@ def test_start_recognise_stop(daemons, server):
     assert daemons.stop() == [pid]
     assert not psutil.pid_exists(pid)
     assert daemons.stop() == []
+
+
+def test_daemons_of_another_host_are_used_and_left_alone(tmp_path, port_block, monkeypatch):
+    """Their folder is shared, their pids mean nothing here: a record of another machine, of a store that runs on this one."""
+    store = make("sw", SeaweedSettings(kind="seaweedfs", port=port_block), tmp_path)
+    store.up()
+    own = elsewhere.here()
+    try:
+        with monkeypatch.context() as another:
+            another.setattr(elsewhere, "here", lambda: {"machine": "node7", "boot_id": "another"})
+            store.up()
+            store.suspend()  # nothing, and nothing is
+            assert store.down() == [] and store.actors() == {} and store.status().state == "up" and own["machine"] in store.status().detail
+            assert len(store.endpoints()) == 1 and store.deployment()["front_ends"] == 1
+            with pytest.raises(UserError, match=f"2 front-ends and 1 accounts asked, 1 and 1 are on {own['machine']}"):
+                store.up(2)
+            another.setattr(elsewhere, "here", lambda: own | {"boot_id": "another"})
+            assert not store.daemons.elsewhere()  # the same host, booted anew
+        assert len(store.daemons.running()) == 4
+    finally:
+        assert len(store.down()) == 4
+    store = make("sw", SeaweedSettings(kind="seaweedfs", port=port_block), tmp_path)
+    (tmp_path / "sw" / "daemons.json").write_text(json.dumps({"schema": 1, "daemons": {"s3-1": _record(store, port_block)}}))
+    with pytest.raises(
+        UserError, match=r"s3-1 on gone does not answer: .*; `storelab up` on gone; if that host is gone, remove .*daemons\.json"
+    ):
+        store.up()
+    (tmp_path / "sw" / "daemons.json").unlink()
+
+
+def _record(store, port: int) -> dict:
+    return {"pid": 1, "created": 0, "argv": [], "grace": 1, "host": "127.0.0.1", "ports": [port], "machine": "gone", "boot_id": "x"}
 
 
 def test_another_process_of_the_same_pid_is_never_signalled(daemons, server):
@@ -404,7 +436,16 @@ def test_doctor_looks_and_never_raises(monkeypatch, tmp_path, capsys, port_block
 
 def test_records_name_no_key(tmp_path, daemons, server):
     daemons.start(server)
-    assert set(json.loads(daemons.file.read_text())["daemons"]["web"]) == {"pid", "created", "argv", "grace", "host", "ports"}
+    assert set(json.loads(daemons.file.read_text())["daemons"]["web"]) == {
+        "pid",
+        "created",
+        "argv",
+        "grace",
+        "host",
+        "ports",
+        "machine",
+        "boot_id",
+    }
 
 
 class Busy:

@@ -129,7 +129,7 @@ def _doctor_of_nodes(config: Config) -> None:
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root). What is there stays.
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root), Slurm's testbed (slurm) or Snakemake's executor for it (slurm-plugin). What is there stays.
 
     What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's cache folder.
     """
@@ -175,12 +175,29 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
 @click.option("--all", "all_", is_flag=True, help="All stores of the campaign.")
 @click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
 @click.option("--accounts", default=1, show_default=True, help="How many accounts.")
+@click.option("--planned", is_flag=True, help="All deployments that the plan asks for, each with its most front-ends and accounts.")
 @click.pass_obj
-def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int) -> None:
+def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int, planned: bool) -> None:
     """Start a managed store, or look whether an external one answers."""
-    for store in chosen(settings.load(), name, all_, "up").values():
-        store.up(front_ends, accounts)
-        click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front_ends))}")
+    wanted = (
+        planned_stores(settings) if planned else [(s, front_ends, accounts) for s in chosen(settings.load(), name, all_, "up").values()]
+    )
+    for store, front, owners in wanted:
+        store.up(front, owners)
+        click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front))}")
+
+
+def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
+    """The deployments of the plan's points, with the most front-ends and accounts that a point asks for."""
+    from storelab.stores import deployed
+
+    config, points = load(settings)
+    stores, out = load_stores(config), {}
+    for p in points:
+        store = deployed(stores[p.store], p.axes)
+        _, front_ends, accounts = out.get(store.name, (store, 1, 1))
+        out[store.name] = store, max(front_ends, p.axes.get("front_ends", 1)), max(accounts, p.axes.get("accounts", 1))
+    return list(out.values())
 
 
 @click.command()
@@ -245,6 +262,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
     from storelab.gang import coordinator
 
     coordinator.heed_signals()
+    records.without_pandas()
     config, points = load(settings)
     measuring.point(config, points, key, again)
 

@@ -129,16 +129,8 @@ def run(folder: Path, rank: int) -> None:
         sys.exit(1)
 
 
-class NoPandas:
-    """pyarrow imports pandas for its first array: half a second of CPU in which other clients may still be measuring."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("a client does without pandas", name=name)
-
-
 def main() -> None:
-    sys.meta_path.insert(0, NoPandas())
+    records.without_pandas()
     # A client that is told to end closes its engine on the way out (finally above).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))

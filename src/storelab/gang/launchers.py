@@ -23,9 +23,13 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
     seconds = point.fixed["duration_ns"] / 1e9
     if reason := keys.too_short(os.environ, seconds):
         raise MeasurementFailed(reason)
-    nodes = remote.spread(clients, point.axes.get("clients_per_node", 0), most_nodes(config), f"sweeps.{point.sweep}.axes.clients")
+    place, per_node = f"sweeps.{point.sweep}.axes.clients", point.axes.get("clients_per_node", 0)
     if settings.kind == "htcondor":
-        return condor.CondorLauncher(folder, nodes, environs, settings)
+        return condor.CondorLauncher(folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings)
+    around = srun.allocation(os.environ)
+    nodes = remote.spread(clients, per_node, settings.nodes or around, place)
+    if len(nodes) > around:
+        raise UserError("launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation")
     left = srun.left_s(os.environ)
     if left is not None and left < seconds + srun.BESIDE_S:
         raise MeasurementFailed(f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s")
@@ -39,11 +43,33 @@ def most_nodes(config: Config) -> int:
         if config.launcher.nodes is None:
             raise UserError("launcher.nodes", "HTCondor does not say how many nodes a gang may have", "give a number")
         return config.launcher.nodes
+    if config.launcher.nodes and not srun.inside(os.environ):  # each point is to be a job of its own
+        srun.require(os.environ)
+        if (there := srun.cluster()) is not None and there < config.launcher.nodes:
+            raise UserError("launcher.nodes", f"{config.launcher.nodes} nodes are asked, the cluster has {there}", "give at most so many")
+        return config.launcher.nodes
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around
     if wanted > around:
         raise UserError("launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation")
     return wanted
+
+
+def nodes_of(config: Config, point: Point) -> int:
+    """How many nodes the gang of a point takes where each point is a job of its own. Raises UserError."""
+    clients, place = point.axes["clients"], f"sweeps.{point.sweep}.axes.clients"
+    return len(remote.spread(clients, point.axes.get("clients_per_node", 0), config.launcher.nodes or clients, place))
+
+
+def lives_outside(config: Config, store: Store, front_ends: int) -> None:
+    """A managed store is not started in a measuring job: it would share the clients' node, and end with it. Raises UserError."""
+    if store.managed and config.launcher.kind == "srun" and srun.on_node(os.environ):
+        try:
+            store.endpoints(front_ends)
+        except UserError as error:
+            raise UserError(
+                error.place, f"{error.problem}, and no store is started in a measuring job", "`storelab up --planned` on its host first"
+            ) from None
 
 
 def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:

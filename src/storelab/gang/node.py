@@ -208,6 +208,7 @@ def _told_to_end(number: int, _: Any) -> None:
 
 
 def main() -> None:
+    records.without_pandas()
     for sig in SIGNALS:
         signal.signal(sig, _told_to_end)
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])

@@ -36,6 +36,7 @@ KINDS = {
     "minio": ("storelab.install.golang", "minio"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),
+    "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),
     "hdfs": ("storelab.install.maven", "hdfs"),
 }
 

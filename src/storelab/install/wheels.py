@@ -18,17 +18,34 @@ ROOT = """root==0.1a12 \\
     --hash=sha256:d0d59b993b563ac4db2cc4de7950a3f346a06ec207298f9a0b222a97f1a024ca
 """
 
+# Snakemake's executor for Slurm. Not in requirements.lock: it is loaded by every call of snakemake, and asks `scontrol` each time.
+SLURM_PLUGIN = """snakemake-executor-plugin-slurm==2.8.0 \\
+    --hash=sha256:97d931284b1452b6a7afd2f1b6d2002c278ce7a5e8f6a982dc77688817d30399 \\
+    --hash=sha256:9b7fdb89261cee00a499d592f408d985ff64ae89916ece768d0506eb848ab58c
+snakemake-executor-plugin-slurm-jobstep==0.6.1 \\
+    --hash=sha256:0ed2feaa88d1d64f35dc66b4990f131d3f151733edece90d5e952dec0e8f7feb \\
+    --hash=sha256:120e122ee1317257bd9608a2a458527ad9fe4520aa1a86109e9ce2ac322321ef
+"""
+
 
 def root(tools: Path) -> list[Part]:
-    needs = "into this Python environment, some 600 MB of disk; no root"
-    return [Part("ROOT 6.40 (wheel ROOT 0.1a12)", needs, lambda: importlib.util.find_spec("ROOT") is not None, _root)]
+    return [_part("ROOT", "ROOT 6.40 (wheel ROOT 0.1a12)", "some 600 MB of disk", ROOT)]
 
 
-def _root(progress: Progress) -> None:
-    """Raises MeasurementFailed where pip fails; what it needs besides (numpy) is there."""
-    progress("installing the wheel ROOT 0.1a12")
+def slurm_plugin(tools: Path) -> list[Part]:
+    return [_part("snakemake_executor_plugin_slurm", "Snakemake's executor plugin for Slurm 2.8.0", "two small wheels", SLURM_PLUGIN)]
+
+
+def _part(module: str, what: str, size: str, pins: str) -> Part:
+    needs = f"into this Python environment, {size}; no root"
+    return Part(what, needs, lambda: importlib.util.find_spec(module) is not None, lambda progress: _install(what, pins, progress))
+
+
+def _install(what: str, lines: str, progress: Progress) -> None:
+    """Raises MeasurementFailed where pip fails; what the wheels need besides is in requirements.lock."""
+    progress(f"installing {what}")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
-        pins.write(ROOT)
+        pins.write(lines)
         pins.flush()
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", pins.name]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, check=False)

@@ -21,7 +21,7 @@ import psutil
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.records import write_json
-from storelab.stores import family
+from storelab.stores import elsewhere, family
 from storelab.stores.net import answers, free, holder
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
@@ -95,7 +95,9 @@ class Daemons:
         self._write(records)
 
     def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
-        """The recorded process if that very one still runs."""
+        """The recorded process if that very one still runs, on this host."""
+        if elsewhere.host({"": record}):
+            return None
         child = self._children.get(record["pid"])
         if child is not None and child.poll() is not None:
             return None
@@ -109,8 +111,14 @@ class Daemons:
         except psutil.Error:
             return None
 
+    def elsewhere(self) -> str:
+        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this one."""
+        return elsewhere.host(self.records())
+
     def running(self) -> dict[str, int]:
-        """Name -> pid of the recorded daemons that run."""
+        """Name -> pid of the recorded daemons that run; all of those of another host, whose pids mean nothing here."""
+        if self.elsewhere():
+            return {name: r["pid"] for name, r in self.records().items()}
         return {name: r["pid"] for name, r in self.records().items() if self.process(r)}
 
     def everyone(self) -> dict[str, int]:
@@ -169,8 +177,9 @@ class Daemons:
             "argv": list(daemon.argv),
             "grace": daemon.grace,
             "host": daemon.host,
+            "ports": list(daemon.ports),
         }
-        self._write({**self.records(), daemon.name: record | {"ports": list(daemon.ports)}})
+        self._write({**self.records(), daemon.name: record | elsewhere.here()})
 
     def start(self, daemon: Daemon) -> int:
         """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid, recorded."""

@@ -18,6 +18,7 @@ import psutil
 
 from storelab.model import MeasurementFailed, UserError
 from storelab.records import read_json, write_json
+from storelab.stores import elsewhere
 from storelab.stores.accounts import Accounts
 from storelab.stores.base import Endpoint, Status, Store
 from storelab.stores.daemons import Daemon, Daemons
@@ -124,6 +125,8 @@ class Managed(Accounts, Store):
             raise UserError(self.place, f"{front_ends} front-ends asked", f"1 to {self.most_front_ends} are possible")
         if not 1 <= accounts <= self.most_accounts:
             raise UserError(self.place, f"{accounts} accounts asked", f"1 to {self.most_accounts} are possible")
+        if self.daemons.elsewhere():
+            return elsewhere.look(self, front_ends, accounts)
         self.require()
         with self.daemons.lock():
             try:
@@ -201,7 +204,7 @@ class Managed(Accounts, Store):
         return [pid for stage in (*known, rest) if stage for pid in self.daemons.stop(stage)]
 
     def down(self) -> list[int]:
-        if not self.folder.exists():
+        if not self.folder.exists() or self.daemons.elsewhere():
             return []
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
@@ -257,9 +260,9 @@ class Managed(Accounts, Store):
 
     def status(self) -> Status:
         pids = self.daemons.running()
-        missing = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids]
+        missing, there = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids], self.daemons.elsewhere()
         state = "down" if not pids else "partly" if missing else "up"
-        detail = f"missing: {', '.join(missing)}" if state == "partly" else ""
+        detail = f"started on {there}" if there else f"missing: {', '.join(missing)}" if state == "partly" else ""
         try:
             version = self.version()
         except (UserError, MeasurementFailed):
