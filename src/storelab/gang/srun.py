@@ -27,7 +27,7 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises MeasurementFailed: it is over."""
+    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises UserError: it is over; the point is then not begun, nor failed."""
     job = environ["SLURM_JOB_ID"]
     try:
         done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
@@ -35,7 +35,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
         return None
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
-        raise MeasurementFailed(f"the Slurm job {job} around is over: salloc or sbatch again, and the same command goes on")
+        raise UserError("SLURM_JOB_ID", f"the Slurm job {job} around is over", "salloc or sbatch again, and the same command goes on")
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
         return None
