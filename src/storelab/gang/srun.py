@@ -92,8 +92,10 @@ class SrunLauncher(RemoteLauncher):
             return text
         self._told = self._told or time.monotonic()
         words = self.last_words()
-        if words.startswith("storelab: ") or TASK.search(words) or EXECVE in words:
+        if words.startswith("storelab: "):
             return words.removeprefix("storelab: ")
+        if TASK.search(words) or EXECVE in words:
+            return f"an agent was lost, and srun ended the others ({words})"
         if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
             return ""  # Slurm's word may come later than the agent's
         return f"{text} ({words})" if words else text
