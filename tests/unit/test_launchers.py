@@ -301,7 +301,7 @@ def test_a_job_that_is_over(monkeypatch):
     for told in (("", "", 0), ("COMPLETING 5:00\n", "", 0), ("", "slurm_load_jobs error: Invalid job id specified", 1)):
         answer = dict(zip(("stdout", "stderr", "returncode"), told, strict=True))
         monkeypatch.setattr(srun.subprocess, "run", lambda *a, answer=answer, **k: type("Done", (), answer))
-        with pytest.raises(MeasurementFailed, match="the Slurm job 7 around is over: salloc or sbatch again"):
+        with pytest.raises(UserError, match="the Slurm job 7 around is over; salloc or sbatch again"):
             srun.left_s({"SLURM_JOB_ID": "7"})
     answer = {"stdout": "", "stderr": "slurm_load_jobs error: Unable to contact slurm controller", "returncode": 1}
     monkeypatch.setattr(srun.subprocess, "run", lambda *a, **k: type("Done", (), answer))

@@ -1,7 +1,6 @@
 """Sub-commands for clusters: the testbed, and how many clients a link needs (level 4). Each imports its own side only."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import click
@@ -92,7 +91,7 @@ def status(folder: Path) -> None:
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Run COMMAND on the testbed's head: with its SLURM_CONF, and in the head's network."""
+    """Become COMMAND on the testbed's head: with its SLURM_CONF, and in the head's network."""
     from storelab.testbed.links import HEAD_SPACE, Network, enter
     from storelab.testbed.slurm import Cluster
 
@@ -101,10 +100,9 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
         raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
     prefix = enter(HEAD_SPACE) if Network(folder.absolute()).planned() else ()
     try:
-        done = subprocess.run([*prefix, *command], env=cluster.environ(), check=False)
+        os.execvpe([*prefix, *command][0], [*prefix, *command], cluster.environ())  # signals are the command's: salloc gives its job back
     except FileNotFoundError:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
-    sys.exit(done.returncode)
 
 
 @click.command()

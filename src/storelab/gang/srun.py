@@ -72,7 +72,7 @@ def _nodes(job: str) -> int:
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises MeasurementFailed: it is over."""
+    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises UserError: it is over; the point is then not begun, nor failed."""
     job = environ["SLURM_JOB_ID"]
     try:
         done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
@@ -80,7 +80,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
         return None
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
-        raise MeasurementFailed(f"the Slurm job {job} around is over: salloc or sbatch again, and the same command goes on")
+        raise UserError("SLURM_JOB_ID", f"the Slurm job {job} around is over", "salloc or sbatch again, and the same command goes on")
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
         return None
@@ -137,8 +137,10 @@ class SrunLauncher(RemoteLauncher):
             return text
         self._told = self._told or time.monotonic()
         words = self.last_words()
-        if words.startswith("storelab: ") or TASK.search(words) or EXECVE in words:
+        if words.startswith("storelab: "):
             return words.removeprefix("storelab: ")
+        if TASK.search(words) or EXECVE in words:
+            return f"an agent was lost, and srun ended the others ({words})"
         if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
             return ""  # Slurm's word may come later than the agent's
         return f"{text} ({words})" if words else text

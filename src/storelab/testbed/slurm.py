@@ -22,7 +22,15 @@ from storelab.model import MeasurementFailed, UserError
 
 PLACE = "testbed"
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
-MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*")  # goes when it goes down; slurm.conf and logs stay
+MADE = (
+    "state",
+    "spool.*",
+    "tmp.*",
+    "munge.key",
+    "munge.seed",
+    "munge.socket*",
+    "*.pid",
+)  # goes when it goes down; slurm.conf and logs stay
 
 
 @dataclass(frozen=True)
