@@ -1,6 +1,6 @@
 """Sub-commands for clusters: the testbed, and how many clients a link needs (level 4). Each imports its own side only."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,12 @@ def up(
     def report(line: str) -> None:
         click.echo(f"    {line}", err=True)
 
+    there = _there(folder)
+    if there.pids() and (htcondor or isinstance(there, pool.Pool)):
+        raise UserError("testbed", f"one is up in {folder}", "`storelab testbed down` first, or give another --folder")
     if links or htcondor:
         each = [(rates or ("100mbit",))[i % len(rates or (1,))] for i in range(nodes)]
         plan = linked.Plan(each, [front_end_rate] * front_ends, pool.PREFIX if htcondor else linked.PREFIX)
-        if running := _there(folder).pids():
-            raise UserError("testbed", f"it is up in {folder} ({len(running)} daemons)", "`storelab testbed down` first")
         cluster = pool.Pool(folder) if htcondor else linked.up(folder, plan, port, report)
         if htcondor:
             cluster.up(plan, report)
@@ -119,11 +120,12 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
         raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
     plan = Network(folder.absolute()).planned()
     prefix = enter(plan.head) if plan else ()
+    whole = [*prefix, *command]
+    sys.stdout.flush()
     try:
-        done = subprocess.run([*prefix, *command], env=cluster.environ(), check=False)
+        os.execvpe(whole[0], whole, cluster.environ())  # it gets Ctrl-C itself, and all the time that it takes to end
     except FileNotFoundError:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
-    sys.exit(done.returncode)
 
 
 @click.command()

@@ -41,6 +41,7 @@ class RemoteLauncher:
     """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
 
     name, noun = "remote", "node"
+    look_s = 0.05  # between two looks whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
@@ -162,7 +163,7 @@ class RemoteLauncher:
         keys.forget(self.folder)
         limit = time.monotonic() + END_S
         while (running := self.running()) and time.monotonic() < limit:
-            time.sleep(0.05)
+            time.sleep(self.look_s)
         if running:
             self.cancel()
         if self.process is not None:

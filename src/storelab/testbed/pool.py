@@ -125,6 +125,8 @@ def configuration(folder: Path, name: str, host: str, address: str, daemons: str
         "SCHEDD_INTERVAL": 2,
         "SCHEDD_MIN_INTERVAL": 1,
         "UPDATE_INTERVAL": 5,
+        "CLASSAD_LIFETIME": 30,  # a node that died stays in the pool for so long
+        "PERIODIC_EXPR_INTERVAL": 5,
     }
     return "".join(f"{k} = {v}\n" for k, v in lines.items())
 
