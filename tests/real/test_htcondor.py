@@ -143,6 +143,28 @@ def _names_gang(cmdline: Path) -> bool:
         return False
 
 
+def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
+    """A chroot that is none; then an `up` that is killed in the middle, and `down`."""
+    if Path(f"/run/netns/{PREFIX}head").exists():
+        pytest.skip("another pool is up on this machine")
+    broken = chroot.folder(tmp_path / "tools") / "usr/sbin/condor_master"
+    broken.parent.mkdir(parents=True)
+    broken.touch()
+    command = [str(BIN / "storelab"), "testbed", "up", "--htcondor", "--folder", str(tmp_path / "tb"), "--nodes", "2"]
+    done = subprocess.run(command, env=environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr) and "Traceback" not in done.stderr, done.stderr
+    assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
+    process = subprocess.Popen(command, env=environ(), stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 20
+    while not (tmp_path / "tb/node1/first.pid").exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    storelab(tmp_path, "testbed", "down", "--folder", str(tmp_path / "tb"))
+    assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
+
+
 def test_a_campaign_of_vanilla_gangs(pool, lab):
     """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for all."""
     configure(lab, {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}})
@@ -169,7 +191,7 @@ def test_no_folder_is_shared(pool, lab):
     configure(lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"])
     done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
     assert done.returncode == 0 and len(hosts(lab)) == 2, done.stderr
-    jobs = on(pool, lab, "condor_history", "-limit", "2", "-af", "Args", "ShouldTransferFiles", "TransferInput").stdout.splitlines()
+    jobs = on(pool, lab, "condor_history", "-limit", "2", "-af", "Arguments", "ShouldTransferFiles", "TransferInput").stdout.splitlines()
     assert len(jobs) == 2 and all("https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs)
 
 

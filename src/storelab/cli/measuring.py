@@ -122,7 +122,7 @@ def _doctor_of_nodes(config: Config) -> None:
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root). What is there stays.
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs), or slurm, condor, loadgen, root. What is there stays.
 
     What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's cache folder.
     """

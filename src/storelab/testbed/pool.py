@@ -191,14 +191,12 @@ class Pool:
                 stderr=log,
                 start_new_session=True,
             )
-        limit = time.monotonic() + 10
-        while time.monotonic() < limit and process.poll() is None:
-            if children := _read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
-                (local / "first.pid").write_text(children[0])
-                return
-            time.sleep(0.01)
-        process.kill()
-        raise MeasurementFailed(f"{PLACE}: {name} did not start: {' '.join(_read(local / 'start.log').split())[-300:]}")
+        try:
+            (local / "first.pid").write_text(_child(process))
+        except BaseException:
+            process.kill()  # and its child with it
+            process.wait()
+            raise
 
     def _wait(self, nodes: int) -> None:
         """Until all nodes are in the collector, and the schedd answers."""
@@ -247,11 +245,20 @@ class Pool:
         for pid in found.values():
             os.kill(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
         limit = time.monotonic() + DOWN_S
-        while any(map(self._ours, found.values())) and time.monotonic() < limit:
+        while any(Path(f"/proc/{pid}").exists() for pid in found.values()) and time.monotonic() < limit:
             time.sleep(0.02)
         for name in self._names():
             (self.folder / name / "first.pid").unlink()
         return sorted(found)
+
+
+def _child(process: subprocess.Popen) -> str:
+    """pid of the first process in its process namespace, '' where it has ended."""
+    while process.poll() is None:
+        if children := _read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
+            return children[0]
+        time.sleep(0.01)
+    return ""
 
 
 def _read(path: Path) -> str:
