@@ -195,6 +195,7 @@ def test_machines_that_are_left_over_go_to_jobs_that_wait(tmp_path, monkeypatch)
     launcher._share_more({0: runs, 1: waits, 2: waits})
     assert launcher._shares == [["a"], ["e"], ["d"]]  # b and c are never another job's: theirs may be on its way there
     assert ("condor_qedit", "12.0", "StorelabMachines", '"a"') in asked
+    monkeypatch.setattr(condor, "SHARE_S", 0.0)
     launcher._share_more({0: runs, 1: waits, 2: waits})
     assert launcher._shares == [["a"], ["e"], ["d"]]
     launcher._shares, launcher._given = [["a", "e"], ["b"], ["gone"]], {*"abcde", "gone"}

@@ -6,6 +6,7 @@ machines that join the pool are shared out too, and those that were left over by
 in the submit description; where no folder is shared, the ticket of the post office is a file that HTCondor transfers.
 """
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from storelab.gang.rendezvous import Folder
 from storelab.model import MeasurementFailed, UserError
 
 LOOK_S = 5.0  # between two questions to the queue while a gang runs
+SHARE_S = 9.0  # between two questions to the pool while jobs wait
 LEAVE_S = 8.0  # for removed jobs to leave the queue, before they are forgotten there
 SPARE_S = 600  # after which a job removes itself that has outlived its gang's coordinator
 MOST_MACHINES = 200  # for one job
@@ -62,7 +64,7 @@ class CondorLauncher(RemoteLauncher):
     name = "htcondor"
     look_s = 0.5
     cluster: str | None = None
-    _looked = 0.0
+    _looked = _shared = 0.0
     _shares: list[list[str]]  # machines by job
     _given: set[str]  # what was ever in a share: a job that still waits may be on its way to a machine that was taken from it
     _gone_since: float | None = None
@@ -122,7 +124,11 @@ class CondorLauncher(RemoteLauncher):
         self._given = {machine for share in self._shares for machine in share}
         path = self.folder / "gang.sub"
         path.write_text(self.description(self._shares))
-        done = self._command("condor_submit", "-terse", str(path))
+        try:
+            done = self._command("condor_submit", "-terse", str(path))
+        except BaseException:  # Ctrl-C, and its number is not known; the gang's folder is its own
+            self._command("condor_rm", "-constraint", f"Iwd == {json.dumps(str(self.folder.resolve()))}")
+            raise
         found = re.search(r"^(\d+)\.\d+", done.stdout, re.MULTILINE)
         if done.returncode or not found:
             raise MeasurementFailed(f"condor_submit: {_words(done)}")
@@ -150,7 +156,7 @@ class CondorLauncher(RemoteLauncher):
         done = self._command("condor_q", self.cluster or "", "-af", "ProcId", "JobStatus", "RemoteHost", "HoldReason")
         if done.returncode:
             return None
-        rows = (line.split(maxsplit=3) for line in done.stdout.splitlines())
+        rows = (line.split(maxsplit=3) for line in done.stdout.splitlines() if line.strip())
         found = {int(job): Job(int(state), host.partition("@")[2], (*why, "")[0]) for job, state, host, *why in rows}
         return {n: job if not job.waits else job._replace(machine="") for n, job in found.items()}
 
@@ -176,8 +182,11 @@ class CondorLauncher(RemoteLauncher):
     def _share_more(self, queue: dict[int, Job]) -> None:
         """Machines that nobody needs go to jobs that still wait."""
         waiting = [n for n, job in sorted(queue.items()) if job.waits]
+        if not waiting or time.monotonic() - self._shared < SHARE_S:
+            return
+        self._shared = time.monotonic()
         try:
-            there = self._machines() if waiting else []
+            there = self._machines()
         except MeasurementFailed:
             return
         waiting.sort(key=lambda n: len(set(self._shares[n]) & set(there)))  # the poorest come first
@@ -190,7 +199,7 @@ class CondorLauncher(RemoteLauncher):
             donor = max(waiting, key=lambda n: len(set(self._shares[n]) & set(there)))
             *rest, last = [m for m in self._shares[donor] if m in there] or [""]
             free += [last] if rest and self._set_share(donor, rest) else []
-        for n, machines in zip(waiting, share_out(free, len(waiting)) if waiting else [], strict=True):
+        for n, machines in zip(waiting, share_out(free, len(waiting)), strict=True):
             if machines:  # instead of the old ones: a dead machine stands in the pool for a while, and is matched again and again
                 self._set_share(n, machines)
 
@@ -214,8 +223,10 @@ class CondorLauncher(RemoteLauncher):
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
-        """Why those who did not come still wait, where it can be said."""
+        """Why those who did not come still wait or have gone, where it can be said."""
         queue = self._queue() if self.cluster is not None else None
+        if queue is not None and (gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")):
+            return self._farewell(min(gone))
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]
         if nowhere:

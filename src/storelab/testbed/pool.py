@@ -6,6 +6,7 @@ back into the host's root by a wrapper, so that they run the very software of th
 root is called `storelab`, and can do what root's files allow. All of a host ends with its first process, and its mounts with it.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -149,7 +150,7 @@ class Pool:
             raise UserError(PLACE, f"there is no HTCondor in {root}", "`storelab install condor` as root builds it, in one to two minutes")
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
-        self.network.down()  # of a pool that was killed
+        self.down()  # what a killed `up` left
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
         self.network.up(plan)
@@ -182,10 +183,11 @@ class Pool:
         conf.write_text(configuration(self.folder, name, host, address, daemons))
         spaces = ["unshare", "--uts", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"]
         inside = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", f"CONDOR_CONFIG={conf}", "condor_master", "-f"]
+        note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]  # by itself: `up` may be killed at any time
         script = [str(self.folder / "enter"), str(root), str(hosts), host]
         with open(local / "start.log", "wb") as log:
             process = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{space}", *spaces, *script, *inside],
+                [*note, "nsenter", f"--net=/run/netns/{space}", *spaces, *script, *inside],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -221,7 +223,7 @@ class Pool:
 
     def _names(self) -> list[str]:
         """Hosts that were started."""
-        return sorted(path.parent.name for path in self.folder.glob("*/first.pid"))
+        return sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
 
     def pids(self) -> dict[str, int]:
         """Host of the pool -> pid of its first process, of those that run."""
@@ -241,15 +243,22 @@ class Pool:
 
     def stop(self) -> list[str]:
         """End all hosts of the pool, with all that runs there. Returns their names. Idempotent."""
-        found = self.pids()
-        for pid in found.values():
-            os.kill(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
+        names, noted = self._names(), set()
+        for name in names:
+            outer = _read(self.folder / name / "outer.pid").strip()
+            children = _read(Path(f"/proc/{outer}/task/{outer}/children")).split() if outer else []
+            noted |= {(name, int(pid)) for pid in (outer, *children, _read(self.folder / name / "first.pid")) if pid}
+        ours = {(name, pid) for name, pid in noted if self._ours(pid)}
+        for _, pid in ours:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
         limit = time.monotonic() + DOWN_S
-        while any(Path(f"/proc/{pid}").exists() for pid in found.values()) and time.monotonic() < limit:
+        while any(_alive(pid) for _, pid in ours) and time.monotonic() < limit:
             time.sleep(0.02)
-        for name in self._names():
-            (self.folder / name / "first.pid").unlink()
-        return sorted(found)
+        for name in names:
+            for note in ("first.pid", "outer.pid"):
+                (self.folder / name / note).unlink(missing_ok=True)
+        return sorted({name for name, _ in ours})
 
 
 def _child(process: subprocess.Popen) -> str:
@@ -259,6 +268,11 @@ def _child(process: subprocess.Popen) -> str:
             return children[0]
         time.sleep(0.01)
     return ""
+
+
+def _alive(pid: int) -> bool:
+    """Whether it runs; one that is only to be collected yet does not, and what was in its process namespace is gone."""
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
 def _read(path: Path) -> str:
