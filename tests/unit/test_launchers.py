@@ -167,26 +167,89 @@ def test_a_batch_system_gets_no_secrets():
     assert keys.clean(environ) == {"PATH": "/bin"}
 
 
+def condor_launcher(folder, nodes=2, **settings) -> condor.CondorLauncher:
+    (folder / "job.json").write_text(json.dumps({"timeout_ns": 60e9, "point": {"fixed": {"duration_ns": 10e9}}}))
+    launcher = condor.CondorLauncher(folder, [[n] for n in range(nodes)], [{"AWS_SECRET_ACCESS_KEY": "very secret"}], Launcher(**settings))
+    launcher._shares = condor.share_out([], nodes)
+    launcher._given = set()
+    return launcher
+
+
 @pytest.mark.parametrize("universe", ["vanilla", "parallel"])
 def test_the_submit_description(tmp_path, universe):
-    settings = Launcher(kind="htcondor", universe=universe, python="/opt/bin/python", options=["request_cpus = 4"])
-    launcher = condor.CondorLauncher(tmp_path, [[0], [1]], [{"AWS_SECRET_ACCESS_KEY": "very secret"}], settings)
-    text = launcher.description()
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    options = ["request_cpus = 4", 'Requirements = OpSys == "LINUX"']
+    launcher = condor_launcher(folder, kind="htcondor", universe=universe, python="/opt/bin/python", options=options)
+    text = launcher.description([["a", "c"], []])
     number = "$(Node)" if universe == "parallel" else "$(ProcId)"
-    assert f"arguments = -m storelab.gang.node {tmp_path} {number}\n" in text and "executable = /opt/bin/python\n" in text
+    place = str(folder).replace("'", "''")
+    assert f"arguments = \"-m storelab.gang.node '{place}' {number}\"\n" in text and "executable = /opt/bin/python\n" in text
     assert "request_cpus = 4\n" in text and "secret" not in text and "should_transfer_files = NO" in text
-    assert text.endswith("machine_count = 2\nqueue\n" if universe == "parallel" else "queue 2\n")
+    assert 'requirements = ((OpSys == "LINUX")) && stringListIMember(TARGET.Machine, MY.StorelabMachines)' in text
+    assert text.lower().count("requirements = ") == 1 and "periodic_remove = time() > QDate + 730\n" in text
+    assert text.endswith("queue Machines from (\na,c\n-\n)\n") and ("machine_count = 1\n" in text) == (universe == "parallel")
+
+
+@pytest.mark.parametrize(
+    ("words", "written"), [(["-m", "x"], '"-m x"'), (["a b", ""], "\"'a b' ''\""), (["it's", 'say "x"'], "\"'it''s' 'say \"\"x\"\"'\"")]
+)
+def test_arguments_of_a_submit_description(words, written):
+    assert condor.quoted(words) == written
+
+
+def answers(launcher, monkeypatch, **told) -> list[tuple[str, ...]]:
+    """HTCondor's commands tell this; returns what was asked."""
+    asked = []
+
+    def command(*words):
+        asked.append(words)
+        return condor.subprocess.CompletedProcess(words, 0 if words[0] in told else 1, told.get(words[0], ""), "")
+
+    monkeypatch.setattr(launcher, "_command", command)
+    return asked
 
 
 def test_a_job_that_is_held_is_told(tmp_path, monkeypatch):
-    launcher = condor.CondorLauncher(tmp_path, [[0], [1]], [{}], Launcher(kind="htcondor"))
-    launcher.cluster, launcher._looked = "12", 0.0
-    answer = type("Done", (), {"returncode": 0, "stdout": "0 2 undefined\n1 5 no such executable\n", "stderr": ""})
-    monkeypatch.setattr(launcher, "_command", lambda *command: answer)
+    launcher = condor_launcher(tmp_path, kind="htcondor")
+    launcher.cluster = "12"
+    answers(launcher, monkeypatch, condor_q="0 2 slot1@a undefined\n1 5 undefined no such executable\n")
     assert launcher.trouble() == "job 12.1 (node 1) is held: no such executable"
-    answer.returncode = 1  # the scheduler is down for a while: wait
+    answers(launcher, monkeypatch)  # the scheduler is down for a while: wait
     launcher._looked = 0.0
-    assert launcher.trouble() == ""
+    assert launcher.trouble() == "" and launcher.running()
+
+
+def test_a_job_that_has_left_the_queue_is_told(tmp_path, monkeypatch):
+    launcher = condor_launcher(tmp_path, kind="htcondor")
+    launcher.cluster = "12"
+    answers(launcher, monkeypatch, condor_q="0 2 slot1@a undefined\n", condor_history="undefined undefined via condor_rm (by user me)\n")
+    monkeypatch.setattr(condor, "SETTLE_S", 0.0)
+    assert launcher.trouble() == ""  # its last files may be on their way
+    launcher._looked = 0.0
+    told = launcher.trouble()
+    assert told == "job 12.1 (node 1) was removed (via condor_rm (by user me)) before its clients had left their results"
+
+
+def test_each_job_has_machines_of_its_own():
+    assert condor.share_out(["a", "b", "c", "d", "e"], 2) == [["a", "c", "e"], ["b", "d"]] and condor.share_out(["a"], 2) == [["a"], []]
+
+
+def test_machines_that_are_left_over_go_to_jobs_that_wait(tmp_path, monkeypatch):
+    launcher = condor_launcher(tmp_path, nodes=3, kind="htcondor")
+    launcher.cluster, launcher._shares, launcher._given = "12", [["a", "d"], ["b"], ["c"]], {*"abcd"}
+    pool = "".join(f"{m} Unclaimed 8\n" for m in "abcde")
+    asked = answers(launcher, monkeypatch, condor_q="", condor_status=pool, condor_qedit="")
+    waits, runs = condor.Job(1, "", ""), condor.Job(condor.RUNNING, "a", "")
+    launcher._share_more({0: runs, 1: waits, 2: waits})
+    assert launcher._shares == [["a"], ["e"], ["d"]]  # b and c are never another job's: theirs may be on its way there
+    assert ("condor_qedit", "12.0", "StorelabMachines", '"a"') in asked
+    monkeypatch.setattr(condor, "SHARE_S", 0.0)
+    launcher._share_more({0: runs, 1: waits, 2: waits})
+    assert launcher._shares == [["a"], ["e"], ["d"]]
+    launcher._shares, launcher._given = [["a", "e"], ["b"], ["gone"]], {*"abcde", "gone"}
+    launcher._share_more({0: waits, 1: waits, 2: waits})
+    assert launcher._shares == [["a"], ["b"], ["e"]]
 
 
 def test_how_far_a_clock_is_off():
@@ -284,16 +347,17 @@ def test_the_sites_lines_run_before_and_name_the_node_where_they_fail(tmp_path):
     assert remote.prepared(None, command) == command
 
 
-def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch):
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch, shared):
     """What HTCondor runs is a file: its description takes no lines and no quotes."""
-    settings = Launcher(kind="htcondor", setup='export COLOUR="dark red"\ntrue', python="/bin/echo")
-    launcher = condor.CondorLauncher(tmp_path, [[0], [1]], [{}], settings)
+    launcher = condor_launcher(tmp_path, kind="htcondor", setup='export COLOUR="dark red"\ntrue', python="/bin/echo", shared_folder=shared)
     monkeypatch.setattr(launcher, "_command", lambda *c: type("Done", (), {"returncode": 0, "stdout": "7.0 - 7.1", "stderr": ""}))
     launcher.launch()
     text = (tmp_path / "gang.sub").read_text()
     assert f"executable = {tmp_path}/agent.sh\n" in text and "COLOUR" not in text
+    assert f"transfer_executable = {'false' if shared else 'true'}\n" in text
     (arguments,) = (line.partition(" = ")[2] for line in text.splitlines() if line.startswith("arguments"))
-    done = subprocess.run([str(tmp_path / "agent.sh"), *arguments.split()], capture_output=True, text=True)
+    done = subprocess.run([str(tmp_path / "agent.sh"), *arguments.strip('"').split()], capture_output=True, text=True)
     assert done.stdout == f"-m storelab.gang.node {tmp_path} $(ProcId)\n", done.stderr
 
 

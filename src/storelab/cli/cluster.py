@@ -1,7 +1,9 @@
 """Sub-commands for clusters: the testbed, and how many clients a link needs (level 4). Each imports its own side only."""
 
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +15,7 @@ LONGEST = 80  # letters of the folder's path: the path of a socket in it has at 
 
 @click.group()
 def testbed() -> None:
-    """A real Slurm cluster on this machine, for tests and for teaching (docs/cluster.md)."""
+    """A real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
 
 
 def _short(folder: Path) -> Path:
@@ -30,43 +32,65 @@ def _short(folder: Path) -> Path:
     "--port", default=16817, show_default=True, type=click.IntRange(1024, 32000), help="The controller's; nodes take the next ones."
 )
 @click.option("--links", is_flag=True, help="Each node in a network namespace, with a link of its own (root).")
+@click.option("--htcondor", is_flag=True, help="An HTCondor pool instead, with such links (root; `storelab install condor`).")
 @click.option("--rate", "rates", multiple=True, help="Of the nodes' links, as tc writes it; several: by node, in turn. Default: 100mbit.")
 @click.option(
     "--front-ends", default=4, show_default=True, type=click.IntRange(0, 8), help="Addresses of the head for a store's front-ends."
 )
 @click.option("--front-end-rate", default="150mbit", show_default=True, help="Of each of their links.")
-def up(folder: Path, nodes: int, port: int, links: bool, rates: tuple[str, ...], front_ends: int, front_end_rate: str) -> None:
+def up(
+    folder: Path, nodes: int, port: int, links: bool, htcondor: bool, rates: tuple[str, ...], front_ends: int, front_end_rate: str
+) -> None:
     """Start it; returns when all nodes are idle."""
     from storelab.testbed import links as linked
-    from storelab.testbed import loopback
+    from storelab.testbed import loopback, pool
 
     folder = _short(folder)
 
     def report(line: str) -> None:
         click.echo(f"    {line}", err=True)
 
-    if links:
+    there = _there(folder)
+    if there.pids() and (htcondor or isinstance(there, pool.Pool)):
+        raise UserError("testbed", f"one is up in {folder}", "`storelab testbed down` first, or give another --folder")
+    if links or htcondor:
         each = [(rates or ("100mbit",))[i % len(rates or (1,))] for i in range(nodes)]
-        plan = linked.Plan(each, [front_end_rate] * front_ends)
-        cluster = linked.up(folder, plan, port, report)
+        plan = linked.Plan(each, [front_end_rate] * front_ends, pool.PREFIX if htcondor else linked.PREFIX)
+        cluster = pool.Pool(folder) if htcondor else linked.up(folder, plan, port, report)
+        if htcondor:
+            cluster.up(plan, report)
         click.echo(
             f"{nodes} nodes; links: {', '.join(dict.fromkeys(each))}; front-ends: {', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
         )
     else:
         cluster = loopback.up(folder, nodes, port, report)
         click.echo(f"{nodes} nodes on loopback")
-    click.echo(f"SLURM_CONF={cluster.conf}; commands in it: storelab testbed run -- salloc -N{nodes} …")
+    if htcondor:
+        click.echo("commands in it: storelab testbed run -- condor_status")
+    else:
+        click.echo(f"SLURM_CONF={cluster.conf}; commands in it: storelab testbed run -- salloc -N{nodes} …")
+
+
+def _there(folder: Path) -> Any:
+    """What is up in the folder: a pool, or else Slurm (or nothing)."""
+    from storelab.testbed.pool import Pool
+    from storelab.testbed.slurm import Cluster
+
+    pool = Pool(folder)
+    return pool if pool.pids() else Cluster(folder)
 
 
 @testbed.command()
 @FOLDER
 def down(folder: Path) -> None:
     """Stop it, and remove its namespaces. Idempotent."""
-    from storelab.testbed.links import HEAD_SPACE, Network, enter
+    from storelab.testbed.links import Network, enter
+    from storelab.testbed.pool import Pool
     from storelab.testbed.slurm import Cluster
 
     network = Network(folder.absolute())
-    stopped = Cluster(folder, enter(HEAD_SPACE) if network.planned() else ()).down()
+    plan = network.planned()
+    stopped = [*Pool(folder).stop(), *Cluster(folder, enter(plan.head) if plan else ()).down()]
     removed = network.down()
     click.echo(f"stopped {len(stopped)} daemons, removed {len(removed)} namespaces")
 
@@ -76,9 +100,8 @@ def down(folder: Path) -> None:
 def status(folder: Path) -> None:
     """What of it runs."""
     from storelab.testbed.links import Network
-    from storelab.testbed.slurm import Cluster
 
-    plan, pids = Network(folder.absolute()).planned(), Cluster(folder).pids()
+    plan, pids = Network(folder.absolute()).planned(), _there(folder).pids()
     for name, pid in pids.items():
         click.echo(f"{name}: {pid}")
     if plan:
@@ -91,16 +114,18 @@ def status(folder: Path) -> None:
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Become COMMAND on the testbed's head: with its SLURM_CONF, and in the head's network."""
-    from storelab.testbed.links import HEAD_SPACE, Network, enter
-    from storelab.testbed.slurm import Cluster
+    """Become COMMAND on the testbed's head: with its SLURM_CONF or HTCondor's commands, and in the head's network."""
+    from storelab.testbed.links import Network, enter
 
-    cluster = Cluster(folder)
+    cluster = _there(folder)
     if not cluster.pids():
         raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
-    prefix = enter(HEAD_SPACE) if Network(folder.absolute()).planned() else ()
+    plan = Network(folder.absolute()).planned()
+    prefix = enter(plan.head) if plan else ()
+    whole = [*prefix, *command]
+    sys.stdout.flush()
     try:
-        os.execvpe([*prefix, *command][0], [*prefix, *command], cluster.environ())  # signals are the command's: salloc gives its job back
+        os.execvpe(whole[0], whole, cluster.environ())  # signals are the command's: salloc gives its job back
     except FileNotFoundError:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
 

@@ -129,7 +129,8 @@ def _doctor_of_nodes(config: Config) -> None:
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root), Slurm's testbed (slurm) or Snakemake's executor for it (slurm-plugin). What is there stays.
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root), what testbeds do (slurm, condor), or
+    Snakemake's executor for Slurm (slurm-plugin). What is there stays.
 
     What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's cache folder.
     """

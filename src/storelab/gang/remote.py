@@ -80,10 +80,11 @@ class RemoteLauncher:
     """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
 
     name, noun = "remote", "node"
+    look_s = 0.05  # between two looks whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
-        endpoints = records.read_json(folder / "job.json")["endpoints"] if (folder / "job.json").exists() else []
+        endpoints = records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
         self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
         self.parcel = keys.collect(environs, os.environ, self.tokens)
         self.clock: clocks.Server | None = None
@@ -216,7 +217,7 @@ class RemoteLauncher:
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
         limit = time.monotonic() + (END_S if begun else 0.0)
         while (running := self.running()) and time.monotonic() < limit:
-            time.sleep(0.05)
+            time.sleep(self.look_s)
         if running:
             self.cancel()
         if self.process is not None:

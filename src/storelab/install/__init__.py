@@ -32,6 +32,7 @@ KINDS = {
     "nginx": ("storelab.install.debian", "nginx"),
     "xrootd": ("storelab.install.debian", "xrootd"),
     "slurm": ("storelab.install.debian", "slurm"),
+    "condor": ("storelab.install.chroot", "condor"),
     "versitygw": ("storelab.install.golang", "versitygw"),
     "minio": ("storelab.install.golang", "minio"),
     "loadgen": ("storelab.install.golang", "loadgen"),

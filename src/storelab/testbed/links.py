@@ -6,8 +6,8 @@
          ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
 
 The machine's own network is not touched. Shaping is by token bucket (tbf) at both ends of a link, so for each direction. The head's answers leave by
-the link of the address that was asked (policy routing). Names begin with `PREFIX`; what was made is noted before it is made, and only that is
-removed.
+the link of the address that was asked (policy routing). Names begin with the plan's prefix; what was made is noted before it is made, and only
+that is removed. Slurm's daemons live there, or HTCondor's (`pool.py`).
 """
 
 import json
@@ -25,20 +25,36 @@ PREFIX = "storelab-tb-"
 NET = "10.99.0."
 HEAD, FIRST_FRONT_END = NET + "254", 240
 MOST_NODES, MOST_FRONT_ENDS = 100, 8
-SWITCH, HEAD_SPACE = PREFIX + "switch", PREFIX + "head"
+HEAD_SPACE = PREFIX + "head"  # of Slurm's testbed
 BURST, DELAY = "128kb", "50ms"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one for each node; front_ends: of the store's links."""
+    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one for each node; front_ends: of the store's links; prefix: of
+    the namespaces' names."""
 
     rates: list[str]
     front_ends: list[str]
+    prefix: str = PREFIX
+
+    @property
+    def switch(self) -> str:
+        return f"{self.prefix}switch"
+
+    @property
+    def head(self) -> str:
+        """Namespace of the head."""
+        return f"{self.prefix}head"
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Namespace -> address of each node."""
+        return {f"{self.prefix}n{i + 1}": f"{NET}{i + 1}" for i in range(len(self.rates))}
 
     @property
     def namespaces(self) -> list[str]:
-        return [SWITCH, HEAD_SPACE, *(f"{PREFIX}n{i + 1}" for i in range(len(self.rates)))]
+        return [self.switch, self.head, *self.nodes]
 
     @property
     def addresses(self) -> list[str]:
@@ -78,27 +94,27 @@ class Network:
         for name in plan.namespaces:
             _ip("netns", "add", name)
             _ip("-n", name, "link", "set", "lo", "up")
-        _ip("-n", SWITCH, "link", "add", "switch", "type", "bridge")
-        _ip("-n", SWITCH, "link", "set", "switch", "up")
-        self._link(HEAD_SPACE, "eth0", HEAD, "head", "")
-        for i, rate in enumerate(plan.rates):
-            self._link(f"{PREFIX}n{i + 1}", "eth0", f"{NET}{i + 1}", f"node{i + 1}", rate)
+        _ip("-n", plan.switch, "link", "add", "switch", "type", "bridge")
+        _ip("-n", plan.switch, "link", "set", "switch", "up")
+        self._link(plan, plan.head, "eth0", HEAD, "head", "")
+        for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
+            self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
         for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
-            _run("nsenter", f"--net=/run/netns/{HEAD_SPACE}", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}")
+            _run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}")
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
-            self._link(HEAD_SPACE, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
+            self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
             table = str(100 + i)
-            _ip("-n", HEAD_SPACE, "route", "add", f"{NET}0/24", "dev", f"fe{i + 1}", "src", address, "table", table)
-            _ip("-n", HEAD_SPACE, "rule", "add", "from", address, "table", table)
+            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", f"fe{i + 1}", "src", address, "table", table)
+            _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
-    def _link(self, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:
+    def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:
         """A cable from `inside` in a namespace to the switch."""
-        _ip("-n", SWITCH, "link", "add", port, "type", "veth", "peer", "name", inside, "netns", space)
-        _ip("-n", SWITCH, "link", "set", port, "master", "switch", "up")
+        _ip("-n", plan.switch, "link", "add", port, "type", "veth", "peer", "name", inside, "netns", space)
+        _ip("-n", plan.switch, "link", "set", port, "master", "switch", "up")
         _ip("-n", space, "addr", "add", f"{address}/{bits}", "dev", inside)
         _ip("-n", space, "link", "set", inside, "up")
         if rate:
-            for where, device in ((space, inside), (SWITCH, port)):
+            for where, device in ((space, inside), (plan.switch, port)):
                 _run("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", BURST, "latency", DELAY)
 
     def down(self) -> list[str]:
@@ -124,6 +140,14 @@ def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, .
     return (*inside, "unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c", script, "sh")
 
 
+def write_hosts(folder: Path, plan: Plan) -> Path:
+    """The /etc/hosts of all: the head bears this machine's name."""
+    path = folder.absolute() / "hosts"
+    names = [f"{address} node{i}" for i, address in enumerate(plan.nodes.values(), 1)]
+    path.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")
+    return path
+
+
 def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cluster:
     """Network and cluster; nodes have 16 processors each (over-declared: they are shared)."""
     cluster, network = Cluster(folder), Network(folder)
@@ -131,14 +155,12 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
     folder.mkdir(parents=True, exist_ok=True)
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
     network.up(plan)
-    hosts = folder.absolute() / "hosts"
-    names = [f"{NET}{i + 1} node{i + 1}" for i in range(len(plan.rates))]
-    hosts.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")
+    hosts = write_hosts(folder, plan)
     nodes = [
-        Node(f"node{i + 1}", f"{NET}{i + 1}", port + 1, enter(f"{PREFIX}n{i + 1}", f"node{i + 1}", hosts)) for i in range(len(plan.rates))
+        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts)) for i, (space, address) in enumerate(plan.nodes.items(), 1)
     ]
     try:
-        cluster.up(HEAD, port, nodes, 16, report, enter(HEAD_SPACE, os.uname().nodename, hosts))
+        cluster.up(HEAD, port, nodes, 16, report, enter(plan.head, os.uname().nodename, hosts))
     except BaseException:
         network.down()
         raise

@@ -1,0 +1,283 @@
+"""Gangs on a real HTCondor pool: head and four nodes on this machine, from the chroot (testbed c, root)."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ports
+import pytest
+import yaml
+from common import BIN, environ, laboratory
+
+from storelab import install
+from storelab.install import chroot
+from storelab.testbed.pool import PREFIX, Pool
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root]
+if os.geteuid() != 0:
+    pytest.skip("the pool's namespaces need root", allow_module_level=True)
+if not chroot.present(install.tools_folder()):
+    pytest.skip("the chroot is not built: storelab install condor builds it", allow_module_level=True)
+
+HEAD, FRONT_END = "10.99.0.254", "10.99.0.241"
+PUT = {"workload": "put", "duration": "2 s", "warm_up": "200 ms"}
+LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
+LONG_KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
+
+
+def storelab(folder: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
+    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout)
+
+
+def on(pool: Path, folder: Path, *command: str, timeout: float = 120) -> subprocess.CompletedProcess:
+    return storelab(folder, "testbed", "run", "--folder", str(pool), "--", *command, timeout=timeout)
+
+
+def start(pool: Path, folder: Path, *command: str) -> subprocess.Popen:
+    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(pool), "--", *command]
+    return subprocess.Popen(
+        full, cwd=folder, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def measure(key: str) -> list[str]:
+    return [str(BIN / "storelab"), "measure", key]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """Four nodes, one front-end; nothing of it is left."""
+    if Path(f"/run/netns/{PREFIX}head").exists():
+        pytest.skip("another pool is up on this machine")
+    folder = tmp_path_factory.mktemp("pool")
+    done = storelab(folder, "testbed", "up", "--htcondor", "--folder", str(folder), "--nodes", "4", "--front-ends", "1")
+    assert done.returncode == 0, done.stderr
+    yield folder
+    done = storelab(folder, "testbed", "down", "--folder", str(folder))
+    assert "removed 6 namespaces" in done.stdout
+    assert not of(folder) and not list(Path("/run/netns").glob(f"{PREFIX}*"))
+    assert str(chroot.folder(install.tools_folder())) not in Path("/proc/self/mounts").read_text()
+
+
+def of(folder: Path) -> list[Path]:
+    """Processes that were started with a file of the folder."""
+    return [p for p in Path("/proc").glob("[0-9]*") if _has(p / "cmdline", folder) or _has(p / "environ", folder)]
+
+
+def _has(path: Path, folder: Path) -> bool:
+    try:
+        return f"{folder}/".encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def lab(pool):
+    """A laboratory whose gangs have up to four nodes of the pool; the queue is empty at the end."""
+    with laboratory(LONG, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": FRONT_END}}) as folder:
+        configure(folder)
+        yield folder
+    done = on(pool, pool, "condor_q", "-af", "ClusterId", "JobStatus")
+    assert done.returncode == 0 and not done.stdout.strip()
+
+
+def configure(folder: Path, sweeps: dict | None = None, gang_timeout: str = "60 s", **launcher) -> None:
+    path = folder / "config.yaml"
+    settings = {"kind": "htcondor", "nodes": 4, "address": HEAD, "silence": "8 s"} | launcher
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"launcher": settings, "gang_timeout": gang_timeout}))
+    if sweeps:
+        path = folder / "campaigns/bench.yaml"
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"sweeps": sweeps}))
+
+
+def runs(folder: Path) -> dict[str, dict]:
+    raw = folder / "results/bench/raw"
+    return {str(p.parent.relative_to(raw)): json.loads(p.read_text()) for p in raw.rglob("run.json")}
+
+
+def hosts(folder: Path) -> set[str]:
+    (run,) = runs(folder).values()
+    return {c["host"] for c in run["clients"]}
+
+
+def agents(folder: Path) -> dict[int, int]:
+    """Node -> pid of its agent, of those that have clients."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_text().split("\0")
+            if "storelab.gang.node" in words and any(str(folder) in w for w in words) and (path / f"task/{path.name}/children").read_text():
+                found[int(words[words.index("storelab.gang.node") + 2])] = int(path.name)
+        except OSError:
+            continue
+    return found
+
+
+def begun(folder: Path, nodes: int) -> dict[int, int]:
+    limit = time.monotonic() + 40
+    while len(found := agents(folder)) < nodes:
+        assert time.monotonic() < limit, f"only {len(found)} agents came"
+        time.sleep(0.2)
+    time.sleep(2)
+    return found
+
+
+def clients_left(folder: Path) -> bool:
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit:
+        left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _names_gang(p)]
+        if not left and not agents(folder):
+            return False
+        time.sleep(0.3)
+    return True
+
+
+def _names_gang(cmdline: Path) -> bool:
+    try:
+        return f"storelab-{chroot.USER}/gang-" in cmdline.read_text()
+    except OSError:
+        return False
+
+
+def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
+    """A chroot that is none; then an `up` that is killed in the middle, and `down`."""
+    if Path(f"/run/netns/{PREFIX}head").exists():
+        pytest.skip("another pool is up on this machine")
+    broken = chroot.folder(tmp_path / "tools") / "usr/sbin/condor_master"
+    broken.parent.mkdir(parents=True)
+    broken.touch()
+    command = [str(BIN / "storelab"), "testbed", "up", "--htcondor", "--folder", str(tmp_path / "tb"), "--nodes", "2"]
+    done = subprocess.run(command, env=environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr) and "Traceback" not in done.stderr, done.stderr
+    assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
+    process = subprocess.Popen(command, env=environ(), stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 20
+    while not (tmp_path / "tb/node1/first.pid").exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    storelab(tmp_path, "testbed", "down", "--folder", str(tmp_path / "tb"))
+    assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
+
+
+def test_a_campaign_of_vanilla_gangs(pool, lab):
+    """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for all."""
+    configure(lab, {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}})
+    done = on(pool, lab, "snakemake", "--profile", "profiles/htcondor", "--config", "measure=true", "--", "tables", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = runs(lab)
+    assert len(found) == 4
+    for key, run in found.items():
+        clients = run["clients"]
+        nodes = -(-len(clients) // 4) if "per_node~0004" in key else min(4, len(clients))
+        assert run["launcher"] == "htcondor" and len({c["host"] for c in clients}) == nodes == len(run["nodes"])
+        assert {c["host"] for c in clients} <= {f"node{i}" for i in range(1, 5)}
+        assert all(c["lateness_ns"] < 200_000_000 and c["operations"] > 0 for c in clients)
+
+
+def test_the_parallel_universe(pool, lab):
+    configure(lab, {"up": PUT | {"axes": {"clients": 4, "workers": 2}}}, universe="parallel")
+    done = on(pool, lab, *measure("seaweedfs/put/clients~0004_workers~0002_rep~001"))
+    assert done.returncode == 0 and hosts(lab) == {f"node{i}" for i in range(1, 5)}, done.stderr
+
+
+def test_no_folder_is_shared(pool, lab):
+    """The agents are given the post office and a ticket; HTCondor runs them in its own scratch folder and brings nothing back."""
+    configure(lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"])
+    done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
+    assert done.returncode == 0 and len(hosts(lab)) == 2, done.stderr
+    jobs = on(pool, lab, "condor_history", "-limit", "2", "-af", "Arguments", "ShouldTransferFiles", "TransferInput").stdout.splitlines()
+    assert len(jobs) == 2 and all("https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs)
+
+
+def test_slots_that_come_late_are_waited_for(pool, lab):
+    """One of two nodes is busy for a while with something else."""
+    options = ['requirements = Machine == "node1.pool" || Machine == "node2.pool"', "request_cpus = 4"]
+    configure(lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, options=options)
+    busy = ["executable = /bin/sleep", "arguments = 20", "transfer_executable = false", "request_cpus = 14"]
+    (lab / "busy.sub").write_text("\n".join([*busy, 'requirements = Machine == "node1.pool"', "queue\n"]))
+    assert on(pool, lab, "condor_submit", "busy.sub").returncode == 0
+    limit = time.monotonic() + 20
+    while "2" not in on(pool, lab, "condor_q", "-af", "JobStatus").stdout:
+        assert time.monotonic() < limit
+        time.sleep(0.2)
+    since = time.monotonic()
+    done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
+    assert done.returncode == 0 and hosts(lab) == {"node1", "node2"} and time.monotonic() - since > 15, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("launcher", "told"),
+    [
+        (
+            {"options": ["request_cpus = 64"]},
+            r"4 of 4 nodes did not come within 8 s \(missing: node 0, 1, 2, 3\); jobs .*3 still wait for a slot",
+        ),
+        ({"options": ['requirements = Machine == "node1.pool"']}, "the pool has 1 machines that fit, for the 4 jobs"),
+        ({"options": ["requirements = ((("]}, r"condor_status: .*invalid constraint.* \(asked with "),
+        ({"options": ["universe = nonsense"]}, r"condor_submit: .*nonsense"),
+        ({"python": "/no/such/python"}, r"job \d+\.0 \(node 0\) ended with status 127 before .*/no/such/python: not found"),
+        (
+            {"options": ["periodic_hold = JobStatus == 2", 'periodic_hold_reason = "over its quota"']},
+            r"job \d+\.\d \(node \d\) is held: over its quota",
+        ),
+    ],
+    ids=("no such slots", "too few machines", "bad requirements", "refused", "no Python on the nodes", "held"),
+)
+def test_a_gang_that_does_not_come_about_fails_by_name(pool, lab, launcher, told):
+    configure(lab, gang_timeout="8 s", **launcher)
+    done = on(pool, lab, *measure(LONG_KEY))
+    assert done.returncode == 1 and re.search(told, done.stderr), done.stderr
+    assert json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())["reason"] and not runs(lab)
+
+
+@pytest.mark.parametrize("universe", ["vanilla", "parallel"])
+def test_an_agent_that_dies_fails_the_point(pool, lab, universe):
+    configure(lab, universe=universe)
+    process = start(pool, lab, *measure(LONG_KEY))
+    os.kill(begun(lab, 4)[2], signal.SIGKILL)
+    since = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and time.monotonic() - since < 45, err
+    assert "ended by signal 9" in err or "no sign of life" in err, err
+    assert not runs(lab) and not clients_left(lab)
+
+
+def test_ctrl_c_removes_the_jobs(pool, lab):
+    process = start(pool, lab, *measure(LONG_KEY))
+    begun(lab, 4)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=40)
+    assert process.returncode == 130 and not clients_left(lab)
+    assert not on(pool, pool, "condor_q", "-af", "ClusterId").stdout.strip()
+
+
+def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
+    """Its master starts it anew, and it finds its jobs again."""
+    configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
+    process = start(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))
+    begun(lab, 2)
+    (schedd,) = [p for p in of(pool) if (p / "comm").read_text().startswith("condor_schedd")]
+    os.kill(int(schedd.name), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and len(runs(lab)) == 1, err
+
+
+def test_a_node_lost_in_the_middle(pool, lab):
+    """All of a node dies in a point, which fails; the next gang of three does without it, though it still stands in the pool."""
+    process = start(pool, lab, *measure(LONG_KEY))
+    begun(lab, 4)
+    os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and re.search(r"node 2 \(node3\) has given no sign of life for 8 s: it is lost", err), err
+    assert not clients_left(lab)
+    configure(lab, {"up": PUT | {"axes": {"clients": 3, "workers": 2}}})
+    done = on(pool, lab, *measure("seaweedfs/put/clients~0003_workers~0002_rep~001"))
+    assert done.returncode == 0 and hosts(lab) == {"node1", "node2", "node4"}, done.stderr
+    back = storelab(pool, "testbed", "up", "--htcondor", "--folder", str(pool))
+    assert back.returncode == 2 and "one is up in" in back.stderr
