@@ -17,6 +17,14 @@ def test_only_root_builds_a_chroot(tmp_path, monkeypatch):
         part.run(print)
 
 
+def test_what_is_in_its_place_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(chroot.os, "geteuid", lambda: 0)
+    (chroot.folder(tmp_path) / "mine").mkdir(parents=True)
+    with pytest.raises(UserError, match="condor-trixie is there, and holds no HTCondor; move it away"):
+        chroot.install(tmp_path, print)
+    assert (chroot.folder(tmp_path) / "mine").is_dir()
+
+
 def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     """Nor is a half-built chroot taken for a whole one."""
     monkeypatch.setattr(chroot.os, "geteuid", lambda: 0)

@@ -40,9 +40,13 @@ def present(tools: Path) -> bool:
 
 
 def install(tools: Path, progress: Progress) -> None:
-    """Raises UserError: not root, no debootstrap to be had, no Debian mirror, no room; MeasurementFailed where a step fails."""
+    """Raises UserError: not root, something else in its place, no debootstrap to be had, no Debian mirror, no room; MeasurementFailed where a step fails."""
     if os.geteuid() != 0:
         raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
+    if folder(tools).exists():
+        raise UserError(
+            "install", f"{folder(tools)} is there, and holds no HTCondor", "move it away: storelab removes nothing that it has not made"
+        )
     if shutil.which("debootstrap") is None:
         debian.install(["debootstrap"], progress)
     url = mirror()
@@ -54,8 +58,6 @@ def install(tools: Path, progress: Progress) -> None:
     try:
         root = work / "root"
         _build(root, url, progress)
-        if folder(tools).exists():  # made by hand, without HTCondor
-            folder(tools).rename(work / "old")
         root.rename(folder(tools))
     finally:
         shutil.rmtree(work, ignore_errors=True)
