@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 def gang(seaweedfs, tmp_path):
     """A function that runs a gang of `put` or `get`; returns (job, results)."""
 
-    def run(workload: str, clients: int = 2, at_start=lambda t0: None, change=lambda job: None, duration="1500 ms", **axes):
+    def run(workload, clients=2, at_start=lambda t0: None, change=lambda job: None, duration="1500 ms", launcher=LocalLauncher, **axes):
         config = Config.model_validate(
             {
                 "campaign": "gang",
@@ -67,12 +67,22 @@ def gang(seaweedfs, tmp_path):
         }
         change(job)
         records.write_json(folder / "job.json", job)
-        launcher = LocalLauncher(folder, job.get("launched", clients), [seaweedfs.credentials().environ()])
-        results = coordinator.run(launcher, folder, clients, job["timeout_ns"] / 1e9, point.fixed["duration_ns"] / 1e9, at_start)
-        assert len(launcher.ended()) == clients
+        started = launcher(folder, clients, [seaweedfs.credentials().environ()])
+        results = coordinator.run(started, folder, clients, job["timeout_ns"] / 1e9, point.fixed["duration_ns"] / 1e9, at_start)
+        assert len(started.ended()) == clients
         return folder, job, results
 
     return run
+
+
+class Forgetful(LocalLauncher):
+    """Does not start its last client."""
+
+    def start(self) -> None:
+        every = self.ranks
+        self.ranks = every[:-1]
+        super().start()
+        self.ranks = every
 
 
 @pytest.mark.parametrize("workload", ["put", "get"])
@@ -127,7 +137,7 @@ def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
 
 def test_who_is_missing_is_named(gang):
     with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 1 s \(missing: client 2\)"):
-        gang("put", clients=2, change=lambda job: job.update(size=3, timeout_ns=1_000_000_000))
+        gang("put", clients=3, launcher=Forgetful, change=lambda job: job.update(timeout_ns=1_000_000_000))
 
 
 def test_a_limit_ends_the_point_at_once(gang):

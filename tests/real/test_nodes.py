@@ -146,6 +146,7 @@ def test_two_agents_on_one_host_are_refused(gang):
         gang([[0], [1]], launcher=Same)
 
 
+@pytest.mark.heavy
 def test_a_node_that_does_not_come_is_named(gang):
     class Missing(ByHand):
         names = ("node0", "")
@@ -173,6 +174,7 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
         gang([[0], [1]], launcher=Shifted)
 
 
+@pytest.mark.heavy
 def test_the_batch_systems_own_words_are_told(gang):
     class Refused(ByHand):
         def command(self) -> list[str]:
