@@ -180,6 +180,16 @@ def test_a_campaign_of_vanilla_gangs(pool, lab):
         assert all(c["lateness_ns"] < 200_000_000 and c["operations"] > 0 for c in clients)
 
 
+def test_the_doctor_looks_at_every_machine(pool, lab):
+    done = on(pool, lab, "storelab", "doctor", "--nodes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split()[0] for line in done.stdout.splitlines()[1:5]]
+    assert sorted(rows) == ["node1", "node2", "node3", "node4"] and "seaweedfs: is down" in done.stdout
+    configure(lab, gang_timeout="15 s", nodes=5)
+    done = on(pool, lab, "storelab", "doctor", "--nodes")
+    assert done.returncode == 2 and "the pool has 4 machines that fit, for the 5 jobs" in done.stdout, done.stdout + done.stderr
+
+
 def test_the_parallel_universe(pool, lab):
     configure(lab, {"up": PUT | {"axes": {"clients": 4, "workers": 2}}}, universe="parallel")
     done = on(pool, lab, *measure("seaweedfs/put/clients~0004_workers~0002_rep~001"))

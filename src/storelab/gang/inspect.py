@@ -1,6 +1,6 @@
-"""`storelab doctor --nodes`: every node of the allocation looks at itself, one table of all (level 3, measuring side).
+"""`storelab doctor --nodes`: every node of the allocation, or as many machines of a pool as a gang may have, looks at itself; one table (level 3, measuring side).
 
-On a node: `python -m storelab.gang.inspect FOLDER`, which reads `ask.json` there and leaves `node.<number>`.
+On a node: `python -m storelab.gang.inspect FOLDER NUMBER` (NUMBER left out: SLURM_PROCID), which reads `ask.json` there and leaves `node.<number>`.
 """
 
 import os
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab import __version__, environment, proc
-from storelab.config import Config, Launcher
-from storelab.gang import clocks, keys, launchers, remote, srun
+from storelab import __version__, environment, proc, records
+from storelab.config import Config
+from storelab.gang import clocks, condor, keys, launchers, remote, srun
 from storelab.gang.rendezvous import Folder
-from storelab.model import UserError
+from storelab.model import MeasurementFailed, UserError
 
 WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
 OPEN_FILES = 1024  # what a client of many workers may open
@@ -71,10 +71,8 @@ def _reach(url: str) -> str:
 
 def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
     """A row for each node of the allocation: COLUMNS, and `problem`, '' where it is fit; and the stores that are down. Raises UserError: no allocation."""
-    if config.launcher.kind != "srun":
-        raise UserError(
-            "doctor --nodes", f"looks at the nodes by srun, and launcher.kind is {config.launcher.kind}", "set launcher.kind: srun"
-        )
+    if config.launcher.kind == "local":
+        raise UserError("doctor --nodes", "launcher.kind is local: there is this host only", "`storelab doctor`, or set launcher.kind")
     count = launchers.most_nodes(config)
     base = Path(config.results)
     base.mkdir(parents=True, exist_ok=True)
@@ -84,7 +82,7 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
         found = {name: _endpoints(stores[name]) for name in config.use_stores}
         urls = [e.url for each in found.values() for e in each if "://" in e.url and not e.url.startswith("file")]
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
-        words = _run(config.launcher, count, folder)
+        words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)
         answers = _answers(folder, count, words)
         return [_row(config, n, answers[n], words) for n in range(count)], [name for name, each in found.items() if not each]
     finally:
@@ -92,8 +90,32 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(settings: Launcher, count: int, folder: Path) -> list[str]:
+class Lookers(condor.CondorLauncher):
+    """Jobs that look at their machines."""
+
+    module = "storelab.gang.inspect"
+
+
+def _submit(config: Config, count: int, folder: Path) -> list[str]:
+    """Machines of an HTCondor pool look, as far as they come within `gang_timeout`; returns what HTCondor had to say of the others."""
+    records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
+    jobs, limit = Lookers(folder, [[n] for n in range(count)], [], config.launcher), time.monotonic() + config.gang_timeout / 1e9
+    told = ""
+    try:
+        jobs.launch()
+        while not told and len(Folder(folder).present("node")) < count:
+            told = jobs.trouble() or (jobs.last_words() or "nothing came" if time.monotonic() > limit else "")
+            time.sleep(0.2)
+    except MeasurementFailed as error:
+        told = str(error)
+    finally:
+        jobs.stop()
+    return [told] if told else []
+
+
+def _run(config: Config, count: int, folder: Path) -> list[str]:
     """All nodes look; returns what srun and they had to say of it."""
+    settings = config.launcher
     look_there = remote.prepared(settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)])
     step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
     command = [*step, *settings.options, *look_there]
@@ -169,4 +191,4 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
 
 
 if __name__ == "__main__":
-    look(Path(sys.argv[1]), int(os.environ["SLURM_PROCID"]))
+    look(Path(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"]))

@@ -80,6 +80,7 @@ class RemoteLauncher:
     """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
 
     name, noun = "remote", "node"
+    module = "storelab.gang.node"  # what runs on a node
     look_s = 0.05  # between two looks whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
@@ -106,7 +107,7 @@ class RemoteLauncher:
     def agent(self) -> list[str]:
         """The command of one agent without its number."""
         place = self.office.url if self.office else str(self.folder.resolve())
-        return [self.settings.python or sys.executable, "-m", "storelab.gang.node", place]
+        return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
         """Raises UserError, MeasurementFailed: the batch system's command is missing, or refuses."""
