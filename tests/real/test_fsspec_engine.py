@@ -50,6 +50,7 @@ def test_accounts_and_https(lab, port_block):
         assert {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
 
 
+@pytest.mark.heavy
 def test_redundancy_and_volume_servers(lab, port_block):
     """Three volume servers, one copy against two: deployments of their own beside each other, one of them suspended."""
     axes = {"workers": 4, "object_size": "100 kB", "servers": 3, "redundancy": ["none", "replica-2"]}

@@ -124,6 +124,7 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told and not (folder / "keys").exists()
 
 
+@pytest.mark.heavy
 def test_a_node_that_is_killed_fails_the_point_by_name(gang):
     folders = []
 

@@ -72,7 +72,7 @@ def test_records(lab, tmp_path, kind):
     assert len(needed) == 1, "the same selection needs the same bytes in every engine"
 
 
-@pytest.mark.parametrize(("kind", "several"), [("nginx", True), ("seaweedfs", False)])
+@pytest.mark.parametrize(("kind", "several"), [pytest.param("nginx", True, marks=pytest.mark.heavy), ("seaweedfs", False)])
 def test_tls(lab, tmp_path, port_block, kind, several):
     """The certificate is verified, and bytes are counted beneath the TLS layer."""
     axes = {"engine": "planned", "volume_fraction": 5.0, "transport": ["default", "http"], "clients": 2, "access": ["warm", "cold"]}
