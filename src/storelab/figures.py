@@ -236,14 +236,13 @@ def caption(name: str, table: pd.DataFrame) -> str:
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if name in facts.CLASSES else []
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
-    unlimited = shared & ~limits(rows) if "shared_host" in rows else shared  # by links of their own
     text = FIGURES[name].caption.format(
         sizes=" and ".join(units.format_size(int(s)) for s in sizes),
         engine=facts.joined(rows["engine"]) if "engine" in rows else "",
         seconds=" and ".join(f"{s:g}" for s in seconds),
         bars=words.bars_text(rows) if "interval" in rows else "",
         scaling="Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
-        if unlimited.any()
+        if shared.any() and not limits(rows).any()
         else "",
         shared=("Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "")
         + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else "")

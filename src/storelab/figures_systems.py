@@ -110,7 +110,7 @@ def _against(table: pd.DataFrame, column: str, title: str, label: str) -> Figure
     fixed = [c for c in words.axes_of(every) if all(part[c].nunique() <= 1 for _, part, _, _ in panels)]
     every = with_series(every, "clients" if column == "front_ends" else "accounts", (column, *fixed))
     small = subtitle(every)
-    if column == "front_ends" and (every["shared_host"].astype(bool) & ~limits(every)).any():
+    if column == "front_ends" and every["shared_host"].astype(bool).any() and not limits(every).any():
         small += "; it cannot tell what more front-ends would bring"
     order = list(dict.fromkeys(every["series"]))
     columns = min(len(panels), 2)
