@@ -30,6 +30,9 @@ class ByHand(RemoteLauncher):
     name = "by-hand"
     names: tuple[str, ...] = ()
 
+    def launch(self) -> None:
+        self.run(self.command())
+
     def command(self) -> list[str]:
         agent = " ".join(self.agent())
         names = self.names or tuple(f"node{n}" for n in range(len(self.nodes)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class SignsOfLife:
         self._thread.join(2)
 
 
-class RemoteLauncher:
+class RemoteLauncher(ABC):
     """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
 
     name, noun = "remote", "node"
@@ -100,9 +101,9 @@ class RemoteLauncher:
     def participants(self) -> int:
         return len(self.nodes)
 
-    def command(self) -> list[str]:
-        """What starts all agents, and ends when they have ended."""
-        raise NotImplementedError
+    @abstractmethod
+    def launch(self) -> None:
+        """Have the batch system start all agents. Raises MeasurementFailed: it refuses."""
 
     def agent(self) -> list[str]:
         """The command of one agent without its number."""
@@ -124,11 +125,11 @@ class RemoteLauncher:
             keys.send(self.folder, "ticket", self.office.ticket())
         self.launch()
 
-    def launch(self) -> None:
-        """Run the command; its words go to a log."""
+    def run(self, command: list[str]) -> None:
+        """Run what starts all agents, and ends when they have ended; its words go to a log."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.process = subprocess.Popen(
-                self.command(),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

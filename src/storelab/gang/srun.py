@@ -104,7 +104,7 @@ class SrunLauncher(RemoteLauncher):
                 raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
             if done.returncode:
                 raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
-        super().launch()
+        self.run(self.command())
 
     def telling(self, lines: list[str]) -> str:
         """srun names who failed before those whom it ends for that; a step that is ended from outside it calls aborted first."""
