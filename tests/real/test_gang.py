@@ -5,19 +5,17 @@ import os
 import signal
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from gang_job import prepared
 
-from storelab import plan, records, scratch, stage
-from storelab.config import Config
+from storelab import records
 from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
 from storelab.model import MeasurementFailed
-from storelab.stores import buckets, clients
-from storelab.workloads import WORKLOADS
+from storelab.stores import clients
 
 pytestmark = pytest.mark.real
 
@@ -27,48 +25,12 @@ def gang(seaweedfs, tmp_path):
     """A function that runs a gang of `put` or `get`; returns (job, results)."""
 
     def run(workload, clients=2, at_start=lambda t0: None, change=lambda job: None, duration="1500 ms", launcher=LocalLauncher, **axes):
-        config = Config.model_validate(
-            {
-                "campaign": "gang",
-                "name": "gang",
-                "results": str(tmp_path / "results"),
-                "stores": {"sw": {"kind": "seaweedfs"}},
-                "use_stores": ["sw"],
-                "calibrate": False,
-                "sweeps": {
-                    "s": {
-                        "workload": workload,
-                        "duration": duration,
-                        "warm_up": "100 ms",
-                        "objects": 20,
-                        "axes": {"clients": clients, "workers": 4, **axes},
-                    }
-                },
-            }
-        )
-        point = plan.make(config, WORKLOADS)[0]
-        places = stage.buckets_of(config, seaweedfs, axes.get("buckets", 1))
-        buckets.ensure(seaweedfs, config.name, places)
-        manifest = stage.ensure(config, seaweedfs, point.dataset) if point.dataset else None
-        folder = tmp_path / f"gang{time.monotonic_ns()}"
-        folder.mkdir()
-        job = {
-            "point": asdict(point),
-            "attempt": folder.name,
-            "size": clients,
-            "endpoints": [asdict(e) for e in seaweedfs.endpoints(axes.get("front_ends", 1))],
-            "buckets": [asdict(b) for b in places],
-            "accounts": 1,
-            "scratch": str(scratch.folder(config.scratch)),
-            "manifest": str(manifest) if manifest else None,
-            "lead_ns": 300_000_000,
-            "timeout_ns": 20_000_000_000,
-            "limits": config.limits.model_dump(mode="json"),
-        }
+        axes = {"clients": clients, "workers": 4, **axes}
+        folder, job = prepared(seaweedfs, tmp_path, {"workload": workload, "duration": duration, "axes": axes})
         change(job)
         records.write_json(folder / "job.json", job)
         started = launcher(folder, clients, [seaweedfs.credentials().environ()])
-        results = coordinator.run(started, folder, clients, job["timeout_ns"] / 1e9, point.fixed["duration_ns"] / 1e9, at_start)
+        results = coordinator.run(started, folder, clients, job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9, at_start)
         assert len(started.ended()) == clients
         return folder, job, results
 

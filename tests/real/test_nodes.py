@@ -7,19 +7,17 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from gang_job import prepared
 
-from storelab import plan, records, scratch, stage
-from storelab.config import Config, Launcher
+from storelab import records, scratch
+from storelab.config import Launcher
 from storelab.gang import coordinator, keys, nodes, post
 from storelab.gang.remote import RemoteLauncher
 from storelab.model import MeasurementFailed
-from storelab.stores import buckets
-from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
 
@@ -46,42 +44,13 @@ def gang(seaweedfs, tmp_path):
 
     def run(ranks, launcher=ByHand, at_start=lambda folder: None, settings=None, duration="1500 ms", timeout_s=30, **job_changes):
         size = sum(map(len, ranks))
-        sweep = {"workload": "get", "duration": duration, "warm_up": "100 ms", "objects": 20, "axes": {"clients": size, "workers": 2}}
-        config = Config.model_validate(
-            {
-                "campaign": "nodes",
-                "name": "nodes",
-                "results": str(tmp_path / "results"),
-                "stores": {"sw": {"kind": "seaweedfs"}},
-                "use_stores": ["sw"],
-                "calibrate": False,
-                "sweeps": {"s": sweep},
-            }
-        )
-        point = plan.make(config, WORKLOADS)[0]
-        places = stage.buckets_of(config, seaweedfs, 1)
-        buckets.ensure(seaweedfs, config.name, places)
-        manifest = stage.ensure(config, seaweedfs, point.dataset)
-        folder = tmp_path / f"gang{time.monotonic_ns()}"
-        folder.mkdir()
-        job = {
-            "point": asdict(point),
-            "attempt": folder.name,
-            "size": size,
-            "endpoints": [asdict(e) for e in seaweedfs.endpoints(1)],
-            "buckets": [asdict(b) for b in places],
-            "accounts": 1,
-            "scratch": str(scratch.folder(config.scratch)),
-            "scratch_base": config.scratch,
-            "manifest": str(manifest.resolve()),
-            "lead_ns": 300_000_000,
-            "timeout_ns": timeout_s * 10**9,
-            "limits": config.limits.model_dump(mode="json"),
-        }
+        sweep = {"workload": "get", "duration": duration, "axes": {"clients": size, "workers": 2}}
+        folder, job = prepared(seaweedfs, tmp_path, sweep)
+        job["timeout_ns"] = timeout_s * 10**9
         records.write_json(folder / "job.json", job | job_changes)
         started = launcher(folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {})))
         results = coordinator.run(
-            started, folder, size, timeout_s, point.fixed["duration_ns"] / 1e9, lambda t0: at_start(folder), job["lead_ns"] / 1e9
+            started, folder, size, timeout_s, job["point"]["fixed"]["duration_ns"] / 1e9, lambda t0: at_start(folder), job["lead_ns"] / 1e9
         )
         return folder, job, results, started
 

@@ -1,0 +1,38 @@
+"""The job of one gang, without `storelab measure` around it."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab import plan, scratch, stage
+from storelab.config import Config
+from storelab.stores import buckets
+from storelab.workloads import WORKLOADS
+
+
+def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """A new folder for the gang of a sweep's first point, and what is to be written into its job.json; its data set lies in the store."""
+    base = {"campaign": "gang", "name": "gang", "results": str(tmp_path / "results"), "use_stores": ["sw"], "calibrate": False}
+    fixed = {"warm_up": "100 ms", "objects": 20}
+    config = Config.model_validate(base | {"stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": fixed | sweep}})
+    point = plan.make(config, WORKLOADS)[0]
+    places = stage.buckets_of(config, store, point.axes["buckets"])
+    buckets.ensure(store, config.name, places)
+    manifest = stage.ensure(config, store, point.dataset) if point.dataset else None
+    folder = tmp_path / f"gang{time.monotonic_ns()}"
+    folder.mkdir()
+    return folder, {
+        "point": asdict(point),
+        "attempt": folder.name,
+        "size": point.axes["clients"],
+        "endpoints": [asdict(e) for e in store.endpoints(point.axes["front_ends"])],
+        "buckets": [asdict(b) for b in places],
+        "accounts": 1,
+        "scratch": str(scratch.folder(config.scratch)),
+        "scratch_base": config.scratch,
+        "manifest": str(manifest.resolve()) if manifest else None,
+        "lead_ns": 300_000_000,
+        "timeout_ns": 20_000_000_000,
+        "limits": config.limits.model_dump(mode="json"),
+    }
