@@ -386,7 +386,7 @@ def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_p
 
 
 def test_a_signal_that_comes_in_a_fork_ends_the_gang(tmp_path):
-    """Python prints and drops what a handler raises there: the coordinator looks for itself."""
+    """Python drops what a handler raises there and prints it: the coordinator looks for itself, and nobody reads a traceback."""
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -394,9 +394,31 @@ from storelab.gang import coordinator
 from storelab.gang.local import LocalLauncher
 coordinator.heed_signals()
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+os.register_at_fork(after_in_parent=lambda: print("dropped"))
 folder = Path(sys.argv[1])
 coordinator.run(LocalLauncher(folder, 1, [{}]), folder, 1, 20, 20, lambda t0: None)
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 143 and "Exception ignored" in done.stderr, done.stderr
+    assert done.returncode == 143 and done.stdout == "dropped\n" and not done.stderr, done.stderr
     assert (tmp_path / "abort").exists()
+
+
+def test_a_signal_that_comes_in_a_fork_ends_the_agent(tmp_path):
+    """Of a node: its clients do not go on without anybody who was told."""
+    point = {"fixed": {"duration_ns": 10**9}}
+    (tmp_path / "job.json").write_text(json.dumps({"nodes": [[0]], "timeout_ns": 20 * 10**9, "point": point, "silence_ns": 20 * 10**9}))
+    code = """
+import os, signal, sys
+from pathlib import Path
+from storelab.gang import node, post
+signal.signal(signal.SIGTERM, node._told_to_end)
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+agent = node.Agent(post.uplink(sys.argv[1]), 0)
+if os.fork() == 0:
+    os._exit(0)
+print("dropped")
+agent._relay = lambda: None
+agent._until(lambda: None)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "dropped\n" and done.stderr.splitlines()[-1].endswith("walltime is over"), done.stderr

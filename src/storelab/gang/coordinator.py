@@ -24,12 +24,19 @@ def heed_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, _heed)
+    sys.unraisablehook = _dropped
 
 
 def _heed(number: int, _: Any) -> None:
     _told.append(number)
     if not _ending:
         sys.exit(128 + number)
+
+
+def _dropped(what: Any) -> None:
+    """No traceback of an end that `_told` remembers; what else Python had to drop is printed as always."""
+    if not (_told and isinstance(what.exc_value, SystemExit)):
+        sys.__unraisablehook__(what)
 
 
 class Launcher(Protocol):

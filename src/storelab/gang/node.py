@@ -27,6 +27,7 @@ CALLED_OFF_S = 0.5  # between two looks whether it was called off
 SHARED_S = 20.0  # for a shared folder to show the job
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_told: list[str] = []  # how this agent was told to end
 
 
 class NodeFailed(Exception):
@@ -171,6 +172,8 @@ class Agent:
             self.uplink.put(f"alive.{self.number}", {"time_ns": clock.now_ns(), "host": self.host})
 
     def _called_off(self) -> None:
+        if _told:  # Python drops what a handler raises in a fork
+            raise NodeFailed(_told[0])
         if time.monotonic() - self._looked > CALLED_OFF_S:
             self._looked = time.monotonic()
             if (called := self.uplink.get("abort")) is not None:
@@ -204,7 +207,8 @@ def _told_to_end(number: int, _: Any) -> None:
     """Once: a batch system that is in a hurry must not disturb the tidying up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
-    raise NodeFailed(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
+    _told.append(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
+    raise NodeFailed(_told[0])
 
 
 def main() -> None:
