@@ -20,7 +20,8 @@ NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete")  # workloads that have a ceiling
 # What decides a ceiling beside the operation; a workload without one of these axes has no choice there.
 DECISIVE = ("engine", "object_size", "range_size", "batch", "part_size", "parallel_parts", "clients", "workers", "clients_per_node")
-SHORTEST_NS, WARM_UP = 2 * 10**9, 0.25  # of a point; the part of it that is cut
+SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9  # of a point; of one whose clients are on other hosts: their links may be slow
+WARM_UP = 0.25  # the part of it that is cut
 ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
 LONGEST_NS = 60 * 10**9
 
@@ -34,11 +35,12 @@ def encrypted(settings: Any, axes: Mapping[str, Any]) -> bool:
     return first.startswith("https:") or bool(getattr(settings, "tls", False))
 
 
-def duration_ns(axes: Mapping[str, Any]) -> int:
-    """How long a point lasts: 2 s, or as long as large objects need for a few rounds. No setting changes it: a ceiling is a ceiling."""
+def duration_ns(axes: Mapping[str, Any], between_hosts: bool) -> int:
+    """How long a point lasts: 2 s, 10 s through a network, or as long as large objects need for a few rounds. No setting of a sweep changes it: a
+    ceiling is a ceiling."""
     moved = axes["range_size"] or axes["object_size"]
     rounds = ROUNDS * axes["clients"] * axes["workers"] * moved * 10**9 // SLOW
-    return min(max(SHORTEST_NS, rounds), LONGEST_NS)
+    return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 
 def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, Workload]) -> list[Point]:
@@ -53,7 +55,8 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
     workload, out = workloads[WORKLOAD], {}
     for given in wanted:
         axes = {a.name: given.get(a.name, a.default) for a in workload.axes}
-        key, duration = point_key(store, workload, axes, 1), duration_ns(axes)
+        key = point_key(store, workload, axes, 1)
+        duration = duration_ns(axes, axes["target"] == NETWORK and config.launcher.kind != "local")
         fixed = {"duration_ns": duration, "warm_up_ns": round(WARM_UP * duration), "data_seed": config.seed}
         out[key] = Point(store, WORKLOAD, axes, 1, key, WORKLOAD, derive_seed(config.seed, key), 0, fixed)
     return list(out.values())

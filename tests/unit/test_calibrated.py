@@ -92,6 +92,12 @@ def test_a_large_object_gets_the_time_that_it_needs_whatever_the_scale():
     assert {p.fixed["duration_ns"] for p in huge} == {calibration.LONGEST_NS}
 
 
+def test_links_between_hosts_get_longer():
+    """At 100 Mbit/s a client of objects of 1 MB ends 25 in 2 s: the last one alone is 5 % of what is left of the window."""
+    found = ceilings(planned(launcher={"kind": "srun"}))
+    assert {(p.axes["target"] == "network", p.fixed["duration_ns"] // 10**9) for p in found} == {(True, 10), (False, 2)}
+
+
 def test_one_more_sweep_changes_no_ceiling_of_the_others():
     before = {p.key: p.fixed for p in ceilings(planned())}
     more = {
