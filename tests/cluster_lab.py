@@ -1,14 +1,19 @@
 """A laboratory whose clients run on the nodes of a testbed: its configuration, commands in it, who of it still runs."""
 
+import contextlib
 import json
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import ports
 import yaml
 from common import BIN, environ
 
 LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
+LONG_KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
 
 
 def storelab(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
@@ -19,7 +24,34 @@ def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subp
     return storelab(folder, "testbed", "run", "--folder", str(testbed), "--", *command, timeout=timeout)
 
 
-def configure(folder: Path, **changes) -> None:
+def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subprocess.Popen:
+    """In a session of its own: Ctrl-C is a signal to all of it (`os.killpg`)."""
+    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(full, cwd=folder, env=environ() | variables, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def measure(key: str) -> tuple[str, ...]:
+    return str(BIN / "storelab"), "measure", key
+
+
+def up(folder: Path) -> None:
+    """A Slurm of four nodes on loopback."""
+    done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
+    assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def four_nodes(folder: Path) -> Iterator[Path]:
+    """Up, and down again with all that belongs to it."""
+    up(folder)
+    yield folder
+    done = storelab(folder, "testbed", "down", "--folder", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
+
+
+def configure(folder: Path, **changes: Any) -> None:
     """Other sweeps for its campaign, and whatever else for its config.yaml."""
     for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
         path = folder / name

@@ -11,35 +11,25 @@ import threading
 import time
 from pathlib import Path
 
-import ports
 import psutil
 import pytest
 import yaml
-from cluster_lab import LONG, agent, configure, gone, on, runs, started_in, storelab
+from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab, up
 from common import BIN, environ, laboratory
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 
-KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
 SHORT = {"long": {**LONG["long"], "duration": "2 s", "warm_up": "100 ms"}}  # the same point, to be measured after all
 SRUN = {"kind": "srun", "address": "127.0.0.1", "silence": "10 s"}
-MEASURE = (str(BIN / "storelab"), "measure", KEY)
-
-
-def up(folder: Path) -> None:
-    done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
-    assert done.returncode == 0, done.stderr
+MEASURE = measure(LONG_KEY)
 
 
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tb")
-    up(folder)
-    yield folder
-    storelab(folder, "testbed", "down", "--folder", str(folder))
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
+    with four_nodes(tmp_path_factory.mktemp("tb")) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -58,11 +48,6 @@ def scratch(lab: Path) -> list[str]:
 
 def secrets_left(lab: Path) -> list[Path]:
     return [p for p in (lab / "results").rglob("*") if p.name in ("keys", "ticket")]
-
-
-def begin(testbed: Path, lab: Path, *command: str) -> subprocess.Popen:
-    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
-    return subprocess.Popen(full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def measuring(lab: Path) -> psutil.Process:
@@ -86,7 +71,7 @@ def measured_after_all(testbed: Path, lab: Path) -> None:
     configure(lab, sweeps=SHORT)
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 0, done.stderr
-    assert set(runs(lab)) == {KEY} and not scratch(lab) and not secrets_left(lab)
+    assert set(runs(lab)) == {LONG_KEY} and not scratch(lab) and not secrets_left(lab)
 
 
 @pytest.mark.parametrize("what", ["job", "step"])
@@ -99,7 +84,7 @@ def test_a_cancelled_job_or_step_fails_the_point(testbed, lab, what):
     slurm(testbed, "scancel", name)
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 30 and gone(lab) and "Traceback" not in err
-    failed = json.loads((lab / "results/bench/raw" / KEY / "failed.json").read_text())
+    failed = json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())
     assert "CANCELLED" in failed["reason"], failed["reason"]
     measured_after_all(testbed, lab)
 
@@ -149,7 +134,7 @@ def test_a_controller_that_is_down_for_a_while(testbed, lab):
         ["slurmctld", "-f", str(testbed / "slurm.conf")], check=True, env={**environ(), "PATH": os.environ["PATH"] + ":/usr/sbin"}
     )
     _, err = process.communicate(timeout=90)
-    assert set(runs(lab)) == {KEY} and gone(lab), err
+    assert set(runs(lab)) == {LONG_KEY} and gone(lab), err
 
 
 def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, lab):
@@ -222,8 +207,8 @@ def test_a_token_that_is_renewed_is_taken_anew_and_nothing_secret_is_told(testbe
     file.write_text(first)
     watch = Watch(Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]), [first, second])
     watch.start()
-    for n, (key, renewed) in enumerate({KEY: second, KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()):
-        command = ["env", f"BEARER_TOKEN_FILE={file}", "salloc", "-N4", str(BIN / "storelab"), "measure", key]
+    for n, (key, renewed) in enumerate({LONG_KEY: second, LONG_KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()):
+        command = ["env", f"BEARER_TOKEN_FILE={file}", "salloc", "-N4", *measure(key)]
         done = on(testbed, lab, *command)
         assert done.returncode == 0 and len(runs(lab)) == n + 1, done.stderr
         file.write_text(renewed)

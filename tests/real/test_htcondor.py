@@ -8,9 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
+import cluster_lab
 import ports
 import pytest
-import yaml
+from cluster_lab import LONG, LONG_KEY, begin, measure, on, runs, storelab
 from common import BIN, environ, laboratory
 
 from storelab import install
@@ -25,27 +26,6 @@ if not chroot.present(install.tools_folder()):
 
 HEAD, FRONT_END = "10.99.0.254", "10.99.0.241"
 PUT = {"workload": "put", "duration": "2 s", "warm_up": "200 ms"}
-LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
-LONG_KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
-
-
-def storelab(folder: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout)
-
-
-def on(pool: Path, folder: Path, *command: str, timeout: float = 120) -> subprocess.CompletedProcess:
-    return storelab(folder, "testbed", "run", "--folder", str(pool), "--", *command, timeout=timeout)
-
-
-def start(pool: Path, folder: Path, *command: str) -> subprocess.Popen:
-    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(pool), "--", *command]
-    return subprocess.Popen(
-        full, cwd=folder, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def measure(key: str) -> list[str]:
-    return [str(BIN / "storelab"), "measure", key]
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +66,8 @@ def lab(pool):
 
 
 def configure(folder: Path, sweeps: dict | None = None, gang_timeout: str = "60 s", **launcher) -> None:
-    path = folder / "config.yaml"
     settings = {"kind": "htcondor", "nodes": 4, "address": HEAD, "silence": "8 s"} | launcher
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"launcher": settings, "gang_timeout": gang_timeout}))
-    if sweeps:
-        path = folder / "campaigns/bench.yaml"
-        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"sweeps": sweeps}))
-
-
-def runs(folder: Path) -> dict[str, dict]:
-    raw = folder / "results/bench/raw"
-    return {str(p.parent.relative_to(raw)): json.loads(p.read_text()) for p in raw.rglob("run.json")}
+    cluster_lab.configure(folder, launcher=settings, gang_timeout=gang_timeout, **({"sweeps": sweeps} if sweeps else {}))
 
 
 def hosts(folder: Path) -> set[str]:
@@ -117,7 +88,7 @@ def agents(folder: Path) -> dict[int, int]:
     return found
 
 
-def begun(folder: Path, nodes: int) -> dict[int, int]:
+def all_began(folder: Path, nodes: int) -> dict[int, int]:
     limit = time.monotonic() + 40
     while len(found := agents(folder)) < nodes:
         assert time.monotonic() < limit, f"only {len(found)} agents came"
@@ -168,7 +139,7 @@ def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
 def test_a_campaign_of_vanilla_gangs(pool, lab):
     """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for all."""
     configure(lab, {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}})
-    done = on(pool, lab, "snakemake", "--profile", "profiles/htcondor", "--config", "measure=true", "--", "tables", timeout=240)
+    done = on(pool, lab, "snakemake", "--profile", "profiles/htcondor", "--config", "measure=true", "--", "tables")
     assert done.returncode == 0, done.stdout + done.stderr
     found = runs(lab)
     assert len(found) == 4
@@ -249,8 +220,8 @@ def test_a_gang_that_does_not_come_about_fails_by_name(pool, lab, launcher, told
 @pytest.mark.parametrize("universe", ["vanilla", "parallel"])
 def test_an_agent_that_dies_fails_the_point(pool, lab, universe):
     configure(lab, universe=universe)
-    process = start(pool, lab, *measure(LONG_KEY))
-    os.kill(begun(lab, 4)[2], signal.SIGKILL)
+    process = begin(pool, lab, *measure(LONG_KEY))
+    os.kill(all_began(lab, 4)[2], signal.SIGKILL)
     since = time.monotonic()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and time.monotonic() - since < 45, err
@@ -259,8 +230,8 @@ def test_an_agent_that_dies_fails_the_point(pool, lab, universe):
 
 
 def test_ctrl_c_removes_the_jobs(pool, lab):
-    process = start(pool, lab, *measure(LONG_KEY))
-    begun(lab, 4)
+    process = begin(pool, lab, *measure(LONG_KEY))
+    all_began(lab, 4)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=40)
     assert process.returncode == 130 and not clients_left(lab)
@@ -270,8 +241,8 @@ def test_ctrl_c_removes_the_jobs(pool, lab):
 def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
     """Its master starts it anew, and it finds its jobs again."""
     configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
-    process = start(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))
-    begun(lab, 2)
+    process = begin(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))
+    all_began(lab, 2)
     (schedd,) = [p for p in of(pool) if (p / "comm").read_text().startswith("condor_schedd")]
     os.kill(int(schedd.name), signal.SIGKILL)
     _, err = process.communicate(timeout=60)
@@ -280,8 +251,8 @@ def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
 
 def test_a_node_lost_in_the_middle(pool, lab):
     """All of a node dies in a point, which fails; the next gang of three does without it, though it still stands in the pool."""
-    process = start(pool, lab, *measure(LONG_KEY))
-    begun(lab, 4)
+    process = begin(pool, lab, *measure(LONG_KEY))
+    all_began(lab, 4)
     os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and re.search(r"node 2 \(node3\) has given no sign of life for 8 s: it is lost", err), err

@@ -5,13 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import ports
 import pytest
 import yaml
-from cluster_lab import LONG, agent, configure, gone, on, runs, started_in, storelab
+from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab
 from common import BIN, environ, laboratory
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -27,12 +28,8 @@ SWEEPS = {
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory):
     """Four nodes on loopback."""
-    folder = tmp_path_factory.mktemp("tb")
-    done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
-    assert done.returncode == 0, done.stderr
-    yield folder
-    storelab(folder, "testbed", "down", "--folder", str(folder))
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
+    with four_nodes(tmp_path_factory.mktemp("tb")) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def test_a_campaign_in_an_allocation(testbed, lab):
 
 def test_one_client_needs_one_node(testbed, lab):
     configure(lab, sweeps={"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms"}})
-    done = on(testbed, lab, "salloc", "-N1", str(BIN / "storelab"), "measure", "seaweedfs/put/rep~001")
+    done = on(testbed, lab, "salloc", "-N1", *measure("seaweedfs/put/rep~001"))
     assert done.returncode == 0, done.stderr
     assert len(runs(lab)["seaweedfs/put/rep~001"]["nodes"]) == 1
 
@@ -95,46 +92,69 @@ def test_what_check_refuses(testbed, lab, allocation, launcher, line):
 
 def test_slurms_own_words_are_told(testbed, lab):
     configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "options": ["--no-such-option"]}, sweeps=LONG)
-    done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001")
+    done = on(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     assert done.returncode == 1 and "srun ended with status" in done.stderr and "srun --help" in done.stderr, done.stderr
 
 
 def test_a_walltime_that_is_too_short(testbed, lab):
     configure(lab, sweeps=LONG)
-    done = on(testbed, lab, "salloc", "-N4", "-t1", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001")
+    done = on(testbed, lab, "salloc", "-N4", "-t1", *measure(LONG_KEY))
     assert done.returncode == 1 and "of walltime left, the point takes 120 s" in done.stderr, done.stderr
 
 
 def test_a_node_lost_in_the_middle_fails_the_point_and_nothing_is_left(testbed, lab):
     """The agent of one node is killed, as when its node dies; then the same point is measured, by the same plan."""
     configure(lab, sweeps=LONG)
-    key = "seaweedfs/put/clients~0004_workers~0001_rep~001"
-    command = ["salloc", "-N4", str(BIN / "storelab"), "measure", key]
-    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
-    process = subprocess.Popen(full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = begin(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     victim = agent(lab, 2)
     time.sleep(2)
     os.kill(victim, signal.SIGKILL)
-    begun = time.monotonic()
+    since = time.monotonic()
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and time.monotonic() - begun < 45 and "node3: task 2: Killed" in err, err
-    failed = json.loads((lab / "results/bench/raw" / key / "failed.json").read_text())
+    assert process.returncode == 1 and time.monotonic() - since < 45 and "node3: task 2: Killed" in err, err
+    failed = json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())
     assert failed["reason"] and not runs(lab)
     assert gone(lab), "agents or clients are left"
 
 
 def test_ctrl_c_ends_everything(testbed, lab):
     configure(lab, sweeps=LONG)
-    command = ["salloc", "-N4", str(BIN / "storelab"), "measure", "seaweedfs/put/clients~0004_workers~0001_rep~001"]
-    full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
-    process = subprocess.Popen(
-        full, cwd=lab, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = begin(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
     agent(lab, 0)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode != 0 and gone(lab)
+
+
+@pytest.mark.root
+def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
+    """Who may write nothing but a folder of its own: a testbed, a store, gangs, tables. (It may read all: Python may live in root's home.)"""
+    if os.geteuid() != 0:
+        pytest.skip("who runs the other tests is one already")
+    who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    home = Path(tempfile.mkdtemp(prefix="storelab-user-"))
+    with laboratory(SWEEPS) as lab:
+        configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
+        for path in (home, lab, *lab.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+
+        def run(*words: str) -> subprocess.CompletedProcess:
+            command = [*who, str(BIN / "storelab"), "testbed", *words]
+            return subprocess.run(command, cwd=lab, env=environ() | {"HOME": str(home)}, capture_output=True, text=True, timeout=300)
+
+        folder = ("--folder", str(home / "tb"))
+        try:
+            done = run("up", *folder, "--nodes", "4", "--port", str(ports.block()))
+            assert done.returncode == 0, done.stderr
+            snakemake = ["snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            done = run("run", *folder, "--", "salloc", "-N4", *snakemake)
+            assert done.returncode == 0 and len(runs(lab)) == 3, done.stdout + done.stderr
+        finally:
+            done = run("down", *folder)
+        assert done.returncode == 0, done.stderr
+        assert {p.stat().st_uid for p in (lab / "results").rglob("*")} == {65534}
+    shutil.rmtree(home)
 
 
 @pytest.mark.root

@@ -39,7 +39,8 @@ class SharedFolder(Folder):
 
 
 class Office:
-    """Serves the gang's folder until `close()`. host: the address to listen on and to be found at."""
+    """Serves the gang's folder until `close()`. host: the name or address that nodes find it at. It listens on all of this host's: its own name
+    is often 127.0.1.1 to itself (Debian's /etc/hosts), and another address to others."""
 
     def __init__(self, folder: Path, manifest: Path | None, host: str, port: int = 0):
         import trustme
@@ -55,7 +56,7 @@ class Office:
         class Handler(_Handler):
             place, token, manifest = Folder(folder), office.token, office.manifest
 
-        self.server = ThreadingHTTPServer((host, port), Handler)
+        self.server = ThreadingHTTPServer(("", port), Handler)
         self.server.daemon_threads = True
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://{host}:{self.server.server_address[1]}"
