@@ -11,9 +11,12 @@ shaped_<front-ends>_ratio).
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,33 +36,30 @@ def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
     return done
 
 
+@contextmanager
+def testbed(nodes: int, *options: str) -> Iterator[Path]:
+    """A Slurm in a folder of its own, and none of both afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
+    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(nodes), "--port", str(ports.block()), *options)
+    try:
+        yield folder
+    finally:
+        storelab("testbed", "down", "--folder", str(folder))
+        shutil.rmtree(folder)
+
+
 def overheads(n: int) -> list[float]:
     """Seconds of points in one allocation beside their windows."""
     sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
-    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
-    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(NODES), "--port", str(ports.block()))
-    try:
-        with laboratory(sweeps, repetitions=n + 1) as lab:
-            _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
-            keys = [f"seaweedfs/put/clients~0004_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
-            script = "\n".join(f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys)
-            storelab("up", "seaweedfs", cwd=lab)
-            command = [
-                "testbed",
-                "run",
-                "--folder",
-                str(folder),
-                "--",
-                "salloc",
-                f"-N{NODES}",
-                "bash",
-                "-c",
-                f"{BIN}/storelab plan --write\n{script}",
-            ]
-            lines = [line.split()[1:] for line in storelab(*command, cwd=lab).stdout.splitlines() if line.startswith("TOOK")]
-            return [float(e) - float(s) - WINDOW_S for s, e in lines][1:]
-    finally:
-        storelab("testbed", "down", "--folder", str(folder))
+    with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
+        _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
+        keys = [f"seaweedfs/put/clients~0004_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
+        script = "\n".join(f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys)
+        storelab("up", "seaweedfs", cwd=lab)
+        command = ["salloc", f"-N{NODES}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
+        told = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
+        lines = [line.split()[1:] for line in told.splitlines() if line.startswith("TOOK")]
+        return [float(e) - float(s) - WINDOW_S for s, e in lines][1:]
 
 
 def plugin(n: int) -> list[float]:
@@ -67,17 +67,12 @@ def plugin(n: int) -> list[float]:
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
     sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
-    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
-    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(NODES), "--port", str(ports.block()))
-    try:
-        with laboratory(sweeps, repetitions=n + 1) as lab:
-            _configure(lab, {"kind": "srun", "nodes": NODES, "address": "127.0.0.1"})
-            command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
-            storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
-            ends = sorted(path.stat().st_mtime for path in (lab / "results/bench/status").rglob("*rep~*.done"))
-            return [b - a - WINDOW_S for a, b in pairwise(ends)]
-    finally:
-        storelab("testbed", "down", "--folder", str(folder))
+    with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
+        _configure(lab, {"kind": "srun", "nodes": NODES, "address": "127.0.0.1"})
+        command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
+        storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
+        ends = sorted(path.stat().st_mtime for path in (lab / "results/bench/status").rglob("*rep~*.done"))
+        return [b - a - WINDOW_S for a, b in pairwise(ends)]
 
 
 def _configure(lab: Path, launcher: dict) -> None:
@@ -110,56 +105,28 @@ def iperf(front_ends: int, addresses: list[str]) -> float:
 
 def shaped(reps: int) -> dict[str, list[float]]:
     """Ratios of the measured throughput over what iperf3 finds, by front-ends; the worst error."""
-    folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
-    up = [
-        "--links",
-        "--nodes",
-        str(LINKED),
-        "--rate",
-        "100mbit",
-        "--front-ends",
-        "4",
-        "--front-end-rate",
-        "150mbit",
-        "--port",
-        str(ports.block()),
-    ]
-    storelab("testbed", "up", "--folder", str(folder), *up)
-    try:
+    links = ("--links", "--rate", "100mbit", "--front-ends", "4", "--front-end-rate", "150mbit")
+    with testbed(LINKED, *links) as folder:
         plan = Network(folder.absolute()).planned()
         assert plan is not None
         axes = {"engine": "obstore", "object_size": "256 kB", "clients": LINKED, "workers": 2, "front_ends": list(FRONT_ENDS)}
         sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 128, "axes": axes}}
-        stores = {
-            "seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": plan.addresses[0], "front_end_addresses": plan.addresses}
-        }
-        with laboratory(sweeps, stores, repetitions=reps) as lab:
+        front_ends = {"address": plan.addresses[0], "front_end_addresses": plan.addresses}
+        with laboratory(sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), **front_ends}}, repetitions=reps) as lab:
             _configure(lab, {"kind": "srun", "address": HEAD})
-            command = [
-                "salloc",
-                f"-N{LINKED}",
-                "snakemake",
-                "--profile",
-                "profiles/slurm-allocation",
-                "--config",
-                "measure=true",
-                "--",
-                "tables",
-            ]
-            storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
+            snakemake = ["snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            storelab("testbed", "run", "--folder", str(folder), "--", "salloc", f"-N{LINKED}", *snakemake, cwd=lab)
             import pandas as pd
 
             table = pd.read_csv(lab / "results/bench/tables/throughput.csv").set_index("front_ends")["throughput_median_mb_per_s"]
             out: dict[str, list[float]] = {}
             for f in FRONT_ENDS:
-                links = [iperf(f, plan.addresses) for _ in range(2)]
-                ratio = 8 * float(table[f]) / max(links)
-                say(f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in links)}")
+                seen = [iperf(f, plan.addresses) for _ in range(2)]
+                ratio = 8 * float(table[f]) / max(seen)
+                say(f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in seen)}")
                 out[f"shaped_{f}_ratio"] = [ratio]
             out["shaped_worst_relative_error"] = [max(abs(1 - v[0]) for v in out.values())]
             return out
-    finally:
-        storelab("testbed", "down", "--folder", str(folder))
 
 
 def main() -> None:
