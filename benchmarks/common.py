@@ -45,7 +45,7 @@ def report(name: str, n: int, values: dict[str, list[float]], args: argparse.Nam
     figures = {key: figure(v) for key, v in values.items() if v}
     if not args.json:
         for key, f in figures.items():
-            print(f"{key:24s} {f['median']:10.4g}  [{f['low']:.4g}, {f['high']:.4g}]  n = {n}")
+            print(f"{key:24s} {f['median']:10.4g}  [{f['low']:.4g}, {f['high']:.4g}]  n = {len(values[key])}")
     out: dict[str, Any] = {"name": name, "n": n, "figures": figures}
     if missing:
         out["missing"] = missing

@@ -188,6 +188,7 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
         assert (
             place.present("ready") == {0, 1} and place.get("ready.0") == {"a": 1} and place.get("ready.1") == {} and place.get("go") is None
         )
+        assert place.put_once("seen.0", {"clients": {7: 1}}) and place.put_once("seen.0", {"clients": {7: 1}})  # tried again
         with pytest.raises(OSError, match="403"):
             post.RemoteFolder(office.url, {**office.ticket(), "token": "guessed"}).get("ready.0")
         with pytest.raises(OSError, match="400"):
