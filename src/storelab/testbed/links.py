@@ -19,7 +19,8 @@ from pathlib import Path
 
 from storelab.install import program
 from storelab.model import MeasurementFailed, UserError
-from storelab.testbed.slurm import PLACE, Cluster, Node
+from storelab.testbed.folder import PLACE, claim
+from storelab.testbed.slurm import Cluster, Node
 
 PREFIX = "storelab-tb-"
 NET = "10.99.0."
@@ -82,7 +83,7 @@ class Network:
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made")
-        self.note.parent.mkdir(parents=True, exist_ok=True)
+        claim(self.note.parent)
         self.note.write_text(json.dumps(asdict(plan)))
         try:
             self._make(plan)
@@ -152,7 +153,6 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
     """Network and cluster; nodes have 16 processors each (over-declared: they are shared)."""
     cluster, network = Cluster(folder), Network(folder)
     cluster.require()
-    folder.mkdir(parents=True, exist_ok=True)
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
     network.up(plan)
     hosts = write_hosts(folder, plan)

@@ -17,8 +17,8 @@ from pathlib import Path
 from storelab import install
 from storelab.install import chroot
 from storelab.model import MeasurementFailed, UserError
+from storelab.testbed.folder import PLACE, claim, claimed
 from storelab.testbed.links import HEAD, Network, Plan, write_hosts
-from storelab.testbed.slurm import PLACE
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
@@ -151,7 +151,7 @@ class Pool:
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
         self.down()  # what a killed `up` left
-        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        claim(self.folder)
         report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
         self.network.up(plan)
         try:
@@ -223,7 +223,7 @@ class Pool:
 
     def _names(self) -> list[str]:
         """Hosts that were started."""
-        return sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
+        return [] if not claimed(self.folder) else sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
 
     def pids(self) -> dict[str, int]:
         """Host of the pool -> pid of its first process, of those that run."""

@@ -19,8 +19,8 @@ import psutil
 
 from storelab.install import program
 from storelab.model import MeasurementFailed, UserError
+from storelab.testbed.folder import PLACE, claim, claimed
 
-PLACE = "testbed"
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
 MADE = (
     "state",
@@ -121,7 +121,7 @@ class Cluster:
             self.down()
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
-        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        claim(self.folder)
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
         for n in (port, *(node.port for node in nodes)) if not prefix else ():
@@ -190,7 +190,10 @@ class Cluster:
             return False
 
     def down(self) -> list[str]:
-        """End all jobs, then all daemons, nodes first; what does not end is killed. Returns the daemons' names; their logs stay. Idempotent."""
+        """End all jobs, then all daemons, nodes first; what does not end is killed. Returns the daemons' names; their logs stay. Idempotent.
+        In a folder that is no testbed's nothing is touched."""
+        if not claimed(self.folder):
+            return []
         found = self.pids()
         if "slurmctld" in found:
             self._cancel_jobs()
