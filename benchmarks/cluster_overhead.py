@@ -40,8 +40,8 @@ def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
 def testbed(nodes: int, *options: str) -> Iterator[Path]:
     """A Slurm in a folder of its own, and none of both afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
-    storelab("testbed", "up", "--folder", str(folder), "--nodes", str(nodes), "--port", str(ports.block()), *options)
     try:
+        storelab("testbed", "up", "--folder", str(folder), "--nodes", str(nodes), "--port", str(ports.block()), *options)
         yield folder
     finally:
         storelab("testbed", "down", "--folder", str(folder))
