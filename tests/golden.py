@@ -30,14 +30,13 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle, StepPatch
-from matplotlib.ticker import FixedFormatter, FixedLocator
+from matplotlib.ticker import FixedLocator
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
 NEAR = 0.07  # of an axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
-VERSION = re.compile(r"\b\d+\.\d+\.\d+(\.dev\d+)?\b")
 
 
 # --- the command line ---------------------------------------------------------------------------------------------------------------
@@ -136,7 +135,7 @@ def drawn(folder: Path) -> Iterator[dict[str, Any]]:
 def describe(fig: Figure) -> dict[str, Any]:
     """Words and data of a figure, whatever artists draw them."""
     said = [t for t in (getattr(fig, f"get_{n}")() for n in ("suptitle", "supxlabel", "supylabel")) if t]
-    legends = [*fig.legends, *([] if fig.legends else [])]
+    legends = list(fig.legends)
     return {
         "words": [" ".join(t.split()) for t in said],
         "legends": [legend_words(one) for one in legends],
@@ -236,14 +235,31 @@ def _bar(ax: Axes, bar: Rectangle) -> list[Any]:
 
 
 def categories(ax: Axes, axis: Axis) -> dict[float, str]:
-    """Position: name, where names stand at an axis; of panels side by side one alone may bear them."""
-    which = "yaxis" if axis is ax.yaxis else "xaxis"
-    own = [float(t) for t in axis.get_majorticklocs()] if isinstance(axis.get_major_formatter(), FixedFormatter) else []
+    """Position: name, where names stand at an axis (at 0, 1, 2, …); of panels side by side one alone may bear them."""
+    own, which = _ticks(axis), "yaxis" if axis is ax.yaxis else "xaxis"
+    if own is None:
+        return {}
     for other in [axis, *(getattr(a, which) for a in ax.figure.axes)]:
-        form = other.get_major_formatter()
-        if own and isinstance(form, FixedFormatter) and any(form.seq) and [float(t) for t in other.get_majorticklocs()] == own:
-            return dict(zip(own, form.seq, strict=False))
+        said = other.get_major_formatter().format_ticks(own) if _ticks(other) == own else []
+        if any(said) and not all(_numeric(t) for t in said):
+            return dict(zip(own, said, strict=True))
     return {}
+
+
+def _ticks(axis: Axis) -> list[float] | None:
+    """0, 1, 2, … where fixed ticks stand just there."""
+    if axis.get_scale() != "linear" or not isinstance(axis.get_major_locator(), FixedLocator):
+        return None
+    locs = [float(t) for t in axis.get_major_locator().locs]
+    return locs if locs == [float(i) for i in range(len(locs))] else None
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text.replace("\u2009", "").replace("\u2212", "-"))
+    except ValueError:
+        return False
+    return True
 
 
 def place(ax: Axes, axis: Axis, value: Any) -> Any:
@@ -337,24 +353,38 @@ def cli() -> dict[str, str]:
 
 
 def requests() -> dict[str, Any]:
-    """`engine, workload, settings`: requests of an operation, as the engine promises them and as its records counted them."""
+    """`workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
     import pyarrow.parquet as pq
 
     out: dict[str, Any] = {}
     for path in sorted(GOLDEN.glob("*/raw/*/*/*/run.json")):
         run = json.loads(path.read_text())
-        point, engine = run["point"], run["engine"]
-        axes = {k: v for k, v in point["axes"].items() if k in COSTS and v is not None}
-        name = ", ".join([point["workload"], *(f"{k}={v}" for k, v in axes.items())])
-        tables = [pq.read_table(p).to_pylist() for p in sorted(path.parent.glob("ops.*.parquet"))]
-        rows = [row for table in tables for row in table if row["error"] is None and row["requests"] is not None and row["count"]]
-        counted: dict[str, set[float]] = {}
-        for row in rows:
-            counted.setdefault(row["op"], set()).add(round(row["requests"] / row["count"], 3))
-        entry = out.setdefault(name, {"promised": engine.get("requests_per_operation", {}), "counted": {}})
-        for op, values in counted.items():
+        if not run["valid"]:
+            continue
+        name = cost_name(run["point"]["workload"], run["point"]["axes"])
+        rows = [row for table in sorted(path.parent.glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
+        entry = out.setdefault(name, {"promised": run["engine"].get("requests_per_operation", {}), "counted": {}})
+        for op, values in counted(rows).items():
             entry["counted"][op] = sorted({*entry["counted"].get(op, []), *values})
-    return out
+    return dict(sorted(out.items()))
+
+
+def cost_name(workload: str, axes: dict[str, Any]) -> str:
+    """What decides how many requests an operation takes."""
+    return ", ".join([workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
+
+
+def counted(rows: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
+    """Requests of one operation, all numbers that came, by op; of operations that were good and whose engine can tell."""
+    out: dict[str, set[float]] = {}
+    for row in rows:
+        if row["error"] is None and row["requests"] is not None and row["count"]:
+            out.setdefault(row["op"], set()).add(round(row["requests"] / row["count"], 3))
+    return {op: sorted(values) for op, values in out.items()}
+
+
+def read_json(name: str) -> Any:
+    return json.loads((GOLDEN / f"{name}.json").read_text())
 
 
 COSTS = (
