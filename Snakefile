@@ -8,8 +8,9 @@
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
 import sys
 
-from storelab.model import UserError
-from storelab.workflow import prepare
+from storelab.core.errors import UserError
+from storelab.cli.code import rests_on
+from storelab.cli.workflow import prepare
 
 try:
     WORKFLOW = prepare(config)

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 from common import BIN, environ, options, report, say
 
-from storelab import config, plan, records
-from storelab.engines import bins
-from storelab.model import Point
+from storelab.core import config, plan, records
+from storelab.core.model import Point
+from storelab.engines.common import bins
 from storelab.workloads import WORKLOADS
 
 T0, S = 1_760_000_000_000_000_000, 10**9
@@ -152,9 +152,9 @@ def main() -> None:
             values[seconds].append(took)
             values[gb].append(peak)
             say(f"analysis_scale: {i + 1} of {n}: {took:.1f} s, {peak:.2f} GB")
-        from storelab import tables
+        from storelab.analysis.tables import build
 
-        counted = tables.read(folder, "points")[["operations", "errors"]].to_numpy().sum()
+        counted = build.read(folder, "points")[["operations", "errors"]].to_numpy().sum()
         assert abs(counted / (2 * rows) - 1) < 0.001, f"{counted} operations in the tables"
     finally:
         shutil.rmtree(folder)

@@ -24,7 +24,7 @@ import ports
 import yaml
 from common import BIN, environ, laboratory, options, report, say
 
-from storelab.testbed.links import HEAD, HEAD_SPACE, PREFIX, Network, enter
+from storelab.gang.testbed.links import HEAD, HEAD_SPACE, PREFIX, Network, enter
 
 WINDOW_S, NODES, LINKED, FRONT_ENDS = 3, 4, 8, (1, 2, 4)
 

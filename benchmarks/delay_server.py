@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Self
 
-from storelab import clock
+from storelab.core import clock
 
 HEAD = 'HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: "0"\r\nLast-Modified: Mon, 13 Apr 2015 08:00:00 GMT\r\n\r\n'
 REFUSED = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"

@@ -13,15 +13,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from common import laboratory, options, report, say
 
-from storelab import config, measure, plan, stage
-from storelab.engines import s5cmd
-from storelab.engines.keys import put_prefix
-from storelab.engines.s5cmd_transfers import S5cmdGet, S5cmdPut
-from storelab.model import Point
-from storelab.stores import buckets, make
+from storelab.core import config, plan
+from storelab.core.model import Point
+from storelab.engines.common.names import put_prefix
+from storelab.engines.contract import Job
+from storelab.engines.s5cmd import client as s5cmd
+from storelab.engines.s5cmd.transfers import S5cmdGet, S5cmdPut
+from storelab.measure import point as measure
+from storelab.stores import make
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
-from storelab.workloads.base import Job
+from storelab.workloads.staging import buckets, stage
 
 CASES = {  # name: (workload, size, workers, seconds, staged objects, commands in the file)
     "put_4kB": ("put", "4 kB", 8, 4, 64, 100_000),

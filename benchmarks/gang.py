@@ -20,7 +20,7 @@ from pathlib import Path
 
 from common import options, report, say
 
-from storelab import clock
+from storelab.core import clock
 from storelab.gang import clocks, rendezvous
 
 BOUND_MS = 25.0  # what launcher.clock_error (10 ms) at two nodes leaves, and their lateness

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from common import options, report, say
 from delay_server import DelayServer
 
-from storelab import clock
+from storelab.core import clock
+from storelab.core.model import Point
 from storelab.datasets import payload
-from storelab.model import Point
-from storelab.stores.base import Bucket, Credentials, Endpoint
+from storelab.engines.contract import Job, Result
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS, get
-from storelab.workloads.base import Job, Result
 
 ENGINES, SEED = ("obstore", "loadgen"), 1
 SECONDS, RATE, STALL = 8, 200, (3.0, 3.5)

@@ -21,11 +21,11 @@ from typing import Any
 import ports
 from common import options, report, say
 
-from storelab.config import Config
-from storelab.engines import loadgen
+from storelab.core.config import Config
+from storelab.engines.loadgen import client
 from storelab.install import program
 from storelab.stores import all_stores
-from storelab.stores.base import Credentials
+from storelab.stores.protocols.endpoint import Credentials
 
 SECONDS, CONNECTIONS, KEYS = 3, 32, 64
 SMALL, LARGE = 4_000, 16_000_000
@@ -69,7 +69,7 @@ def run(folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", *
     } | more
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     keyed = dict(os.environ, **Credentials("any", "body").environ())
-    process = subprocess.Popen([loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
+    process = subprocess.Popen([client.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
     _, said = process.communicate(json.dumps(job))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     summary = json.loads(said.splitlines()[-1]).get("summary") if process.returncode == 0 else None

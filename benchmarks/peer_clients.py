@@ -133,8 +133,8 @@ def obstore(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
 
 
 def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
-    from storelab.engines import s5cmd as engine
-    from storelab.stores.base import Endpoint
+    from storelab.engines.s5cmd import client as engine
+    from storelab.stores.protocols.endpoint import Endpoint
 
     scratch = Path(job["scratch"])
     keys, slots = job["keys"], max(job["workers"], 4)

@@ -2,7 +2,7 @@
 obstore (asyncio) and, where it is installed, warp, on the same SeaweedFS and versitygw, interleaved; client CPU beside.
 
 A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that of the best peer, in the
-same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.comparing) lies wholly below 0.95. `loadgen_geomean_vs_best`
+same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.analysis.statistics.ratios) lies wholly below 0.95. `loadgen_geomean_vs_best`
 and `loadgen_cells_beyond`: the same of the engine loadgen over the best of all others. `loadgen_vs_obstore_*`, `loadgen_cpu_vs_obstore_*`: over
 obstore's asyncio on versitygw, of rates and of client CPU per operation; `loadgen_cpu_vs_thriftiest_16MB`: CPU per GB over that of the thriftiest
 other one, the worst cell.
@@ -23,11 +23,14 @@ from typing import Any, NamedTuple
 import ports
 from common import environ, laboratory, options, report, say
 
-from storelab import comparing, config, measure, plan, stage, units
-from storelab.model import Point
-from storelab.stores import buckets, make
+from storelab.analysis.statistics import ratios as comparing
+from storelab.core import config, plan, units
+from storelab.core.model import Point
+from storelab.measure import point as measure
+from storelab.stores import make
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import buckets, stage
 
 SERVERS = ("seaweedfs", "versitygw")
 ENGINES = ("obstore", "loadgen")  # s5cmd by storelab beside s5cmd by hand: engine_overhead.py

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from common import BIN, laboratory, options, report, say, timed
 
-from storelab import config, plan
+from storelab.core import config, plan
 from storelab.workloads import WORKLOADS
 
 SWEEPS = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from common import BIN, laboratory, options, report, say, storelab, timed
 
-from storelab import config, plan
+from storelab.core import config, plan
 from storelab.workloads import WORKLOADS
 
 WINDOW_S = 2

@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from storelab.stores.daemons import free
+from storelab.stores.managed.daemons import free
 
 FIRST, LAST, SIZE = 12000, 22000, 32
 _held = []  # open lock files; released when the process ends

@@ -29,9 +29,9 @@ import numpy as np
 import ports
 from common import environ, options, report, say
 
-from storelab import comparing
-from storelab.config import Config
-from storelab.datasets import baskets, rootfile
+from storelab.analysis.statistics import ratios
+from storelab.core.config import Config
+from storelab.datasets.root import baskets, generated
 from storelab.install import program, tools_folder
 from storelab.stores import all_stores
 
@@ -56,7 +56,7 @@ class Laboratory:
         self.folder = folder
         path, side_car = folder / "L.root", folder / "L.baskets.parquet"
         say("sparse: writing the L file")
-        self.facts = rootfile.generate_with_side_car(path, side_car, "L", SEED)
+        self.facts = generated.generate_with_side_car(path, side_car, "L", SEED)
         self.table = baskets.read(side_car)
         self.layout = baskets.Baskets.from_table(self.table)
         self.needed: dict[str, int] = {}
@@ -180,7 +180,7 @@ def judge(lab: Laboratory, runs: Runs, values: dict[str, list[float]]) -> None:
         name = "volume1_vs_uproot_20ms" if cell == "volume1_20ms" else f"{cell}_vs_uproot"
         values[name] = [a / b for a, b in zip(seconds["shipped"], seconds["planned"], strict=True)]
         values[f"{cell}_amplification"] = [r["planned"]["wire_bytes"] / needed for r in readings]
-        slower += comparing.ratio(seconds["planned"], seconds["shipped"]).high < 1.0
+        slower += ratios.ratio(seconds["planned"], seconds["shipped"]).high < 1.0
         gaps = [f"gap_{gap}" for gap in GAPS]
         values[f"{cell}_vs_best_gap"] = [medians["planned"] / min(medians[g] for g in gaps)]
         to_best += values[f"{cell}_vs_best_gap"]

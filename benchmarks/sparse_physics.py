@@ -42,9 +42,9 @@ def main() -> None:
     way, entries = job["way"], np.array(job.get("entries", []), "i8")
     import uproot  # noqa: F401 - imports are measured on no side
 
+    from storelab.datasets.root.header import Header
+    from storelab.datasets.root.reader import SelectionReader, Spent
     from storelab.readplan import measure
-    from storelab.rootio.header import Header
-    from storelab.rootio.reader import SelectionReader, Spent
 
     fetch = transport(job)
     fetch.fetch([0], [64])  # connections, certificates

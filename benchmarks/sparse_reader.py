@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from storelab.datasets import baskets
-from storelab.engines.wire import ProcessWire
+from storelab.datasets.root import baskets
+from storelab.engines.common.wire import ProcessWire
 
 
 class Shipped:

@@ -11,7 +11,10 @@ import numpy as np
 from common import options, report, say
 from scipy.stats import gamma
 
-from storelab import comparing, scaling, stats, windows
+from storelab.analysis.records import windows
+from storelab.analysis.statistics import medians
+from storelab.analysis.statistics import ratios as comparing
+from storelab.analysis.tables import scaling
 
 DRAWS = 2000
 SPREAD = 0.03  # run-to-run
@@ -40,7 +43,7 @@ def share(found: Iterable[bool]) -> float:
 def coverage(rng: np.random.Generator, draws: int, source: str, n: int) -> float:
     """How often the interval of the median holds the true one."""
     draw, truth = SOURCES[source]
-    summaries = (stats.summarise(draw(rng, n)) for _ in range(draws))
+    summaries = (medians.summarise(draw(rng, n)) for _ in range(draws))
     return share(s.low <= truth <= s.high for s in summaries)
 
 

@@ -19,10 +19,10 @@ import ports
 import psutil
 from common import options, report, say
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import KINDS as SETTINGS
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import KINDS as SETTINGS
 from storelab.stores import KINDS, make
-from storelab.stores.managed import Managed
+from storelab.stores.managed.base import Managed
 
 MANAGED = [kind for kind in KINDS if "port" in SETTINGS[kind].model_fields]
 CHILD = "import sys; sys.path.insert(0, {here!r}); import stores_up; stores_up.store({kind!r}, {folder!r}, {port}).up()"

@@ -15,19 +15,7 @@ rule draw_figures:
                 "errors_over_time",
             )
         ],
-        code=[
-            "src/storelab/figures.py",
-            "src/storelab/figures_systems.py",
-            "src/storelab/figures_resources.py",
-            "src/storelab/figures_latency.py",
-            "src/storelab/figures_errors.py",
-            "src/storelab/figures_sparse.py",
-            "src/storelab/figures_gaps.py",
-            "src/storelab/figures_events.py",
-            "src/storelab/plots.py",
-            "src/storelab/drawing.py",
-            "src/storelab/words.py",
-        ],
+        code=rests_on("storelab.analysis.figures.write"),
     output:
         f"{CAMPAIGN}/figures/index.json",
     localrule: True

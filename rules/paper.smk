@@ -31,20 +31,7 @@ rule write_latex:
     input:
         [f"{CAMPAIGN}/tables/{name}.csv" for name in TABLES],
         f"{CAMPAIGN}/figures/index.json",
-        code=[
-            "src/storelab/latex.py",
-            "src/storelab/latex_parts.py",
-            "src/storelab/latex_tables.py",
-            "src/storelab/latex_sparse.py",
-            "src/storelab/latex_events.py",
-            "src/storelab/latex_systems.py",
-            "src/storelab/latex_calibration.py",
-            "src/storelab/latex_latency.py",
-            "src/storelab/latency.py",
-            "src/storelab/latex_trust.py",
-            "src/storelab/latex_verdicts.py",
-            "src/storelab/words.py",
-        ],
+        code=rests_on("storelab.analysis.latex.write"),
     output:
         [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
     localrule: True

@@ -7,9 +7,10 @@ import ports
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import measure, plan
-from storelab.config import Config
-from storelab.store_settings import SeaweedFS as Settings
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.store_settings import SeaweedFS as Settings
+from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
 from storelab.stores.seaweedfs import SeaweedFS
@@ -66,7 +67,7 @@ def lab(tmp_path):
         points = plan.make(config, WORKLOADS)
         out = []
         for p in points:
-            record = measure.point(config, points, p.key)
+            record = point.point(config, points, p.key)
             rows = [row for table in sorted((config.raw / p.key).glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
             out.append((p, record, rows))
         return out

@@ -6,8 +6,8 @@ The records of beta are as those of before there was a monitor.
 from pathlib import Path
 from typing import Any
 
-from storelab import records
-from storelab.model import Point
+from storelab.core import records
+from storelab.core.model import Point
 
 PORTS = 28_232  # ephemeral ports of the imagined host
 SAMPLES = 21

@@ -5,10 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import plan, scratch, stage
-from storelab.config import Config
-from storelab.stores import buckets
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.host import scratch
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import buckets, stage
 
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:

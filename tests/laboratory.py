@@ -2,7 +2,7 @@
 
 import psutil
 
-from storelab.stores import buckets
+from storelab.workloads.staging import buckets
 
 
 def bucket_for(store, campaign: str, index: int = 0, account: int = 0):

@@ -12,8 +12,8 @@ from typing import Any
 
 import example_monitor
 
-from storelab import config, plan, records
-from storelab.model import Point
+from storelab.core import config, plan, records
+from storelab.core.model import Point
 from storelab.workloads import WORKLOADS
 
 T0 = 1_760_000_000_000_000_000  # UTC ns of the first point's agreed start

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from storelab import clock
-from storelab.datasets import baskets, rootfile
-from storelab.model import Point
-from storelab.stores.base import Bucket, Endpoint
+from storelab.core import clock
+from storelab.core.model import Point
+from storelab.datasets.root import baskets, generated
+from storelab.engines.contract import Job, Result
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import MODULES, WORKLOADS
-from storelab.workloads.base import Job, Result
 
 PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 
@@ -19,7 +19,7 @@ PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 @contextmanager
 def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoint, Path, dict[str, Any]]]:
     """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
-    facts = rootfile.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
+    facts = generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
     access = store.access()
     access.make_bucket(bucket)
     data = bytearray((folder / "s.root").read_bytes())

@@ -47,7 +47,7 @@ func element(text []byte, name string) string {
 	return string(inside)
 }
 
-// classify returns the class of an error as all engines name it (storelab.engines.errors), and the HTTP status, 0 where none came.
+// classify returns the class of an error as all engines name it (storelab.engines.common.error_classes), and the HTTP status, 0 where none came.
 func classify(err error) (class string, status int) {
 	var refusal *refusal
 	var wrong *wrong

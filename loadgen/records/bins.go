@@ -7,7 +7,7 @@ import (
 )
 
 // BinNs is the width of a bin; edges are the upper ends of the buckets of its histogram, each wider by a fiftieth than the one below:
-// those of storelab.engines.bins, so that records of all engines add up.
+// those of storelab.engines.common.bins, so that records of all engines add up.
 const BinNs = 100_000_000
 
 var edges = func() []int64 {

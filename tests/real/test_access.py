@@ -7,7 +7,7 @@ import pytest
 from counting_proxy import CountingProxy
 from staged_root import failed, prepared, run, staged_root
 
-from storelab.engines.page_cache import PageCache
+from storelab.host.page_cache import PageCache
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-access"
@@ -29,7 +29,7 @@ def proxy(staged):
 @pytest.fixture
 def make(staged, keys, proxy, monkeypatch):
     """`make(workload, **axes)`: a prepared client behind the proxy, closed at the end."""
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)
     with prepared(BUCKET, *staged[1:]) as one:
         yield lambda workload, **axes: one(proxy.url, workload, axes)
 

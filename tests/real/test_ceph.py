@@ -14,12 +14,12 @@ import ports
 import psutil
 import pytest
 
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import Ceph as Settings
 from storelab.install import program
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import Ceph as Settings
-from storelab.stores import clients, mistakes
-from storelab.stores.access import AccessRefused, BucketExists
-from storelab.stores.ceph import PROGRAMS, Ceph
+from storelab.stores.ceph.store import PROGRAMS, Ceph
+from storelab.stores.protocols import s3_clients, s3_mistakes
+from storelab.stores.protocols.access import AccessRefused, BucketExists
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 EVERYONE = {"mon", "osd-0", "osd-1", "osd-2", "s3-1"}
@@ -128,7 +128,7 @@ def test_written_through_one_front_end_read_through_the_others(memory):
     memory.up(3)
     bodies = fill(memory, "both")
     assert all(holds(memory, "both", bodies, i) for i in range(3))
-    s3 = clients.for_store(memory, memory.endpoints(3)[2])
+    s3 = s3_clients.for_store(memory, memory.endpoints(3)[2])
     part = s3.get_object(Bucket="both", Key="k/11", Range="bytes=4194300-4194310")
     assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == bodies["k/11"][4194300:4194311]
     several = s3.get_object(Bucket="both", Key="k/11", Range="bytes=0-9,100-109")  # documented: the first range alone
@@ -156,8 +156,8 @@ def test_accounts_are_kept_apart(memory):
 
 def test_keys_are_nowhere_but_in_their_file(memory):
     fill(memory, "secret", 1)
-    with contextlib.suppress(*mistakes.ERRORS):
-        clients.for_store(memory).get_object(Bucket="secret", Key="none")
+    with contextlib.suppress(*s3_mistakes.ERRORS):
+        s3_clients.for_store(memory).get_object(Bucket="secret", Key="none")
     texts = [p.read_bytes() for p in memory.folder.rglob("*") if p.is_file() and p.name != "accounts.json"]
     for pid in memory.actors().values():
         texts += [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")]

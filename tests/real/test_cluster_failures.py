@@ -17,7 +17,7 @@ import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab, up
 from common import BIN, environ, laboratory
 
-from storelab.testbed.folder import MARK
+from storelab.gang.testbed.folder import MARK
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:

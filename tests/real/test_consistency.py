@@ -12,11 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 
-from storelab import anomalies, measure, plan, plan_file, records, tables
-from storelab.config import Config
-from storelab.engines.consistency.ledger import OBJECTS, ONCE
-from storelab.stores import clients, everywhere
+from storelab.analysis.tables import build, consistency
+from storelab.core import plan, records
+from storelab.core.config import Config
+from storelab.measure import plan_file, point
+from storelab.stores import everywhere
+from storelab.stores.protocols import s3_clients
 from storelab.workloads import WORKLOADS
+from storelab.workloads.consistency.ledger import OBJECTS, ONCE
 
 pytestmark = pytest.mark.real
 
@@ -48,7 +51,7 @@ def run(tmp_path, monkeypatch):
         points = plan.make(config, WORKLOADS)
         plan_file.write(config, points, WORKLOADS)
         try:
-            record = measure.point(config, points, points[0].key)
+            record = point.point(config, points, points[0].key)
         finally:
             for store in everywhere(config).values():
                 store.down()
@@ -88,7 +91,7 @@ def by_scenario(counts, what: str) -> Counter:
 
 
 def names(store) -> list[str]:
-    return [b["Name"] for b in clients.for_store(store).list_buckets()["Buckets"]]
+    return [b["Name"] for b in s3_clients.for_store(store).list_buckets()["Buckets"]]
 
 
 def test_a_store_that_answers_truly(run, seaweedfs):
@@ -110,10 +113,10 @@ def test_a_store_that_answers_truly(run, seaweedfs):
     # … and the table.
     campaign = folder.parents[3]
     records.write_sums(campaign / "raw")
-    tables.build(campaign)
+    build.build(campaign)
     with open(campaign / "tables" / "consistency.csv", newline="") as f:
         rows = list(csv.DictReader(f))
-    assert [r["scenario"] for r in rows[::2]] == list(anomalies.SCENARIOS) and {r["front_end"] for r in rows} == {"same", "other"}
+    assert [r["scenario"] for r in rows[::2]] == list(consistency.SCENARIOS) and {r["front_end"] for r in rows} == {"same", "other"}
     for row in rows:
         tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]
         assert int(row["tried"]) == tried and row["anomalies"] == row["errors"] == "0" and row["runs"] == "1"
@@ -196,17 +199,17 @@ def test_a_directory(run, tmp_path):
 
 
 def test_in_a_given_bucket_no_bucket_is_made(run, seaweedfs):
-    clients.for_store(seaweedfs).create_bucket(Bucket="given-to-us")
+    s3_clients.for_store(seaweedfs).create_bucket(Bucket="given-to-us")
     urls = [e.url for e in seaweedfs.endpoints(2)]
     settings = {"kind": "s3", "endpoint": urls, "bucket": "given-to-us", "prefix": "mine"}
     _, _, counts, found = run(settings, seaweedfs.credentials(), duration="1 s")
     assert not found and {s for s, _ in counts} == {*OBJECTS, "listing_complete"}
-    keys = [e["Key"] for e in clients.for_store(seaweedfs).list_objects_v2(Bucket="given-to-us")["Contents"]]
+    keys = [e["Key"] for e in s3_clients.for_store(seaweedfs).list_objects_v2(Bucket="given-to-us")["Contents"]]
     assert all(key.startswith("mine/judged/b0000/") for key in keys)
 
 
 def test_buckets_that_a_crash_left_are_removed(run, seaweedfs, tmp_path):
-    s3 = clients.for_store(seaweedfs)
+    s3 = s3_clients.for_store(seaweedfs)
     s3.create_bucket(Bucket="judged-judged-xfeedbeef-00003")
     s3.create_bucket(Bucket="judged-judged-xfeedbee-00003")  # of somebody else
     note = tmp_path / "results/judged/work/made-buckets-one.json"

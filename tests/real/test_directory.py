@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import Directory as Settings
-from storelab.stores import buckets, filesystems, make
-from storelab.stores.access import AccessRefused, BucketExists, NoSuchBucket
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import Directory as Settings
+from storelab.stores import make
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
 ROOT = os.geteuid() == 0

@@ -7,10 +7,10 @@ import pytest
 from counting_proxy import CountingProxy
 from staged_root import SIDE_CAR, failed, prepared, run, staged_root
 
-from storelab import stage
-from storelab.datasets import baskets
-from storelab.engines.selections import Late
-from storelab.model import UserError
+from storelab.core.errors import UserError
+from storelab.datasets.root import baskets
+from storelab.engines.common.selections import Late
+from storelab.workloads.staging import stage
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-events"

@@ -3,7 +3,7 @@
 import pytest
 from laboratory import holds
 
-from storelab.model import MeasurementFailed
+from storelab.core.errors import MeasurementFailed
 
 pytestmark = pytest.mark.real
 

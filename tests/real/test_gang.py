@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
 
-from storelab import records
+from storelab.core import records
+from storelab.core.errors import MeasurementFailed
 from storelab.gang import coordinator
-from storelab.gang.local import LocalLauncher
-from storelab.model import MeasurementFailed
-from storelab.stores import clients
+from storelab.gang.launchers.local import LocalLauncher
+from storelab.stores.protocols import s3_clients as clients
 
 pytestmark = pytest.mark.real
 

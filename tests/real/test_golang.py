@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.model import MeasurementFailed, UserError
 
 pytestmark = pytest.mark.heavy
 TINY = golang.Program("tiny", "example.org/tiny", "example.org/tiny/cmd/tiny", "nothing", 1e6)

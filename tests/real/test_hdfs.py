@@ -13,23 +13,27 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import measure, plan
-from storelab.config import Config
-from storelab.install import maven, tools_folder
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import HDFS as Settings
-from storelab.store_settings import WebHdfs as DoorSettings
-from storelab.stores import access, buckets, everywhere, filesystems
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import HDFS as Settings
+from storelab.core.store_settings import WebHdfs as DoorSettings
+from storelab.install import tools_folder
+from storelab.measure import point
+from storelab.stores import everywhere
 from storelab.stores.doors import WebHdfs
-from storelab.stores.hdfs import HDFS
+from storelab.stores.hdfs import recipe
+from storelab.stores.hdfs.store import HDFS
+from storelab.stores.protocols import access, filesystems
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(autouse=True, scope="module")
 def installed():
-    if maven.java() is None or not maven.class_path(tools_folder()).exists():
+    if recipe.java() is None or not recipe.class_path(tools_folder()).exists():
         pytest.skip("HDFS is not installed: storelab install hdfs")
 
 
@@ -73,7 +77,7 @@ def test_up_again_changes_nothing(store):
     store.up()
     assert store.actors() == pids
     status, deployment = store.status(), store.deployment()
-    assert status.state == "up" and status.version == store.version() == maven.HADOOP
+    assert status.state == "up" and status.version == store.version() == recipe.HADOOP
     assert deployment["daemons"] == {"namenode": 1, "datanode": 2} and deployment["redundancy"] == "replica-2"
     assert str(store.folder) not in str(deployment) and store.free_bytes() > 0
     with pytest.raises(UserError, match="2 front-ends asked"):
@@ -245,7 +249,7 @@ def test_killed_in_the_middle_of_its_start(tmp_path, port_block, until):
     store = new(tmp_path / "state", port_block, servers=1, redundancy="none")
     text = f"import tests_up; tests_up.up({str(tmp_path / 'state')!r}, {port_block})"
     (tmp_path / "tests_up.py").write_text(
-        "from pathlib import Path\nfrom storelab.store_settings import HDFS as S\nfrom storelab.stores.hdfs import HDFS\n"
+        "from pathlib import Path\nfrom storelab.core.store_settings import HDFS as S\nfrom storelab.stores.hdfs.store import HDFS\n"
         "def up(state, port):\n    HDFS('h', S(kind='hdfs', port=port, servers=1, redundancy='none'), Path(state)).up()\n"
     )
     starter = subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path)
@@ -302,7 +306,7 @@ def test_from_configuration_to_record(tmp_path):
     )
     try:
         for p in (points := plan.make(config, WORKLOADS)):
-            record = measure.point(config, points, p.key)
+            record = point.point(config, points, p.key)
             rows = [row for table in (config.raw / p.key).glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()]
             size = p.axes.get("range_size") or p.axes["object_size"]
             assert rows and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}

@@ -15,8 +15,8 @@ from cluster_lab import LONG, LONG_KEY, begin, measure, on, runs, storelab
 from common import BIN, environ, laboratory
 
 from storelab import install
+from storelab.gang.testbed.pool import PREFIX, Pool
 from storelab.install import chroot
-from storelab.testbed.pool import PREFIX, Pool
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root]
 if os.geteuid() != 0:

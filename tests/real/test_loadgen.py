@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from delay_server import DelayServer
 
-from storelab.config import Config
-from storelab.engines import bins, loadgen
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.engines.common import bins
+from storelab.engines.loadgen import client
 from storelab.install import golang, tools_folder
-from storelab.model import UserError
 from storelab.stores import all_stores
-from storelab.stores.base import Credentials
+from storelab.stores.protocols.endpoint import Credentials
 
 pytestmark = [
     pytest.mark.real,
@@ -45,7 +46,7 @@ def started(values: dict, environ=None) -> subprocess.Popen:
     now = time.time_ns()
     values = {"start_ns": now + 200_000_000, "deadline_ns": now + 60_000_000_000} | values
     process = subprocess.Popen(
-        [loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (KEYS if environ is None else environ)
+        [client.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (KEYS if environ is None else environ)
     )
     process.stdin.write(json.dumps(values).encode())
     process.stdin.close()
@@ -166,4 +167,4 @@ def test_the_program_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"loadgen is not installed.*storelab install loadgen"):
-        loadgen.binary()
+        client.binary()

@@ -13,12 +13,13 @@ import pytest
 from laboratory import bucket_for, gone
 
 from storelab import install
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import MinIO as Settings
 from storelab.install import golang
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import MinIO as Settings
-from storelab.stores import buckets, clients
-from storelab.stores.access import AccessRefused, NoSuchBucket
 from storelab.stores.minio import MinIO
+from storelab.stores.protocols import s3_clients
+from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.heavy
 
@@ -86,7 +87,7 @@ def test_objects_ranges_and_listings(running):
         way.write(bucket.name, f"d/{i}", body[i:])
     assert [way.read(bucket.name, f"d/{i}") for i in range(3)] == [body[i:] for i in range(3)]
     assert list(way.keys(bucket.name, "d/")) == [(f"d/{i}", len(body) - i) for i in range(3)]
-    part = clients.for_store(running).get_object(Bucket=bucket.name, Key="d/1", Range="bytes=10-19")
+    part = s3_clients.for_store(running).get_object(Bucket=bucket.name, Key="d/1", Range="bytes=10-19")
     assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == body[11:21]
     way.delete(bucket.name, ["d/0"])
     assert way.read(bucket.name, "d/0") is None
@@ -255,7 +256,7 @@ def test_https(tmp_path, port_block):
         bucket = bucket_for(store, "tls", 0, account=1)
         store.access(1).write(bucket.name, "k", b"secret")
         assert store.access(1).read(bucket.name, "k") == b"secret"
-        stranger = clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
+        stranger = s3_clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
         with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
             stranger.list_buckets()
         assert stat.S_IMODE((store.folder / "tls" / "private.key").stat().st_mode) == 0o600

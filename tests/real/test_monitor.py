@@ -9,7 +9,8 @@ import time
 import psutil
 import pytest
 
-from storelab import clock, monitor, proc, records
+from storelab.core import clock, records
+from storelab.host import monitor, proc
 
 pytestmark = pytest.mark.real
 S = 10**9

@@ -15,13 +15,15 @@ import psutil
 import pytest
 from laboratory import bucket_for, gone
 
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import Http as HttpSettings
+from storelab.core.store_settings import Nginx as Settings
 from storelab.install import debian
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import Http as HttpSettings
-from storelab.store_settings import Nginx as Settings
-from storelab.stores import buckets, filesystems, make
-from storelab.stores.access import NoSuchBucket
+from storelab.stores import make
 from storelab.stores.nginx import DAV_EXT, MODULES, Nginx
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.access import NoSuchBucket
+from storelab.workloads.staging import buckets
 
 pytestmark = [
     pytest.mark.heavy,
@@ -182,7 +184,7 @@ def test_taken_over_after_a_crash_of_the_manager(fresh):
 
 def test_killed_in_the_middle_of_up(fresh):
     code = (
-        "import os, sys; from pathlib import Path; from storelab.store_settings import Nginx as S; from storelab.stores.nginx import Nginx\n"
+        "import os, sys; from pathlib import Path; from storelab.core.store_settings import Nginx as S; from storelab.stores.nginx import Nginx\n"
         "s = Nginx('ng', S(kind='nginx', port=int(sys.argv[2])), Path(sys.argv[1]))\n"
         "s._warm_up = lambda: os.kill(os.getpid(), 9)\n"
         "s.up(2)"

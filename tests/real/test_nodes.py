@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
 
-from storelab import records, scratch
-from storelab.config import Launcher
-from storelab.gang import coordinator, keys, nodes, post
-from storelab.gang.remote import RemoteLauncher
-from storelab.model import MeasurementFailed
+from storelab.core import records
+from storelab.core.config import Launcher
+from storelab.core.errors import MeasurementFailed
+from storelab.gang import coordinator, credentials, nodes, post
+from storelab.gang.launchers.remote import RemoteLauncher
+from storelab.host import scratch
 
 pytestmark = pytest.mark.real
 
@@ -208,12 +209,12 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
 def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
     proxy = tmp_path / "proxy.pem"
     proxy.write_text("a proxy")
-    parcel = keys.collect([{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"})
-    keys.send(tmp_path, "keys", parcel)
+    parcel = credentials.collect([{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"})
+    credentials.send(tmp_path, "keys", parcel)
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     there = tmp_path / "there"
     there.mkdir()
-    (environ,) = keys.receive(json.loads((tmp_path / "keys").read_text()), there)
+    (environ,) = credentials.receive(json.loads((tmp_path / "keys").read_text()), there)
     assert environ["AWS_ACCESS_KEY_ID"] == "k" and environ["BEARER_TOKEN"] == "t" and "HOME" not in environ
     assert Path(environ["X509_USER_PROXY"]).read_text() == "a proxy" and Path(environ["X509_USER_PROXY"]).parent == there
     assert Path(environ["X509_USER_PROXY"]).stat().st_mode & 0o777 == 0o600

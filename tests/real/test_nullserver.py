@@ -7,9 +7,10 @@ import psutil
 import pytest
 from laboratory import gone
 
-from storelab import measure, plan
-from storelab.config import Config
+from storelab.core import plan
+from storelab.core.config import Config
 from storelab.install import golang, tools_folder
+from storelab.measure import point as measure
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 

@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 import uproot
 
-from storelab import measure, plan, stage
-from storelab.config import Config
-from storelab.model import MeasurementFailed
-from storelab.store_settings import SeaweedFS as Settings
-from storelab.stores import clients, everywhere
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed
+from storelab.core.store_settings import SeaweedFS as Settings
+from storelab.measure import point as measure
+from storelab.stores import everywhere
+from storelab.stores.protocols import s3_clients
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import stage
 
 pytestmark = pytest.mark.real
 REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
@@ -120,7 +123,7 @@ def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
     measured(config, points)
     manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
     (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
-    clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
+    s3_clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
     for point in points:
         with pytest.raises(MeasurementFailed, match=r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"):
             measure.point(config, points, point.key, again=True)

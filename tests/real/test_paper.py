@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from make_examples import LATENCY, REFUSED, make
 
-from storelab import drawing, latex, tables, typeset
-from storelab.model import UserError
+from storelab.analysis.figures import write
+from storelab.analysis.latex import typeset
+from storelab.analysis.latex import write as latex
+from storelab.analysis.tables import build
+from storelab.core.errors import UserError
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")]
 REPO = Path(__file__).parents[2]
@@ -19,8 +22,8 @@ REPO = Path(__file__).parents[2]
 def paper(folder: Path, **changes) -> str:
     """Text of the paper of example records."""
     make(folder, **changes)
-    tables.build(folder)
-    drawing.build(folder)
+    build.build(folder)
+    write.build(folder)
     latex.build(folder)
     pdf = typeset.build(folder, REPO / "paper")
     log = (folder / "tex/build/paper.log").read_text(errors="replace")

@@ -7,9 +7,9 @@ import pytest
 from counting_proxy import CountingProxy
 from staged_root import SIDE_CAR, failed, prepared, run, staged_root
 
-from storelab import records
-from storelab.datasets import baskets
-from storelab.model import UserError
+from storelab.core import records
+from storelab.core.errors import UserError
+from storelab.datasets.root import baskets
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-planned-reads"
@@ -54,7 +54,7 @@ def proxy(staged):
     ],
 )
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)  # no read is left out, however slow this machine
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)  # no read is left out, however slow this machine
     client = make(proxy.url, workload, **axes)
     asked_before, seen_before = proxy.requests, proxy.received
     assert client.calibration["requests"] == asked_before > 600
@@ -121,6 +121,6 @@ def test_a_server_that_dies_between_two_reads(make, proxy):
 
 def test_no_credentials_is_the_user_s_mistake(make, staged, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setattr("storelab.engines.selections.SelectionClient.close", lambda self: None)
+    monkeypatch.setattr("storelab.engines.common.selections.SelectionClient.close", lambda self: None)
     with pytest.raises(UserError, match="no credentials"):
         make(staged[0].url)

@@ -17,12 +17,16 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from storelab import measure, plan
-from storelab.config import Config
-from storelab.model import MeasurementFailed, UserError
-from storelab.probing import checks, multirange
-from storelab.stores import all_stores, buckets, clients, everywhere
-from storelab.workloads import WORKLOADS, probe
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.measure import point
+from storelab.stores import all_stores, everywhere
+from storelab.stores.protocols import s3_clients
+from storelab.workloads import WORKLOADS
+from storelab.workloads.probe import multirange, workload
+from storelab.workloads.probe.questions import checks
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
 
@@ -45,7 +49,7 @@ def configure(folder, settings, name="probed", store="one", state=None, duration
 def measured(config):
     """(record, {(topic, check): row of the answers of client 0})."""
     points = plan.make(config, WORKLOADS)
-    record = measure.point(config, points, points[0].key)
+    record = point.point(config, points, points[0].key)
     rows = pq.read_table(config.raw / points[0].key / "answers.0.parquet").to_pylist()
     assert all(c["ok"] for c in record["checks"])
     return record, {(r["topic"], r["check"]): r for r in rows}
@@ -74,10 +78,10 @@ SEAWEEDFS = {
 def probed(seaweedfs, tmp_path_factory):
     """(configuration, record, answers) of one probe of the running SeaweedFS with two accounts, after a killed one."""
     config = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
-    own, spare, foreign = seaweedfs.bucket("probed", 0), seaweedfs.bucket("probed", probe.SPARE + 2), seaweedfs.bucket("other", 0)
+    own, spare, foreign = seaweedfs.bucket("probed", 0), seaweedfs.bucket("probed", workload.SPARE + 2), seaweedfs.bucket("other", 0)
     buckets.ensure(seaweedfs, "probed", [own, spare])
     buckets.ensure(seaweedfs, "other", [foreign])
-    s3 = clients.for_store(seaweedfs)
+    s3 = s3_clients.for_store(seaweedfs)
     s3.put_object(Bucket=own.name, Key="data/kept", Body=b"kept")
     s3.put_object(Bucket=own.name, Key="probe/dead/0/left", Body=b"of a probe that was killed")
     s3.create_multipart_upload(Bucket=own.name, Key="probe/dead/0/begun")
@@ -103,7 +107,7 @@ def test_every_answer_of_seaweedfs(probed):
 
 
 def test_nothing_is_left_and_nothing_else_is_touched(probed, seaweedfs):
-    s3 = clients.for_store(seaweedfs)
+    s3 = s3_clients.for_store(seaweedfs)
     own = buckets.own_buckets(seaweedfs, "probed")
     assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
     for b in own:
@@ -117,7 +121,7 @@ def test_nothing_is_left_and_nothing_else_is_touched(probed, seaweedfs):
 
 def test_clean_removes_a_bucket_with_versions(seaweedfs):
     """Of a probe that was killed; but an object that can be read, of whomever, is never taken with them."""
-    bucket, s3 = seaweedfs.bucket("versions", probe.SPARE), clients.for_store(seaweedfs)
+    bucket, s3 = seaweedfs.bucket("versions", workload.SPARE), s3_clients.for_store(seaweedfs)
     buckets.ensure(seaweedfs, "versions", [bucket])
     s3.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
     for body in (b"1", b"2", b"3"):
@@ -222,7 +226,7 @@ def test_checksums_cross_checked(probed, raw):
 
 def test_presigned_urls_cross_checked(probed, raw, seaweedfs):
     found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic in ("presigned", "anonymous")}
-    s3, bucket = clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
+    s3, bucket = s3_clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
 
     def query(act, key="p", seconds=60):
         return "?" + s3.generate_presigned_url(act, Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds).partition("?")[2]

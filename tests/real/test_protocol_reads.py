@@ -15,10 +15,10 @@ from counting_proxy import CountingProxy, RootProxy
 from range_server import range_server
 from staged_root import SIDE_CAR, failed, job_for, run, staged_root
 
-from storelab.datasets import rootfile
-from storelab.model import UserError
+from storelab.core.errors import UserError
+from storelab.core.store_settings import KINDS
+from storelab.datasets.root import generated
 from storelab.readplan import measure
-from storelab.store_settings import KINDS
 from storelab.stores import make
 from storelab.workloads import MODULES, WORKLOADS
 
@@ -148,7 +148,7 @@ def same_counts(one, proxy):
 @pytest.mark.parametrize("store", NETWORK, indirect=True)
 @pytest.mark.parametrize(("workload", "axes"), SELECTIONS)
 def test_counts_are_the_proxy_s(store, client, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)
     with counted(store[1]) as proxy:
         one = client(proxy.url, workload, **axes)
         if store[1].protocol != "root":
@@ -167,7 +167,7 @@ def test_counts_are_the_proxy_s(store, client, monkeypatch, workload, axes):
 @pytest.mark.parametrize("store", HTTP, indirect=True)
 @pytest.mark.parametrize(("workload", "axes"), SELECTIONS)
 def test_several_ranges_in_a_request(store, client, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)
     with counted(store[1]) as proxy:
         one = client(proxy.url, workload, transport="http", **axes)
         result = same_counts(one, proxy)
@@ -211,7 +211,7 @@ def test_the_cost_of_a_further_element(store, client):
 
 
 def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tmp_path, monkeypatch):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)
     with staged_root(seaweedfs, BUCKET, tmp_path) as (endpoint, folder, facts), counted(endpoint) as proxy:
         every = {a.name: a.default for a in WORKLOADS["replay"].axes} | {"volume_fraction": 2.0, "transport": "http"}
         one = MODULES["replay"].client(job_for(BUCKET, folder, facts, proxy.url, "replay", every))
@@ -232,7 +232,7 @@ def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tm
 def served(tmp_path_factory):
     """(server of the S file, folder, facts)"""
     folder = tmp_path_factory.mktemp("served")
-    facts = rootfile.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
+    facts = generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
     with range_server((folder / "s.root").read_bytes()) as server:
         yield server, folder, facts
 

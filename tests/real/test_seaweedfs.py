@@ -14,11 +14,13 @@ import psutil
 import pytest
 from laboratory import bucket_for
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import SeaweedFS as Settings
-from storelab.stores import buckets, clients, mistakes, net
-from storelab.stores.access_s3 import S3Access
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import SeaweedFS as Settings
+from storelab.stores.managed import net
+from storelab.stores.protocols import s3_clients, s3_mistakes
+from storelab.stores.protocols.s3 import S3Access
 from storelab.stores.seaweedfs import ACCOUNTS, SeaweedFS
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
 
@@ -72,7 +74,7 @@ def test_all_listen_on_loopback_only(seaweedfs):
 
 def test_written_through_one_front_end_read_through_the_other(seaweedfs):
     bucket = bucket_for(seaweedfs, "both")
-    one, two = (clients.for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
+    one, two = (s3_clients.for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
     body = os.urandom(9_000_000)  # more than two chunks
     one.put_object(Bucket=bucket.name, Key="k", Body=body)
     assert two.get_object(Bucket=bucket.name, Key="k")["Body"].read() == body
@@ -84,8 +86,8 @@ def test_written_through_one_front_end_read_through_the_other(seaweedfs):
 
 
 def test_a_put_makes_no_bucket(seaweedfs):
-    s3 = clients.for_store(seaweedfs)
-    with pytest.raises(mistakes.ERRORS):
+    s3 = s3_clients.for_store(seaweedfs)
+    with pytest.raises(s3_mistakes.ERRORS):
         s3.put_object(Bucket="never-made", Key="k", Body=b"")
 
 
@@ -104,7 +106,7 @@ def test_taken_over_after_a_crash_of_the_manager(fresh):
 @pytest.mark.parametrize("victim", ["master", "volume-1", "filer", "s3-1"])
 def test_a_killed_daemon_comes_back(seaweedfs, victim):
     bucket = bucket_for(seaweedfs, "killed")
-    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key=victim, Body=b"before")
+    s3_clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key=victim, Body=b"before")
     pids = seaweedfs.actors()
     os.kill(pids[victim], signal.SIGKILL)
     until = time.monotonic() + 5
@@ -114,7 +116,7 @@ def test_a_killed_daemon_comes_back(seaweedfs, victim):
     seaweedfs.up(2)
     assert seaweedfs.status().state == "up" and seaweedfs.actors()[victim] != pids[victim]
     for end in seaweedfs.endpoints(2):
-        s3 = clients.for_store(seaweedfs, end)
+        s3 = s3_clients.for_store(seaweedfs, end)
         assert s3.get_object(Bucket=bucket.name, Key=victim)["Body"].read() == b"before"
         s3.put_object(Bucket=bucket.name, Key="after", Body=b"after")
 
@@ -129,7 +131,7 @@ def test_suspended_it_takes_no_cpu_and_wakes_up(seaweedfs):
     assert [p.cpu_times()[:2] for p in processes] == before
     seaweedfs.up(2)  # wakes it
     seaweedfs.resume()
-    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"awake")
+    s3_clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"awake")
     assert [psutil.Process(p) for p in seaweedfs.actors().values()] == processes
 
 
@@ -186,7 +188,7 @@ def test_data_and_keys_outlive_a_restart(fresh):
     fresh.up()
     keys, bucket = fresh.credentials(), bucket_for(fresh, "kept")
     assert stat.S_IMODE((fresh.folder / "s3.json").stat().st_mode) == 0o600
-    s3 = clients.for_store(fresh)
+    s3 = s3_clients.for_store(fresh)
     bodies = {f"k{i}": os.urandom(1000 * i) for i in range(40)}
     for key, body in bodies.items():
         s3.put_object(Bucket=bucket.name, Key=key, Body=body)
@@ -194,7 +196,7 @@ def test_data_and_keys_outlive_a_restart(fresh):
     fresh.up()
     again = fresh.credentials()
     assert (again.access_key, again.secret_key) == (keys.access_key, keys.secret_key)
-    s3 = clients.for_store(fresh)
+    s3 = s3_clients.for_store(fresh)
     assert {k: s3.get_object(Bucket=bucket.name, Key=k)["Body"].read() for k in bodies} == bodies
     assert dict(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == {k: len(b) for k, b in bodies.items()}
 
@@ -202,8 +204,8 @@ def test_data_and_keys_outlive_a_restart(fresh):
 def test_keys_are_nowhere_but_in_their_file(seaweedfs):
     keys = seaweedfs.credentials()
     bucket = bucket_for(seaweedfs, "secret")
-    with contextlib.suppress(*mistakes.ERRORS):
-        clients.for_store(seaweedfs).get_object(Bucket=bucket.name, Key="none")
+    with contextlib.suppress(*s3_mistakes.ERRORS):
+        s3_clients.for_store(seaweedfs).get_object(Bucket=bucket.name, Key="none")
     places = [
         p
         for p in seaweedfs.folder.rglob("*")
@@ -230,7 +232,7 @@ def test_a_vacuum_that_takes_too_long_fails_nothing(seaweedfs):
 
 @pytest.mark.heavy
 def test_reclaim_gives_the_space_back(seaweedfs):
-    bucket, s3 = bucket_for(seaweedfs, "space"), clients.for_store(seaweedfs)
+    bucket, s3 = bucket_for(seaweedfs, "space"), s3_clients.for_store(seaweedfs)
     body, empty = os.urandom(1_000_000), disk_use(seaweedfs.data)
     for i in range(40):
         s3.put_object(Bucket=bucket.name, Key=f"a/{i}", Body=body)
@@ -250,7 +252,7 @@ def test_more_than_a_hundred_buckets(seaweedfs):
     buckets.ensure(seaweedfs, campaign, all_)
     buckets.ensure(seaweedfs, campaign, all_)
     assert buckets.own_buckets(seaweedfs, campaign) == all_
-    s3 = clients.for_store(seaweedfs)
+    s3 = s3_clients.for_store(seaweedfs)
     for bucket in all_[::10]:
         s3.put_object(Bucket=bucket.name, Key="k", Body=b"x" * 10_000)
     other = bucket_for(seaweedfs, "many-others")
@@ -278,7 +280,7 @@ def test_a_master_that_hangs_is_replaced(seaweedfs):
         patch.setattr(net, "answers", lambda *a: a[2] != "/dir/status" and answers(*a))
         seaweedfs.up(2)
     assert seaweedfs.actors()["master"] != before["master"]
-    clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
+    s3_clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
 
 
 @pytest.mark.heavy

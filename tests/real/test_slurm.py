@@ -15,7 +15,7 @@ import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab
 from common import BIN, environ, laboratory
 
-from storelab.engines import s5cmd
+from storelab.engines.s5cmd import client
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
@@ -69,7 +69,7 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     assert done.returncode == 0, done.stdout + done.stderr
     assert (
         all(f"node{i}" in done.stdout for i in range(1, 5))
-        and done.stdout.count("1 of 1") == done.stdout.count(s5cmd.version()) == 4
+        and done.stdout.count("1 of 1") == done.stdout.count(client.version()) == 4
         and " ms" in done.stdout
     )
     storelab(lab, "down", "seaweedfs")

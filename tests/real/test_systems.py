@@ -9,8 +9,8 @@ import ports
 import pytest
 from laboratory import holds
 
-from storelab.model import UserError
-from storelab.store_settings import KINDS
+from storelab.core.errors import UserError
+from storelab.core.store_settings import KINDS
 from storelab.stores import make
 
 pytestmark = pytest.mark.heavy

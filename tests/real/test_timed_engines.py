@@ -10,10 +10,10 @@ from counting_proxy import CountingProxy
 from delay_server import DelayServer
 from lying_proxy import LyingProxy
 
-from storelab import clock
+from storelab.core import clock
+from storelab.core.errors import MeasurementFailed
 from storelab.install import golang, tools_folder
-from storelab.model import MeasurementFailed
-from storelab.stores.base import Credentials
+from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads import get
 
 pytestmark = pytest.mark.real

@@ -9,10 +9,10 @@ import pytest
 from counting_proxy import CountingProxy
 from staged_root import SIDE_CAR, failed, job_for, run, staged_root
 
-from storelab import records
-from storelab.datasets import baskets
-from storelab.engines.guard import LimitExceeded
-from storelab.model import UserError
+from storelab.core import records
+from storelab.core.errors import UserError
+from storelab.datasets.root import baskets
+from storelab.engines.common.guard import LimitExceeded
 from storelab.workloads import read_entries
 
 pytestmark = pytest.mark.real
@@ -68,7 +68,7 @@ CASES = [
 
 @pytest.mark.parametrize(("entries", "volume", "gap"), CASES)
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entries, volume, gap):
-    monkeypatch.setattr("storelab.engines.selections.GRACE", 5.0)  # no read is left out, however slow this machine
+    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)  # no read is left out, however slow this machine
     client = make(proxy.url, entries=entries, volume=volume, gap=gap)
     assert proxy.connections == 0, "nothing is sent before the start"
     result, _ = run(client)
@@ -221,6 +221,6 @@ def test_connections_cut_in_flight_are_errors_and_reads_go_on(make, proxy):
 
 def test_no_credentials_is_the_user_s_mistake(make, staged, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setattr("storelab.engines.uproot_s3fs.UprootClient.close", lambda self: None)
+    monkeypatch.setattr("storelab.engines.uproot.client.UprootClient.close", lambda self: None)
     with pytest.raises(UserError, match="no credentials"):
         make(staged[0].url)

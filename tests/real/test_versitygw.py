@@ -13,12 +13,13 @@ import pytest
 from laboratory import bucket_for, gone
 
 from storelab import install
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import Versitygw as Settings
 from storelab.install import golang
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import Versitygw as Settings
-from storelab.stores import buckets, clients
-from storelab.stores.access import AccessRefused
+from storelab.stores.protocols import s3_clients
+from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.versitygw import Versitygw
+from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.heavy
 
@@ -91,14 +92,14 @@ def test_all_gateways_show_the_same_objects(running):
             assert [k for k, _ in other.keys(bucket.name, "d/")] == [f"d/{j}" for j in range(i + 1)]
     ways[2].delete(bucket.name, ["d/0"])
     assert ways[0].read(bucket.name, "d/0") is None
-    s3 = clients.for_store(running, running.endpoints(3)[1])
+    s3 = s3_clients.for_store(running, running.endpoints(3)[1])
     part = s3.get_object(Bucket=bucket.name, Key="d/1", Range="bytes=10-19")
     assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == body[11:21]
 
 
 def test_parts_of_one_upload_through_several_gateways(running):
     bucket = bucket_for(running, "parts")
-    one, two, three = (clients.for_store(running, e) for e in running.endpoints(3))
+    one, two, three = (s3_clients.for_store(running, e) for e in running.endpoints(3))
     blocks = [os.urandom(5 * 2**20), os.urandom(1000)]
     upload = one.create_multipart_upload(Bucket=bucket.name, Key="k")["UploadId"]
     tags = [
@@ -198,7 +199,7 @@ def test_https(tmp_path, port_block):
         bucket = bucket_for(store, "tls", 0, account=1)
         store.access(1, 0).write(bucket.name, "k", b"secret")
         assert store.access(1, 1).read(bucket.name, "k") == b"secret"
-        stranger = clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
+        stranger = s3_clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
         with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
             stranger.list_buckets()
     finally:

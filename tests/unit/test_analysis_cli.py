@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 from make_examples import make
 
-from storelab import typeset
+from storelab.analysis.latex import typeset
 from storelab.cli import analysis, reference
-from storelab.model import UserError
+from storelab.core.errors import UserError
 
 REPO = Path(__file__).parents[2]
 

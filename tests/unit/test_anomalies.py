@@ -8,34 +8,36 @@ import pytest
 from make_examples import T0, S, run_json
 from scipy.stats import binom
 
-from storelab import anomalies, config, loading, plan, records, tables
-from storelab.engines.consistency import ledger, namespace, seen
-from storelab.engines.consistency.s3 import S3View
-from storelab.stores.base import Bucket, Endpoint
+from storelab.analysis.records import loading
+from storelab.analysis.tables import build, consistency
+from storelab.core import config, plan, records
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
+from storelab.workloads.consistency import ledger, listings, seen
+from storelab.workloads.consistency.s3 import S3View
 
 
 @pytest.mark.parametrize(("tried", "bound"), [(1, 0.95), (10, 0.2589), (100, 0.029513), (3000, 0.00099807)])
 def test_none_of_n(tried, bound):
-    assert anomalies.upper_bound(0, tried) == pytest.approx(bound, rel=1e-3) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-3)
-    assert anomalies.upper_bound(0, tried) <= 3 / tried, "the rule of three is on the safe side"
+    assert consistency.upper_bound(0, tried) == pytest.approx(bound, rel=1e-3) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-3)
+    assert consistency.upper_bound(0, tried) <= 3 / tried, "the rule of three is on the safe side"
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 10), (3, 1000), (999, 1000), (1, 2)])
 def test_the_bound_is_exact(k, n):
     """At the bound, as few anomalies as these or fewer have a probability of 5 %."""
-    assert binom.cdf(k, n, anomalies.upper_bound(k, n)) == pytest.approx(0.05, rel=1e-6)
+    assert binom.cdf(k, n, consistency.upper_bound(k, n)) == pytest.approx(0.05, rel=1e-6)
 
 
 def test_edges_of_the_bound():
-    assert anomalies.upper_bound(7, 7) == 1.0 and math.isnan(anomalies.upper_bound(0, 0))
+    assert consistency.upper_bound(7, 7) == 1.0 and math.isnan(consistency.upper_bound(0, 0))
     for k, n in ((1, 0), (-1, 5), (6, 5)):
         with pytest.raises(ValueError, match="anomalies of"):
-            anomalies.upper_bound(k, n)
+            consistency.upper_bound(k, n)
 
 
 def test_both_sides_know_the_same_scenarios():
-    assert tuple(anomalies.SCENARIOS) == ledger.OBJECTS + ledger.ONCE
+    assert tuple(consistency.SCENARIOS) == ledger.OBJECTS + ledger.ONCE
 
 
 @pytest.fixture
@@ -93,15 +95,15 @@ def campaign(tmp_path):
 
 
 def test_the_table(campaign):
-    tables.build(campaign)
-    t = tables.read(campaign, "consistency")
+    build.build(campaign)
+    t = build.read(campaign, "consistency")
     assert list(t["scenario"]) == ["read_after_write", "read_after_write", "overwrite"], "in the order of SCENARIOS"
     same, other, untried = (row for _, row in t.iterrows())
     assert (same["front_end"], same["runs"], same["tried"], same["anomalies"], same["fraction"]) == ("same", 2, 4000, 0, 0)
     assert same["fraction_upper95"] == pytest.approx(1 - 0.05 ** (1 / 4000)) and same["never_right"] == 0
     assert pd.isna(same["lasted_max_s"]) and pd.isna(same["example"])
     assert (other["front_end"], other["tried"], other["anomalies"], other["never_right"]) == ("other", 2000, 2, 1)
-    assert other["fraction"] == 0.001 and other["fraction_upper95"] == pytest.approx(anomalies.upper_bound(2, 2000))
+    assert other["fraction"] == 0.001 and other["fraction_upper95"] == pytest.approx(consistency.upper_bound(2, 2000))
     assert (other["lasted_max_s"], other["lasted_median_s"], other["watched_max_s"], other["example"]) == (
         0.25,
         0.25,
@@ -113,15 +115,15 @@ def test_the_table(campaign):
 
 
 def test_its_points_have_no_rates(campaign):
-    tables.build(campaign)
-    assert set(tables.read(campaign, "throughput")["workload"]) == {"put"}
-    assert set(tables.read(campaign, "points")["workload"]) == {"put", "consistency"}
+    build.build(campaign)
+    assert set(build.read(campaign, "throughput")["workload"]) == {"put"}
+    assert set(build.read(campaign, "points")["workload"]) == {"put", "consistency"}
 
 
 def test_without_such_points_there_is_a_header(tmp_path):
     empty = loading.Campaign(tmp_path, {"workloads": {}, "points": []}, {}, {})
-    t = anomalies.consistency(empty, {})
-    assert len(t) == 0 and list(t.columns) == ["store", "scenario", "front_end", *anomalies.MEASURES]
+    t = consistency.consistency(empty, {})
+    assert len(t) == 0 and list(t.columns) == ["store", "scenario", "front_end", *consistency.MEASURES]
 
 
 def test_a_body_says_what_it_is():
@@ -149,9 +151,9 @@ def test_what_is_wrong_with_an_answer(data, finding):
 
 
 def test_a_long_listing_is_judged():
-    many = namespace.Many("many/")
+    many = listings.Many("many/")
     many.there, many.unknown = {"many/1", "many/2", "many/3"}, {"many/4"}
-    sizes = dict.fromkeys(many.there, namespace.MANY_BYTES)
+    sizes = dict.fromkeys(many.there, listings.MANY_BYTES)
     assert many.wrong(seen.Seen(0, 1, names=sizes)) is None
     assert many.wrong(seen.Seen(0, 1, names=sizes | {"many/4": 256})) is None, "nothing is said of an upload that failed"
     assert many.wrong(seen.Seen(0, 1, names={"many/1": 256})) == "of 3 keys 2 missing (many/2, many/3)"
@@ -200,6 +202,6 @@ def test_a_broken_listing_is_a_failure(pages, answers, error, message):
 
 
 def test_names_of_own_buckets():
-    assert namespace.stem(Bucket("storelab-demo-0000"), "0a1b2c3d") == "storelab-demo-x0a1b2c3d-"
-    long = namespace.stem(Bucket("s" * 59 + "0000"), "0a1b2c3d")
+    assert listings.stem(Bucket("storelab-demo-0000"), "0a1b2c3d") == "storelab-demo-x0a1b2c3d-"
+    long = listings.stem(Bucket("s" * 59 + "0000"), "0a1b2c3d")
     assert len(long) + 5 <= 63 and long.endswith("-x0a1b2c3d-")

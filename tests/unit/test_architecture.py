@@ -1,74 +1,95 @@
-"""Imports point downwards, and nothing reaches over the cut between measuring and analysis."""
+"""The house: a room imports only rooms that stand below it, nothing reaches over the cut, nothing goes round in circles."""
 
 import ast
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "storelab"
-MEASURING = {
-    "measure",
-    "monitor",
-    "proc",
-    "scratch",
-    "stage",
-    "check",
-    "check_axes",
-    "doctor",
-    "plan_file",
-    "upload",
-    "uploads",
-    "install",
-    "testbed",
-    "gang",
-    "workloads",
-    "engines",
-    "datasets",
-    "readplan",
-    "rootio",
-    "stores",
-    "probing",
+ROOMS = ("cli", "measure", "gang", "workloads", "engines", "stores", "install", "host", "datasets", "readplan", "analysis", "core")
+BELOW = {room: set(ROOMS[i + 1 :]) - {"analysis"} for i, room in enumerate(ROOMS)} | {
+    "cli": set(ROOMS[1:]),
+    "analysis": {"core"},
+    "readplan": set(),
 }
-SHARED = {"records", "plan", "calibration", "config", "config_types", "store_settings", "environment", "model", "units", "clock"}
-TOP = {"cli", "workflow", "__main__"}
-LEVEL_0 = {"model", "units", "clock"}
+# Subjects, from the top: a folder of the analysis imports only those behind it.
+ANALYSIS = ("latex", "figures", "compare", "tables", "parts", "records", "statistics")
+MODULES = sorted(p for p in SOURCE.rglob("*.py") if p.name != "__main__.py")
 
 
-def room(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+
+
+NAMES = {name_of(p): p for p in MODULES}
 
 
 def imports(path: Path) -> set[str]:
-    """Rooms of storelab that a module imports, also inside of functions."""
+    """Modules of storelab that a module imports, also inside of functions, but not those for type checkers alone."""
     out = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "storelab" else [f"storelab.{a.name}" for a in node.names]
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "storelab":
+            base = node.module.removeprefix("storelab").lstrip(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}".lstrip(".")
+                out.add(full if full in NAMES else base)
         elif isinstance(node, ast.Import):
-            names = [a.name for a in node.names]
-        out |= {n.split(".")[1] for n in names if n.startswith("storelab.")}
-    return out
+            out.update(a.name.removeprefix("storelab.") for a in node.names if a.name.startswith("storelab."))
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return out - {""}
 
 
-MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
+IMPORTS = {name: imports(path) for name, path in NAMES.items()}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports(path):
-    here, there = room(path), imports(path) - {"__version__"}
-    if here in TOP:
-        return
-    assert not there & TOP, "only the top level imports the CLI"
-    if here in LEVEL_0:
-        assert there <= LEVEL_0
-    elif here in SHARED:
-        assert there <= SHARED
-    elif here in MEASURING:
-        assert there <= MEASURING | SHARED, "the measuring side does not import the analysis"
-    else:
-        assert not there & MEASURING, "the analysis does not import the measuring side"
+def room(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def test_the_rooms_are_those_of_the_plan():
+    assert sorted(p.name for p in SOURCE.iterdir() if not p.name.startswith("__")) == sorted(ROOMS)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n])
+def test_no_import_climbs(name):
+    others = {room(there) for there in IMPORTS[name]} - {room(name)}
+    assert others <= BELOW[room(name)], f"{name} imports {sorted(others - BELOW[room(name)])}"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("analysis.") and n.split(".")[1] in ANALYSIS])
+def test_no_import_climbs_in_the_analysis(name):
+    here = name.split(".")[1]
+    there = {i.split(".")[1] for i in IMPORTS[name] if i.startswith("analysis.") and "." in i} - {here}
+    assert there <= set(ANALYSIS[ANALYSIS.index(here) + 1 :])
+
+
+def test_no_module_goes_round_in_circles():
+    graph = defaultdict(set, {n: {i for i in there if i != n} for n, there in IMPORTS.items()})
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+def test_each_room_says_what_lives_there():
+    silent = [
+        str(p.relative_to(SOURCE))
+        for p in MODULES
+        if p.name == "__init__.py" and "May import" not in (ast.get_docstring(ast.parse(p.read_text())) or "")
+    ]
+    assert not [s for s in silent if s != "__init__.py"], "a room's __init__ says what lives there and what it may import"
 
 
 def test_rooms_are_not_crowded():
     assert not {str(p.relative_to(SOURCE)): n for p in MODULES if (n := len(p.read_text().splitlines())) > 320}
+    folders = [SOURCE, *(d for d in SOURCE.rglob("*") if d.is_dir() and d.name != "__pycache__")]
+    crowded = {str(d): n for d in folders if (n := sum(1 for e in d.iterdir() if e.name != "__pycache__")) > 18}
+    assert not crowded

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from storelab import clock
-from storelab.engines.arrivals import Closed, Open
+from storelab.core import clock
+from storelab.engines.common.arrivals import Closed, Open
 
 
 def taken(arrivals, most: int = 1000) -> list[int]:

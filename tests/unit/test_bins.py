@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import latency, records
-from storelab.engines import bins
+from storelab.analysis.tables import latency
+from storelab.core import records
+from storelab.engines.common import bins
 
 T0 = 1_760_000_000_000_000_000
 S = 10**9

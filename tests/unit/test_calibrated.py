@@ -6,9 +6,14 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import calibrated, calibration, check, config, figures, figures_sparse, latex, plan, plots, tables
-from storelab.model import UserError
-from storelab.store_settings import KINDS, S3_KINDS
+from storelab.analysis.figures import catalogue, plots, sparse
+from storelab.analysis.latex import write
+from storelab.analysis.tables import build
+from storelab.analysis.tables import calibration as calibrated
+from storelab.core import calibration, config, plan
+from storelab.core.errors import UserError
+from storelab.core.store_settings import KINDS, S3_KINDS
+from storelab.measure import check
 from storelab.stores import KINDS as CLASSES
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -160,18 +165,18 @@ def example(tmp_path_factory):
     sweeps = {"up": {"workload": "put", "duration": "4 s", "axes": axes}, "entries": {"workload": "read_entries", "duration": "4 s"}}
     stores = {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": ["https://s3.example.org", "https://s4.example.org"]}}
     make(folder, failed=(), calibrate=True, use_stores=["alpha", "beta"], stores=stores, sweeps=sweeps, repetitions=2)
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
 def test_the_table_of_ceilings(example):
-    t = tables.read(example, "calibration")
+    t = build.read(example, "calibration")
     network = t[t["target"] == "network"]
     assert len(network) == 8 and set(network["scheme"]) == {"http", "https"}
     r = network[(network["scheme"] == "https") & (network["object_size_bytes"] == 4000) & (network["clients"] == 2)].iloc[0]
     assert (r["before_rate_per_s"], r["after_rate_per_s"], r["rate_per_s"]) == pytest.approx((480, 456, 480), rel=0.01)
     assert r["drift_percent"] == pytest.approx(-5, abs=0.3) and r["throughput_mb_per_s"] == pytest.approx(1.92, rel=0.01) and r["runs"] == 2
-    done = pd.Series(tables.read(example, "points").set_index("key")["operations"])
+    done = pd.Series(build.read(example, "points").set_index("key")["operations"])
     assert r["client_cpu_ms_per_operation"] == pytest.approx(
         1000 * 1.5 / done["nullserver/calibrate/operation~put_engine~s5cmd_clients~0002_scheme~https_rep~001"]
     )
@@ -181,7 +186,7 @@ def test_the_table_of_ceilings(example):
 
 def test_points_near_their_ceiling_are_client_bound_where_the_cores_are_not_shared(example):
     for name in ("points", "throughput"):
-        t = tables.read(example, name)
+        t = build.read(example, name)
         t = t[t["workload"] == "put"]
         near = t["front_ends"] == 2
         assert (
@@ -189,7 +194,7 @@ def test_points_near_their_ceiling_are_client_bound_where_the_cores_are_not_shar
             and t["ceiling_percent"].where(~near).dropna().between(41, 46).all()
         )
         assert (t["client_bound"].astype(bool) == (near & (t["store"] == "beta"))).all()
-    rest = tables.read(example, "points")
+    rest = build.read(example, "points")
     rest = rest[rest["workload"] != "put"]
     assert (
         rest["ceiling_percent"].isna().all()
@@ -199,9 +204,9 @@ def test_points_near_their_ceiling_are_client_bound_where_the_cores_are_not_shar
 
 
 def test_a_calibration_is_no_result_of_a_store(example):
-    assert set(tables.read(example, "throughput")["workload"]) == {"put", "read_entries"}
-    assert not {"operation", "target", "phase"} & set(tables.read(example, "throughput").columns)
-    value = tables.read(example, "numbers").set_index("name")["value"]
+    assert set(build.read(example, "throughput")["workload"]) == {"put", "read_entries"}
+    assert not {"operation", "target", "phase"} & set(build.read(example, "throughput").columns)
+    value = build.read(example, "numbers").set_index("name")["value"]
     assert value["stores"] == "two storage systems" and value["points"] == "36" and value["best_metadata_upload_store"] in ("alpha", "beta")
     assert (
         value["calibration_ceilings"] == "8"
@@ -212,39 +217,39 @@ def test_a_calibration_is_no_result_of_a_store(example):
 
 def test_without_calibration_nothing_is_claimed(tmp_path):
     make(tmp_path, failed=(), repetitions=1, sweeps={"up": {"workload": "put", "duration": "4 s"}})
-    tables.build(tmp_path)
-    assert tables.read(tmp_path, "calibration").empty and list(tables.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
+    build.build(tmp_path)
+    assert build.read(tmp_path, "calibration").empty and list(build.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
     for name in ("points", "throughput"):
-        t = tables.read(tmp_path, name)
+        t = build.read(tmp_path, name)
         assert t["client_bound"].isna().all() and t["ceiling_percent"].isna().all()
-    assert not plots.client_bound(tables.read(tmp_path, "throughput")).any()
+    assert not plots.client_bound(build.read(tmp_path, "throughput")).any()
 
 
 def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):
-    table = tables.read(example, "throughput")
-    fig = figures.metadata_upload(table)
+    table = build.read(example, "throughput")
+    fig = catalogue.metadata_upload(table)
     said = " ".join(fig.get_supxlabel().split())
     assert "open symbols: client-bound" in said and "CPU: clients" in said and "server 25 % of the host" in said
     hollow = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
     assert hollow == [2]  # beta with two front-ends, at 1 and 2 clients
-    assert "Open symbols: client-bound" in figures.caption("metadata_upload", table)
-    alone = figures.metadata_upload(table[table["store"] == "alpha"])
-    assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in figures.caption(
+    assert "Open symbols: client-bound" in catalogue.caption("metadata_upload", table)
+    alone = catalogue.metadata_upload(table[table["store"] == "alpha"])
+    assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in catalogue.caption(
         "metadata_upload", table[table["store"] == "alpha"]
     )
-    assert "CPU: clients" in " ".join(figures_sparse.entries(tables.read(example, "sparse")).get_supxlabel().split())
+    assert "CPU: clients" in " ".join(sparse.entries(build.read(example, "sparse")).get_supxlabel().split())
 
 
 def test_in_the_paper(example, tmp_path):
-    from storelab import drawing
+    from storelab.analysis.figures import write as drawing
 
     drawing.build(example)
-    latex.build(example)
+    write.build(example)
     tex = {p.stem: p.read_text() for p in (example / "tex").glob("*.tex")}
     assert r"\HasCalibrationtrue" in tex["figures"] and r"\HasClientBoundtrue" in tex["figures"]
     assert r"\newcommand{\NumClientBound}{4}" in tex["numbers"] and "80~\\%" in tex["numbers"].split("NumClientBoundFrom")[1][:12]
     rows = [line for line in tex["table_calibration"].splitlines() if line.startswith(("put", "memory", "write", "read"))]
-    assert len(rows) == len(tables.read(example, "calibration")) and any("https" in r and r"& -5 &" in r for r in rows)
+    assert len(rows) == len(build.read(example, "calibration")) and any("https" in r and r"& -5 &" in r for r in rows)
     bound = [line for line in tex["table_throughput"].splitlines() if line.endswith(r"c \\")]
     assert len(bound) == 4 and all(line.startswith("beta") for line in bound)
 
@@ -252,6 +257,6 @@ def test_in_the_paper(example, tmp_path):
 def test_a_campaign_of_calibrations_alone_has_its_table(tmp_path):
     sweep = {"workload": "calibrate", "axes": {"operation": ["put", "get"], "engine": "obstore"}}
     make(tmp_path, failed=(), stores={"null": {"kind": "nullserver"}}, use_stores=["null"], sweeps={"c": sweep}, repetitions=3)
-    tables.build(tmp_path)
-    t = tables.read(tmp_path, "calibration")
-    assert len(t) == 2 and set(t["runs"]) == {3} and t["after_rate_per_s"].isna().all() and tables.read(tmp_path, "throughput").empty
+    build.build(tmp_path)
+    t = build.read(tmp_path, "calibration")
+    assert len(t) == 2 and set(t["runs"]) == {3} and t["after_rate_per_s"].isna().all() and build.read(tmp_path, "throughput").empty

@@ -5,8 +5,10 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from storelab import capabilities, loading, plan, records, tables
-from storelab.config import Config
+from storelab.analysis.records import loading
+from storelab.analysis.tables import build, capabilities
+from storelab.core import plan, records
+from storelab.core.config import Config
 from storelab.workloads import WORKLOADS
 
 S = 10**9
@@ -95,12 +97,12 @@ def campaign(tmp_path):
         told = [("ranges", "single range", "yes"), ("accounts", "read refused", apart), ("connection", "HTTPS", https)]
         record(config, p, [told, [("ranges", "single range", "yes" if p.store == "b" else "no")]])
     records.write_sums(config.raw)
-    tables.build(config.campaign_dir)
+    build.build(config.campaign_dir)
     return config.campaign_dir
 
 
 def test_one_row_for_each_question_and_deployment(campaign):
-    t = tables.read(campaign, "capabilities")
+    t = build.read(campaign, "capabilities")
     assert list(t.columns) == ["store", "redundancy", "servers", "backing", "scheme", "topic", "check", "answer", "evidence", "asked"]
     assert len(t) == 2 * 2 * 3
     assert list(t["store"].unique()) == list(loading.load(campaign).plan["stores"])
@@ -111,20 +113,20 @@ def test_one_row_for_each_question_and_deployment(campaign):
 
 
 def test_a_probe_has_no_rate(campaign):
-    points = tables.read(campaign, "points")
+    points = build.read(campaign, "points")
     assert len(points) == 8 and set(points["state"]) == {"ok"}
     assert (
         points[[c for c in points if c.startswith(("overlap", "first_done", "last_done", "tail", "steadiness", "operations"))]]
         .isna()
         .all(axis=None)
     )
-    assert tables.read(campaign, "throughput").empty and tables.read(campaign, "sparse").empty
-    assert not tables.read(campaign, "numbers")["value"].isin(["nan", "<NA>"]).any()
+    assert build.read(campaign, "throughput").empty and build.read(campaign, "sparse").empty
+    assert not build.read(campaign, "numbers")["value"].isin(["nan", "<NA>"]).any()
 
 
 def test_a_campaign_without_a_probe_has_an_empty_table(tmp_path):
     from make_examples import make
 
     make(tmp_path, failed=(), sweeps={"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1]}}}, repetitions=1)
-    tables.build(tmp_path)
-    assert tables.read(tmp_path, "capabilities").empty
+    build.build(tmp_path)
+    assert build.read(tmp_path, "capabilities").empty

@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from storelab import check_axes
-from storelab.check import summarise
-from storelab.model import Point, UserError
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.measure import check_axes
+from storelab.measure.check import summarise
 from storelab.workloads import WORKLOADS
 
 MIB = 2**20

@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from make_examples import make
 from scipy.stats import mannwhitneyu
 
-from storelab import comparing, sides, tables
+from storelab.analysis.compare import sides
+from storelab.analysis.statistics import ratios
+from storelab.analysis.tables import build
 from storelab.cli import compare as command
-from storelab.model import UserError
+from storelab.core.errors import UserError
 
 SWEEPS = {
     "upload": {"workload": "put", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
@@ -27,47 +29,47 @@ def test_verdict_is_that_of_the_exact_test():
         n, m = rng.integers(4, 11, 2)
         x, y = np.exp(rng.normal(0, 0.03, n)), np.exp(rng.normal(rng.choice([0, 0.05]), 0.03, m))
         seen = mannwhitneyu(x, y, method="exact").pvalue <= 0.05
-        assert (comparing.ratio(x, y).verdict != comparing.CANNOT_TELL) == seen
+        assert (ratios.ratio(x, y).verdict != ratios.CANNOT_TELL) == seen
 
 
 def test_coverage_of_moses():
-    assert comparing.moses(4, 4) == (1, pytest.approx(1 - 2 / 70))
-    assert comparing.moses(3, 3) == (0, 0.0)
-    assert comparing.moses(8, 8)[1] == pytest.approx(0.95, abs=0.001)
-    k, coverage = comparing.moses(30, 40)
+    assert ratios.moses(4, 4) == (1, pytest.approx(1 - 2 / 70))
+    assert ratios.moses(3, 3) == (0, 0.0)
+    assert ratios.moses(8, 8)[1] == pytest.approx(0.95, abs=0.001)
+    k, coverage = ratios.moses(30, 40)
     assert coverage == pytest.approx(0.95, abs=0.001) and k == pytest.approx(600 - 1.96 * math.sqrt(1200 * 71 / 12), abs=3)
 
 
 def test_words():
     slow, fast = [100, 101, 102, 103], [110, 111, 112, 113]
-    assert comparing.ratio(slow, fast).verdict == "faster"
-    assert comparing.ratio(fast, slow).verdict == "slower"
-    assert comparing.ratio(slow, fast, lower_is_better=True).verdict == "slower"
-    same = comparing.ratio(slow, slow)
+    assert ratios.ratio(slow, fast).verdict == "faster"
+    assert ratios.ratio(fast, slow).verdict == "slower"
+    assert ratios.ratio(slow, fast, lower_is_better=True).verdict == "slower"
+    same = ratios.ratio(slow, slow)
     assert same.verdict == "cannot tell" and same.ratio == pytest.approx(1) and same.reason == ""
-    found = comparing.ratio(slow, [2 * v for v in slow])
+    found = ratios.ratio(slow, [2 * v for v in slow])
     assert found.ratio == pytest.approx(2) and found.low < 2 < found.high
 
 
 def test_too_few_or_no_ratio_says_why():
-    three = comparing.ratio([1, 2, 3], [10, 11, 12])
+    three = ratios.ratio([1, 2, 3], [10, 11, 12])
     assert three.verdict == "cannot tell" and "3 against 3 runs are too few" in three.reason and math.isnan(three.low)
     assert three.ratio == pytest.approx(5.5)
-    assert "0" in comparing.ratio([0, 1, 1, 1], [1, 1, 1, 1]).reason
-    assert comparing.ratio([math.nan], [1, 2]).reason == "no run on one side"
+    assert "0" in ratios.ratio([0, 1, 1, 1], [1, 1, 1, 1]).reason
+    assert ratios.ratio([math.nan], [1, 2]).reason == "no run on one side"
 
 
 def test_the_whole_counts_repetitions():
     points = [{r: 100 * i * (1 + 0.001 * r) for r in range(1, 7)} for i in (1, 2, 3)]
     faster = [{r: v * 1.1 for r, v in p.items()} for p in points]
-    r = comparing.whole(points, faster)
+    r = ratios.whole(points, faster)
     assert (r.n_a, r.n_b, r.verdict) == (6, 6, "faster") and r.ratio == pytest.approx(1.1)
-    assert comparing.whole(points, points).verdict == "cannot tell"
+    assert ratios.whole(points, points).verdict == "cannot tell"
     del faster[0][3], faster[1][5]  # lost runs shift nothing
-    assert comparing.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
-    two = comparing.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
+    assert ratios.whole(points, faster).ratio == pytest.approx(1.1, rel=0.001)
+    two = ratios.whole([{1: 1.0, 2: 1.0}], [{1: 2.0, 2: 2.0}])
     assert two.verdict == "cannot tell" and "2 against 2 repetitions are too few" in two.reason
-    assert comparing.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
+    assert ratios.whole([{1: 0.0}], [{1: 1.0}]).reason == "no comparable point"
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def campaigns(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
     make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)
-    tables.build(folder / "half")
+    build.build(folder / "half")
     path = folder / "half" / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]

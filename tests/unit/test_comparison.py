@@ -4,7 +4,10 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import capabilities_page, drawing, figures, latex, tables
+from storelab.analysis import capabilities_page
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.latex import write as latex
+from storelab.analysis.tables import build
 
 RAW = {"object_size": ["4 kB", "10 MB"], "redundancy": ["default", "replica-2"]}
 SWEEPS = {
@@ -20,14 +23,14 @@ SWEEPS = {
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("systems")
     make(path, use_stores=["alpha", "beta"], sweeps=SWEEPS, repetitions=3)
-    tables.build(path)
-    drawing.build(path)
+    build.build(path)
+    write.build(path)
     latex.build(path)
     return path
 
 
 def test_space_counts_raw_bytes_for_each_byte_stored(folder):
-    table = tables.read(folder, "space").query("store == 'alpha'").set_index("redundancy")
+    table = build.read(folder, "space").query("store == 'alpha'").set_index("redundancy")
     for redundancy, copies in (("default", 1), ("replica-2", 2), ("replica-3", 3)):
         row = table.loc[redundancy]
         assert row["raw_per_byte_after_put_median_ratio"] == pytest.approx(copies)
@@ -36,11 +39,11 @@ def test_space_counts_raw_bytes_for_each_byte_stored(folder):
 
 
 def test_what_is_no_rate_is_in_no_table_of_rates(folder):
-    assert set(tables.read(folder, "throughput")["workload"]) == {"put", "get"}
+    assert set(build.read(folder, "throughput")["workload"]) == {"put", "get"}
 
 
 def test_systems_stand_side_by_side(folder):
-    fig = figures.FIGURES["systems"].function(tables.read(folder, "throughput"))
+    fig = catalogue.FIGURES["systems"].function(build.read(folder, "throughput"))
     names = [t.get_text() for t in fig.axes[0].get_yticklabels()]
     assert names == ["beta, replica-2", "beta", "alpha, replica-2", "alpha"], "deployments as configured bear the store's name alone"
     assert len(fig.axes) == 4 and "n = 3 runs" in fig.get_supxlabel()
@@ -49,9 +52,9 @@ def test_systems_stand_side_by_side(folder):
 
 
 def test_buckets_have_a_figure_and_front_ends_have_none(folder):
-    throughput = tables.read(folder, "throughput")
-    assert figures.FIGURES["front_ends"].function(throughput) is None
-    fig = figures.FIGURES["buckets"].function(throughput)
+    throughput = build.read(folder, "throughput")
+    assert catalogue.FIGURES["front_ends"].function(throughput) is None
+    fig = catalogue.FIGURES["buckets"].function(throughput)
     assert [ax.get_xlabel() for ax in fig.axes] == ["Buckets"] * len(fig.axes) and "alpha, replica-2, uploads of 4 kB" in {
         ax.get_title() for ax in fig.axes
     }
@@ -60,10 +63,10 @@ def test_buckets_have_a_figure_and_front_ends_have_none(folder):
 def test_front_ends_on_shared_cores_say_that_they_cannot_tell(tmp_path):
     sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "front_ends": [1, 2]}}}
     make(tmp_path, sweeps=sweeps)
-    tables.build(tmp_path)
-    table = tables.read(tmp_path, "throughput")
-    fig = figures.FIGURES["front_ends"].function(table)
-    assert "it cannot tell" in fig.get_supxlabel().replace("\n", " ") and "cannot tell" in figures.caption("front_ends", table)
+    build.build(tmp_path)
+    table = build.read(tmp_path, "throughput")
+    fig = catalogue.FIGURES["front_ends"].function(table)
+    assert "it cannot tell" in fig.get_supxlabel().replace("\n", " ") and "cannot tell" in catalogue.caption("front_ends", table)
 
 
 def test_the_papers_tables(folder):
@@ -74,11 +77,11 @@ def test_the_papers_tables(folder):
     consistency = (folder / "tex" / "table_consistency.tex").read_text()
     assert "0 of 600" in consistency and "another front-end & 0 of 300" in consistency
     assert "sections/systems" in (folder / "tex" / "sections.tex").read_text()
-    table = tables.read(folder, "consistency")
+    table = build.read(folder, "consistency")
     assert table["fraction_upper95"].max() < 0.011 and table["errors"].sum() == 12 and pd.notna(table["tried"]).all()
 
 
 def test_the_page_of_the_docs(folder):
-    text = capabilities_page.page(tables.read(folder, "capabilities"), "example", "results/example")
+    text = capabilities_page.page(build.read(folder, "capabilities"), "example", "results/example")
     assert "| multi range 2 | **differs** | yes |" in text and "| | alpha | beta |" in text
     assert "| alpha | multi range 2 | differs | 206 with the first range only & no word of it |" in text

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storelab import config, plan
-from storelab.model import UserError
+from storelab.core import config, plan
+from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
 
 MAIN = """

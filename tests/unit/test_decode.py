@@ -8,12 +8,11 @@ import pytest
 import uproot
 from memory_transport import Memory
 
-from storelab.datasets import baskets, rootfile
+from storelab.datasets.root import baskets, decode, generated, header, reader
 from storelab.readplan import Link
-from storelab.rootio import decode, header, reader
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
-TINY = rootfile.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0, named=True)
+TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0, named=True)
 
 
 def rows_of(layout, name, entries):
@@ -56,12 +55,12 @@ def compare(path, tree_name, entries):
     return n
 
 
-@pytest.mark.parametrize("codec", rootfile.CODECS)
+@pytest.mark.parametrize("codec", generated.CODECS)
 def test_generated_files(tmp_path, monkeypatch, codec):
-    monkeypatch.setitem(rootfile.SCALES, "tiny", TINY)
-    rootfile.generate(tmp_path / "f.root", "tiny", 3, codec)
+    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
+    generated.generate(tmp_path / "f.root", "tiny", 3, codec)
     for entries in (np.arange(103), np.array([0, 7, 34, 35, 102])):
-        assert compare(tmp_path / "f.root", rootfile.TREE, entries) > 60
+        assert compare(tmp_path / "f.root", generated.TREE, entries) > 60
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
@@ -115,11 +114,11 @@ def test_what_only_uproot_can_is_left_to_it():
 
 
 def test_a_header_is_kept_and_only_for_the_same_file(tmp_path, monkeypatch):
-    monkeypatch.setitem(rootfile.SCALES, "tiny", TINY)
-    rootfile.generate(tmp_path / "f.root", "tiny", 3)
+    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
+    generated.generate(tmp_path / "f.root", "tiny", 3)
     known = {"url": "s3://b/f.root", "size": (tmp_path / "f.root").stat().st_size, "etag": "1"}
     with uproot.open(tmp_path / "f.root") as file:
-        made = header.Header.of(file[rootfile.TREE], known)
+        made = header.Header.of(file[generated.TREE], known)
     made.save(tmp_path / "kept" / "h.parquet")
     found = header.Header.load(tmp_path / "kept" / "h.parquet", known)
     assert (found.tree, found.entries, found.forms, found.layout.names) == (made.tree, 103, made.forms, made.layout.names)
@@ -138,10 +137,10 @@ def test_a_shape_of_numbers_is_kept_too():
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """(bytes, header) of a small generated file."""
-    monkeypatch.setitem(rootfile.SCALES, "tiny", TINY)
-    rootfile.generate(tmp_path / "f.root", "tiny", 3)
+    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
+    generated.generate(tmp_path / "f.root", "tiny", 3)
     with uproot.open(tmp_path / "f.root") as file:
-        return (tmp_path / "f.root").read_bytes(), header.Header.of(file[rootfile.TREE], {})
+        return (tmp_path / "f.root").read_bytes(), header.Header.of(file[generated.TREE], {})
 
 
 @pytest.mark.parametrize("batch", [reader.BATCH, 5000])
@@ -156,7 +155,7 @@ def test_selections_are_what_uproot_reads(tmp_path, tiny, batch, entries):
         found.setdefault(name, []).append(array)
     with uproot.open(tmp_path / "f.root") as file:
         for name in names:
-            expected, form = file[rootfile.TREE][name].array()[entries], head.forms[head.layout.names.index(name)]
+            expected, form = file[generated.TREE][name].array()[entries], head.forms[head.layout.names.index(name)]
             if isinstance(form, decode.Flat):
                 assert np.array_equal(np.concatenate(found[name]), expected.to_numpy())
             else:

@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
-from storelab import check, plan
-from storelab.config import Config
-from storelab.model import UserError
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.measure import check
 from storelab.stores import all_stores, deployed, deployments
 from storelab.workloads import WORKLOADS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storelab.engines.errors import classify, network, obstore
+from storelab.engines.common.error_classes import classify, network, obstore
 
 REFUSED = "Generic S3 error: Error performing {m} http://h/b/k in 1ms - Server returned non-2xx status code: {s}: {body}\n\nDebug source:\nGeneric"
 HTTP = "Generic S3 error: Error performing GET http://h/timeout/k in 1ms - HTTP error: error sending request\n\nDebug source: inner: Http( {cause} )"

@@ -4,7 +4,10 @@ import pandas as pd
 import pytest
 from make_examples import REFUSED, make
 
-from storelab import drawing, error_rates, figures, latex, loading, tables
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.latex import write as latex
+from storelab.analysis.records import loading
+from storelab.analysis.tables import build, errors
 
 
 @pytest.fixture(scope="module")
@@ -12,14 +15,14 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("errors")
     up = {"workload": "put", "duration": "4 s", "axes": {"object_size": "4 kB"}}
     make(path, sweeps={"refused": REFUSED, "up": up}, invalid=("refused",), repetitions=2, calibrate=False)
-    tables.build(path)
-    drawing.build(path)
+    build.build(path)
+    write.build(path)
     latex.build(path)
     return path
 
 
 def test_errors_by_status_and_class(folder):
-    t = tables.read(folder, "errors")
+    t = build.read(folder, "errors")
     row = t[t["key"] == "alpha/get/rep~001"].iloc[0]
     assert (row["state"], row["op"], row["status"], row["error"], row["operations"]) == ("invalid", "GET", 503, "SlowDown", 450)
     assert row["fraction"] == row["run_fraction"] == pytest.approx(450 / 901)
@@ -30,13 +33,13 @@ def test_errors_by_status_and_class(folder):
 
 def test_several_classes_share_the_fraction(folder):
     campaign = loading.load(folder)
-    points = tables.points(campaign)
-    t = error_rates.errors(campaign, points, tables.identity(campaign.plan))
+    points = build.points(campaign)
+    t = errors.errors(campaign, points, build.identity(campaign.plan))
     assert (t.groupby("key")["fraction"].sum() - t.groupby("key")["run_fraction"].first()).abs().max() < 1e-12
 
 
 def test_over_time_counts_every_operation_of_the_runs_with_errors(folder):
-    t = tables.read(folder, "errors_over_time")
+    t = build.read(folder, "errors_over_time")
     run = t[t["key"] == "alpha/get/rep~001"]
     assert run["operations"].sum() == 901 and set(run["class"]) == {"good", "503 SlowDown"} and set(run["failure_budget"]) == {0.01}
     assert run.pivot_table(index="second", columns="class", values="operations").loc[0].to_dict() == {"good": 100, "503 SlowDown": 100}
@@ -44,14 +47,14 @@ def test_over_time_counts_every_operation_of_the_runs_with_errors(folder):
 
 
 def test_labels():
-    assert error_rates.label(503, "SlowDown") == "503 SlowDown" and error_rates.label(0, "ConnectTimeout") == "ConnectTimeout"
-    assert error_rates.label(pd.NA, None) == "good" and error_rates.label(503, "HTTP 503") == "HTTP 503"
+    assert errors.label(503, "SlowDown") == "503 SlowDown" and errors.label(0, "ConnectTimeout") == "ConnectTimeout"
+    assert errors.label(pd.NA, None) == "good" and errors.label(503, "HTTP 503") == "HTTP 503"
 
 
 def test_a_campaign_that_is_refused_has_no_rate_and_still_a_paper(folder):
-    assert set(tables.read(folder, "throughput").query("n > 0")["workload"]) == {"put"}
-    assert (tables.read(folder, "points")["state"] == "invalid").sum() == 4
-    numbers = tables.read(folder, "numbers").set_index("name")["value"]
+    assert set(build.read(folder, "throughput").query("n > 0")["workload"]) == {"put"}
+    assert (build.read(folder, "points")["state"] == "invalid").sum() == 4
+    numbers = build.read(folder, "numbers").set_index("name")["value"]
     assert (
         numbers["points_invalid"] == "4"
         and float(numbers["errors_worst"]) == pytest.approx(50, abs=0.1)
@@ -63,30 +66,30 @@ def test_a_campaign_that_is_refused_has_no_rate_and_still_a_paper(folder):
 
 
 def test_the_figure_names_runs_budget_and_classes(folder):
-    table = tables.read(folder, "errors_over_time")
-    fig = figures.FIGURES["errors_over_time"].function(table)
+    table = build.read(folder, "errors_over_time")
+    fig = catalogue.FIGURES["errors_over_time"].function(table)
     said = "\n".join(
         [fig.get_supxlabel().replace("\n", " "), *(ax.get_title() for ax in fig.axes), *(t.get_text() for t in fig.legends[0].get_texts())]
     )
     for part in ("INVALID, 50 % failed", "alpha, get, clients 2, rep", "failure budget of 1 %", "503 SlowDown", "good", "SlowDown"):
         assert part in said, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
-    assert "Operations that ended in each second" in figures.caption("errors_over_time", table)
+    assert "Operations that ended in each second" in catalogue.caption("errors_over_time", table)
 
 
 def test_without_errors_there_is_no_figure(tmp_path):
     make(tmp_path, sweeps={"e": {"workload": "read_entries", "duration": "4 s"}}, repetitions=1, calibrate=False)
-    tables.build(tmp_path)
-    drawing.build(tmp_path)
+    build.build(tmp_path)
+    write.build(tmp_path)
     latex.build(tmp_path)
-    assert figures.FIGURES["errors_over_time"].function(tables.read(tmp_path, "errors_over_time")) is None
+    assert catalogue.FIGURES["errors_over_time"].function(build.read(tmp_path, "errors_over_time")) is None
     tex = (tmp_path / "tex" / "figures.tex").read_text()
     assert r"\HasErrorsSeenfalse" in tex and r"\HasInvalidfalse" in tex
 
 
 def test_a_campaign_in_which_every_run_is_invalid(tmp_path):
     make(tmp_path, sweeps={"refused": REFUSED}, invalid=("refused",), repetitions=1, calibrate=False)
-    tables.build(tmp_path)
-    drawing.build(tmp_path)
+    build.build(tmp_path)
+    write.build(tmp_path)
     latex.build(tmp_path)
     assert "table_invalid" in {p.stem for p in (tmp_path / "tex").glob("*.tex")}

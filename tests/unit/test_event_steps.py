@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import uproot
 
-from storelab import check, config, plan, stage
-from storelab.datasets import rootfile
-from storelab.engines.events import step_of
-from storelab.engines.uproot_reader import decoder
-from storelab.model import UserError
-from storelab.rootio import decode, header, pages, steps
+from storelab.core import config, plan
+from storelab.core.errors import UserError
+from storelab.datasets.root import decode, generated, header, pages, steps
+from storelab.engines.uproot.reader import decoder
+from storelab.measure import check
 from storelab.workloads import WORKLOADS
+from storelab.workloads.events.client import step_of
+from storelab.workloads.staging import stage
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
-TINY = rootfile.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)
+TINY = generated.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)
 
 
 def test_a_scan_goes_through_the_file_and_begins_anew():
@@ -41,11 +42,11 @@ def tiny(tmp_path_factory):
     """(header, bytes, uproot's arrays) of a tiny file; one branch is left to uproot."""
     path = tmp_path_factory.mktemp("tiny") / "tiny.root"
     patch = pytest.MonkeyPatch()
-    patch.setitem(rootfile.SCALES, "tiny", TINY)
-    rootfile.generate(path, "tiny", 3)
+    patch.setitem(generated.SCALES, "tiny", TINY)
+    generated.generate(path, "tiny", 3)
     patch.undo()
     with uproot.open(path) as file:
-        tree = file[rootfile.TREE]
+        tree = file[generated.TREE]
         known = header.Header.of(tree, {})
         yield known, np.fromfile(path, np.uint8), {name: branch.array() for name, branch in tree.items()}
 
@@ -134,7 +135,7 @@ def test_all_numbers_of_jobs_share_the_copies_that_lie_in_one_bucket(tmp_path, m
     assert stage.dataset_bytes(dataset) == 4 * stage.dataset_bytes(one)
     summary = check.summarise(points, "sw")
     assert summary.staged_objects == 4 and summary.buckets == 1
-    monkeypatch.setitem(rootfile.SCALES, "S", TINY)
+    monkeypatch.setitem(generated.SCALES, "S", TINY)
     with_scratch = SimpleNamespace(scratch=str(tmp_path))
     manifest, files = stage._root(with_scratch, SimpleNamespace(name="sw"), dataset, [SimpleNamespace(name="b", prefix="")], tmp_path / "m")
     assert manifest["objects"]["key"] == [f"data/root-S-4files/events-{i:04d}.root" for i in range(4)] and len(files) == 1

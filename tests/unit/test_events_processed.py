@@ -4,22 +4,26 @@ import pandas as pd
 import pytest
 from make_examples import EVENTS, make
 
-from storelab import drawing, events_processed, figures, figures_events, latex, published, tables
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.figures import events as figures_events
+from storelab.analysis.latex import write as latex
+from storelab.analysis.records import published
+from storelab.analysis.tables import build, events
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     make(folder, sweeps=EVENTS, repetitions=3, failed=("alpha/events/step~0020_clients~0002_files~0002_rep~003",))
-    tables.build(folder)
-    drawing.build(folder)
+    build.build(folder)
+    write.build(folder)
     latex.build(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def table(built):
-    return tables.read(built, "events")
+    return build.read(built, "events")
 
 
 def one(table: pd.DataFrame, **wanted) -> pd.Series:
@@ -51,17 +55,17 @@ def test_rates_are_of_the_window_and_totals_of_the_whole_run(table):
 
 def test_a_campaign_without_events_has_an_empty_table_with_its_columns(tmp_path):
     make(tmp_path, sweeps={"up": {"workload": "put", "duration": "4 s", "axes": {}}}, repetitions=1)
-    tables.build(tmp_path)
-    found = tables.read(tmp_path, "events")
-    assert found.empty and set(events_processed.COLUMNS) < set(found.columns)
-    assert figures.FIGURES["events_throughput"].function(found) is None and events_processed.numbers(found) == []
+    build.build(tmp_path)
+    found = build.read(tmp_path, "events")
+    assert found.empty and set(events.COLUMNS) < set(found.columns)
+    assert catalogue.FIGURES["events_throughput"].function(found) is None and events.numbers(found) == []
 
 
 def test_wire_bytes_that_nobody_told_are_no_zero(built, table, monkeypatch):
     rows = table.assign(wire_median_mb_per_s=float("nan"), wire_low_mb_per_s=float("nan"), wire_high_mb_per_s=float("nan"))
     fig = figures_events.events_throughput(rows)
     assert len(fig.axes[0].lines) >= 3 and max(line.get_xdata().max() for line in fig.axes[0].lines if len(line.get_xdata())) > 0
-    assert {n: v for n, v, _ in events_processed.numbers(rows)}["events_scan_most_moved"] == pytest.approx(10.0, rel=1e-3)
+    assert {n: v for n, v, _ in events.numbers(rows)}["events_scan_most_moved"] == pytest.approx(10.0, rel=1e-3)
 
 
 def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
@@ -86,7 +90,7 @@ def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
 
 
 def test_the_text_compares_settings_on_equal_terms(built):
-    value = tables.read(built, "numbers").set_index("name")["value"]
+    value = build.read(built, "numbers").set_index("name")["value"]
     assert (
         value["events_scan_jobs"] == "2 jobs"
         and value["events_scan_most_setting"] == "planned"
@@ -108,13 +112,13 @@ def test_the_paper_has_a_section_of_them(built):
 
 def test_settings_in_words():
     base = {"engine": "fsspec", "cache": "none", "read_ahead_bytes": 0, "thrift": 0, "max_amplification": 0}
-    said = [events_processed.setting(base | more) for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})]
+    said = [events.setting(base | more) for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})]
     assert said == ["no cache", "whole file kept", "blockcache of 4 KiB"]
-    assert events_processed.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, at most 3"
+    assert events.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, at most 3"
 
 
 def test_verdicts_tell_the_settings_apart(built):
-    found = tables.read(built, "verdicts")
+    found = build.read(built, "verdicts")
     what = found[found["workload"] == "events"]["what"].tolist()
     assert (
         len(set(what)) == 4 and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events" in what

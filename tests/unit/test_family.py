@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
-from storelab.stores import family
-from storelab.stores.daemons import Daemon, Daemons
+from storelab.stores.managed import family
+from storelab.stores.managed.daemons import Daemon, Daemons
 
 # A master of two workers, which bears another title than its command line like nginx does, and tells by a file that all run.
 MASTER = """

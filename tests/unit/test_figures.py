@@ -4,14 +4,16 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import drawing, figures, records, tables
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.tables import build
+from storelab.core import records
 
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("example")
     make(folder, repetitions=2)
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
@@ -22,12 +24,12 @@ def texts(fig) -> str:
 
 ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
 ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front", "events_throughput")
-OF_ONE_SYSTEM = [name for name in figures.FIGURES if name not in ELSEWHERE]
+OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
 def test_each_figure_says_what_it_shows(example, name):
-    fig = figures.FIGURES[name].function(tables.read(example, figures.FIGURES[name].table))
+    fig = catalogue.FIGURES[name].function(build.read(example, catalogue.FIGURES[name].table))
     said = texts(fig)
     assert "Clients" in said and "n = " in said and "range" in said and "share one host" in said
     assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
@@ -47,25 +49,25 @@ def reads(tmp_path_factory):
         "r": {"workload": "replay", "duration": "4 s", "axes": volume | {"merge": ["planned", "gap"]}},
     }
     make(folder, sweeps=sweeps, repetitions=2)
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
 def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
-    table = tables.read(reads, "sparse")
+    table = build.read(reads, "sparse")
     assert set(table.loc[table["workload"] == "read_volume", "entry_fraction_percent"]) == {100}
-    assert figures.FIGURES["entries"].function(table) is None
+    assert catalogue.FIGURES["entries"].function(table) is None
     for name, words in (
         ("volume", ("100 % of volume, planned", "1 % of volume, uproot-s3fs", "entries/s", "Volume [%], 1 client")),
         ("replay", ("1 % of volume, fixed gap", "Selections read [1/s]", "obstore")),
         ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
     ):
-        fig = figures.FIGURES[name].function(table)
+        fig = catalogue.FIGURES[name].function(table)
         said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
         assert "n = 2" in said or "2 runs" in said
         assert all(w in said for w in words), said
-        assert "planned" in figures.caption(name, table) or name == "replay"
-    bars = figures.FIGURES["phases"].function(table).axes[0]
+        assert "planned" in catalogue.caption(name, table) or name == "replay"
+    bars = catalogue.FIGURES["phases"].function(table).axes[0]
     assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
 
 
@@ -81,50 +83,50 @@ def requests(tmp_path_factory):
         "copies": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"buckets": [1, 2]}},
     }
     make(folder, sweeps=sweeps, repetitions=2)
-    tables.build(folder)
-    return tables.read(folder, "sparse")
+    build.build(folder)
+    return build.read(folder, "sparse")
 
 
 def test_gaps_and_the_front(requests):
-    fig = figures.FIGURES["gaps"].function(requests)
+    fig = catalogue.FIGURES["gaps"].function(requests)
     assert all(w in texts(fig) for w in ("Largest gap merged", "Requests of one read", "1 % of volume", "n = 2"))
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["0", "32 KiB", "1 MiB"]
     dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
-    fig = figures.FIGURES["front"].function(requests)
+    fig = catalogue.FIGURES["front"].function(requests)
     said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
     assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(said) == 2
-    assert "thrift" in figures.caption("front", requests) and "obstore" in figures.caption("gaps", requests)
+    assert "thrift" in catalogue.caption("front", requests) and "obstore" in catalogue.caption("gaps", requests)
     one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
-    assert figures.FIGURES["gaps"].function(one) is None
+    assert catalogue.FIGURES["gaps"].function(one) is None
 
 
 def test_a_row_of_panels_for_each_number_of_copies(requests):
-    fig = figures.FIGURES["volume"].function(requests)
+    fig = catalogue.FIGURES["volume"].function(requests)
     assert [ax.get_title() for ax in fig.axes if ax.get_title()] == ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
-    replayed = figures.FIGURES["replay"].function(requests)  # the other requests stand in figures of their own
+    replayed = catalogue.FIGURES["replay"].function(requests)  # the other requests stand in figures of their own
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
-    assert len(figures.FIGURES["volume"].function(old).axes) == 3
+    assert len(catalogue.FIGURES["volume"].function(old).axes) == 3
 
 
 def test_the_network_limit_of_several_nodes_is_drawn(example):
-    table = tables.read(example, "throughput")
-    assert "network limit" not in str([t.get_text() for t in figures.throughput_download(table).axes[0].texts])
+    table = build.read(example, "throughput")
+    assert "network limit" not in str([t.get_text() for t in catalogue.throughput_download(table).axes[0].texts])
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
-    ax = figures.throughput_download(far).axes[0]
+    ax = catalogue.throughput_download(far).axes[0]
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3]  # 50 objects of 10 MB a second
     assert [t.get_text() for t in ax.texts] == ["network limit"]
-    told = [figures.caption("throughput_download", t) for t in (far, table)]
+    told = [catalogue.caption("throughput_download", t) for t in (far, table)]
     assert "near-null server" in told[0] and "near-null" not in told[1]
-    told = [figures.caption("front_ends", t) for t in (far, table)]  # the example's clients and server share a host
+    told = [catalogue.caption("front_ends", t) for t in (far, table)]  # the example's clients and server share a host
     assert "cannot tell" not in told[0] and "cannot tell" in told[1]
 
 
 def test_the_bars_are_the_range(example):
-    table = tables.read(example, "throughput")
-    fig = figures.metadata_upload(table)
+    table = build.read(example, "throughput")
+    fig = catalogue.metadata_upload(table)
     bars = [c for c in fig.axes[0].collections if hasattr(c, "get_segments")]
     ends = {round(y, 6) for bar in bars for segment in bar.get_segments() for y in segment[:, 1]}
     rows = table[(table["workload"] == "put") & (table["object_size_bytes"] == 4000)]
@@ -134,34 +136,34 @@ def test_the_bars_are_the_range(example):
 def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
     sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}}}
     make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
-    tables.build(tmp_path)
-    fig = figures.throughput_download(tables.read(tmp_path, "throughput"))
+    build.build(tmp_path)
+    fig = catalogue.throughput_download(build.read(tmp_path, "throughput"))
     assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
 
 def test_without_data_nothing_is_drawn(tmp_path):
     make(tmp_path, failed=("put", "read_entries"))
-    tables.build(tmp_path)
+    build.build(tmp_path)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures/entries.pdf").write_text("of an older state")
-    drawing.build(tmp_path)
+    write.build(tmp_path)
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
     assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
     assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
     assert all(
-        spec.function(pd.DataFrame({"workload": [], "n": []})) is None for name, spec in figures.FIGURES.items() if name != "entries"
+        spec.function(pd.DataFrame({"workload": [], "n": []})) is None for name, spec in catalogue.FIGURES.items() if name != "entries"
     )
 
 
 @pytest.mark.parametrize("kind", ["pdf", "png"])
 def test_same_table_same_bytes(example, kind):
-    table = tables.read(example, "throughput")
-    first, second = (drawing.render(figures.metadata_upload(table), kind) for _ in range(2))
+    table = build.read(example, "throughput")
+    first, second = (write.render(catalogue.metadata_upload(table), kind) for _ in range(2))
     assert first == second and b"CreationDate" not in first
 
 
 def test_captions_state_n_sizes_engine_and_bars(example):
-    text = figures.caption("throughput_upload", tables.read(example, "throughput"))
+    text = catalogue.caption("throughput_upload", build.read(example, "throughput"))
     for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 1 to 2 runs", "range (minimum to maximum)", "share one host"):
         assert part in text

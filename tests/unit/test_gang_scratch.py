@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 
-from storelab import scratch
-from storelab.gang.scratch import GangFolder, sweep
+from storelab.gang.node_folder import GangFolder, sweep
+from storelab.host import scratch
 
 
 def test_a_gang_takes_its_clients_files_along(tmp_path):
@@ -23,7 +23,7 @@ def test_a_gang_takes_its_clients_files_along(tmp_path):
 
 def test_who_lives_is_left_alone_and_who_was_killed_is_swept(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from storelab.gang.scratch import GangFolder\n"
+        "import sys, time; from pathlib import Path; from storelab.gang.node_folder import GangFolder\n"
         "g = GangFolder(Path(sys.argv[1]), 'dead', 3, [3]); (g.path / 'x509_user_proxy').write_text('secret')\n"
         "(g.scratch / 'dead-3').mkdir(); print(g.path, flush=True); time.sleep(60)"
     )

@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 import pytest
 import requests
 
-from storelab.engines.errors import classify
-from storelab.install import maven
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import HDFS as Settings
-from storelab.stores import fs_webhdfs, hdfs
-from storelab.stores.hdfs import HDFS
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import HDFS as Settings
+from storelab.engines.common.error_classes import classify
+from storelab.stores.hdfs import recipe
+from storelab.stores.hdfs import store as hdfs
+from storelab.stores.hdfs.store import HDFS
+from storelab.stores.protocols import webhdfs
 
 
 def store(tmp_path: Path, **settings) -> HDFS:
@@ -35,7 +36,7 @@ def test_configuration_is_xml_of_these_properties(tmp_path):
     assert not [v for v in (core | site).values() if "0.0.0.0" in v]
 
 
-@pytest.mark.skipif(maven.java() is None, reason="there is no Java")
+@pytest.mark.skipif(recipe.java() is None, reason="there is no Java")
 def test_every_daemon_has_ports_and_folders_of_its_own(tmp_path):
     s = store(tmp_path, servers=7)
     daemons = [s.daemon(n) for n in s.stages(["namenode-1"])[0]]
@@ -65,15 +66,15 @@ def test_not_installed(tmp_path, monkeypatch):
     assert not (tmp_path / "h").exists()
     status = store(tmp_path).status()
     assert status.state == "down" and status.version == ""
-    parts = maven.hdfs(tmp_path / "tools")
+    parts = recipe.hdfs(tmp_path / "tools")
     assert [p.present() for p in parts[1:]] == [False, False] and not (tmp_path / "tools").exists()
 
 
 def test_pins_are_of_one_version_and_name_no_host():
-    pom, sums = ((maven.PINS / name).read_text() for name in ("pom.xml", "SHA256SUMS"))
-    assert f"<hadoop.version>{maven.HADOOP}</hadoop.version>" in pom
+    pom, sums = ((recipe.PINS / name).read_text() for name in ("pom.xml", "SHA256SUMS"))
+    assert f"<hadoop.version>{recipe.HADOOP}</hadoop.version>" in pom
     jars = [line.split()[1] for line in sums.splitlines()]
-    assert {f"hadoop-{n}-{maven.HADOOP}.jar" for n in ("common", "hdfs", "hdfs-client")} <= set(jars)
+    assert {f"hadoop-{n}-{recipe.HADOOP}.jar" for n in ("common", "hdfs", "hdfs-client")} <= set(jars)
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.jar", line) for line in sums.splitlines()) and jars == sorted(jars)
     assert "repository" not in pom and re.findall(r"https?://[^\s\"<]*", pom) == ["http://maven.apache.org/POM/4.0.0"]
 
@@ -81,17 +82,17 @@ def test_pins_are_of_one_version_and_name_no_host():
 def test_other_jars_than_pinned_are_refused(tmp_path):
     (tmp_path / "a.jar").write_bytes(b"a")
     sums = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a.jar\n"
-    maven.verify(tmp_path, sums)
+    recipe.verify(tmp_path, sums)
     for name, body in ("a.jar", b"b"), ("b.jar", b"a"):
         (tmp_path / name).write_bytes(body)
         with pytest.raises(MeasurementFailed, match=f"1 of 1 jars are not those that are pinned, e.g. {name}"):
-            maven.verify(tmp_path, sums)
+            recipe.verify(tmp_path, sums)
         (tmp_path / "a.jar").write_bytes(b"a")
 
 
 def test_the_jar_that_names_all_others(tmp_path):
-    sums = (maven.PINS / "SHA256SUMS").read_text()
-    maven._name_all(tmp_path, sums)
+    sums = (recipe.PINS / "SHA256SUMS").read_text()
+    recipe._name_all(tmp_path, sums)
     raw = zipfile.ZipFile(tmp_path / "hdfs.jar").read("META-INF/MANIFEST.MF")
     assert max(len(line) for line in raw.split(b"\r\n")) <= 70
     text = raw.decode().replace("\r\n ", "")
@@ -99,7 +100,7 @@ def test_the_jar_that_names_all_others(tmp_path):
 
 
 def test_java_of_a_usable_version(tmp_path, monkeypatch):
-    monkeypatch.setattr(maven, "JVMS", tmp_path / "none")
+    monkeypatch.setattr(recipe, "JVMS", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
     for version in ("11.0.2", "25.0.3", "21.0.1+12"):
         program = tmp_path / version / "bin" / "java"
@@ -107,7 +108,7 @@ def test_java_of_a_usable_version(tmp_path, monkeypatch):
         program.touch(mode=0o755)
         (tmp_path / version / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))
-        assert maven.java() == (program if version.startswith("21") else None)
+        assert recipe.java() == (program if version.startswith("21") else None)
 
 
 def answer(status: int, body: str) -> requests.Response:
@@ -121,13 +122,13 @@ def answer(status: int, body: str) -> requests.Response:
     [
         (404, "FileNotFoundException", FileNotFoundError),
         (403, "AccessControlException", PermissionError),
-        (403, "SafeModeException", fs_webhdfs.HdfsError),
-        (502, None, fs_webhdfs.HdfsError),
+        (403, "SafeModeException", webhdfs.HdfsError),
+        (502, None, webhdfs.HdfsError),
     ],
 )
 def test_errors_keep_their_status(status, exception, raised):
     body = f'{{"RemoteException": {{"exception": "{exception}", "message": "why\\nlong"}}}}' if exception else "<html>"
     with pytest.raises(raised, match=f"HTTP {status}") as caught:
-        fs_webhdfs.judged(answer(status, body))
+        webhdfs.judged(answer(status, body))
     assert classify(caught.value) == (type(caught.value).__name__, status) and "long" not in str(caught.value)
-    assert fs_webhdfs.judged(answer(201, "")).status_code == 201
+    assert webhdfs.judged(answer(201, "")).status_code == 201

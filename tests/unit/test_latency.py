@@ -8,15 +8,21 @@ import pyarrow.parquet as pq
 import pytest
 from make_examples import LATENCY, REFUSED, T0, S, make
 
-from storelab import drawing, figures, figures_latency, latency, latex, loading, records, tables, windows
-from storelab.engines import bins
+from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import latency as figures_latency
+from storelab.analysis.figures import write as drawing
+from storelab.analysis.latex import write as latex
+from storelab.analysis.records import loading, windows
+from storelab.analysis.tables import build, latency
+from storelab.core import records
+from storelab.engines.common import bins
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("latency")
     make(path, sweeps=LATENCY | {"refused": REFUSED}, invalid=("refused",), calibrate=False)
-    tables.build(path)
+    build.build(path)
     drawing.build(path)
     latex.build(path)
     return path
@@ -54,14 +60,14 @@ def expected(folder, key: str) -> np.ndarray:
 
 
 def test_quantiles_are_exact_over_single_rows(folder):
-    t = tables.read(folder, "points")
+    t = build.read(folder, "points")
     for _, r in t[(t["state"] == "ok") & (t["object_size_bytes"] == 4000)].iterrows():
         wanted = np.quantile(expected(folder, r["key"]), [0.5, 0.99], method="inverted_cdf")
         assert [r["latency_p50_ms"], r["latency_p99_ms"]] == pytest.approx(wanted)
 
 
 def test_medians_over_runs(folder):
-    t = tables.read(folder, "latency")
+    t = build.read(folder, "latency")
     row = t[(t["clients"] == 4) & (t["object_size_bytes"] == 4000)].iloc[0]
     of_runs = [
         np.quantile(expected(folder, f"alpha/get/engine~obstore_clients~0004_rep~{i:03d}"), 0.99, method="inverted_cdf") for i in (1, 2, 3)
@@ -73,21 +79,21 @@ def test_medians_over_runs(folder):
 
 
 def test_too_few_operations_give_no_quantile(folder):
-    t = tables.read(folder, "latency").query("object_size_bytes == 10000000 and clients == 1").iloc[0]
+    t = build.read(folder, "latency").query("object_size_bytes == 10000000 and clients == 1").iloc[0]
     assert t["operations"] == 180 and t["latency_p90_median_ms"] == 91 and pd.isna(t["latency_p99_median_ms"])
     assert latency.enough(100, 0.99) and not latency.enough(99, 0.99) and latency.enough(1000, 0.999) and not latency.enough(999, 0.999)
 
 
 def test_an_open_loop_counts_from_when_an_operation_was_due(folder):
-    t = tables.read(folder, "latency").query("loop == 'open'").set_index("arrival_rate")
-    closed = tables.read(folder, "latency").query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
+    t = build.read(folder, "latency").query("loop == 'open'").set_index("arrival_rate")
+    closed = build.read(folder, "latency").query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
     assert list(t.index) == [100, 200, 400] and (t["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
     assert t["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5) and pd.isna(closed["completed_percent"])
 
 
 def test_invalid_runs_are_in_no_median(folder):
-    t = tables.read(folder, "latency")
-    assert set(t["engine"]) == {"obstore"} and (tables.read(folder, "points")["state"] == "invalid").sum() == 6
+    t = build.read(folder, "latency")
+    assert set(t["engine"]) == {"obstore"} and (build.read(folder, "points")["state"] == "invalid").sum() == 6
 
 
 def test_bins_give_the_same_within_two_percent(folder, one):
@@ -141,8 +147,8 @@ def test_a_delete_of_many_objects_is_one_latency_and_many_deletions(one):
 def test_engines_that_know_no_start_have_rates_and_no_latency(one):
     campaign = one(end_ns=[START + i * 10_000_000 for i in range(1, 401)])
     assert windows.operations(campaign).iloc[0]["overlap_rate_per_s"] == 100 and latency.runs(campaign).empty
-    tables.build(campaign.folder)
-    assert tables.read(campaign.folder, "latency").empty and tables.read(campaign.folder, "points")["latency_p50_ms"].isna().all()
+    build.build(campaign.folder)
+    assert build.read(campaign.folder, "latency").empty and build.read(campaign.folder, "points")["latency_p50_ms"].isna().all()
 
 
 def texts(fig) -> str:
@@ -153,8 +159,8 @@ def texts(fig) -> str:
 
 
 def test_figures_say_which_loop(folder):
-    t = tables.read(folder, "latency")
-    closed, opened, spectrum = (figures.FIGURES[f"latency_{n}"].function(t) for n in ("closed", "open", "spectrum"))
+    t = build.read(folder, "latency")
+    closed, opened, spectrum = (catalogue.FIGURES[f"latency_{n}"].function(t) for n in ("closed", "open", "spectrum"))
     for part in (
         "closed loop",
         "p99",
@@ -174,11 +180,11 @@ def test_figures_say_which_loop(folder):
         assert part in texts(spectrum), part
     assert "32 in flight" in {t.get_text() for ax in spectrum.axes for t in ax.texts}
     assert all(ax.get_yscale() == "log" for fig in (closed, opened, spectrum) for ax in fig.axes)
-    assert "open loop" in figures.caption("latency_open", t) and "3 runs" in figures.caption("latency_closed", t)
+    assert "open loop" in catalogue.caption("latency_open", t) and "3 runs" in catalogue.caption("latency_closed", t)
 
 
 def test_too_many_panels_are_cut_and_said(folder):
-    t = tables.read(folder, "latency")
+    t = build.read(folder, "latency")
     many = pd.concat([t.assign(store=f"s{i:02d}") for i in range(12)])
     fig = figures_latency.latency_closed(many)
     assert len(fig.axes) == figures_latency.MOST_PANELS and "8 of 24 panels" in texts(fig)

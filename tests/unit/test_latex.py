@@ -6,16 +6,21 @@ from pathlib import Path
 import pytest
 from make_examples import EVENTS, LATENCY, REFUSED, make
 
-from storelab import drawing, figures, latex, latex_events, latex_sparse, published, tables, words
-from storelab.model import UserError
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.latex import events, sparse
+from storelab.analysis.latex import write as latex
+from storelab.analysis.parts import words
+from storelab.analysis.records import published
+from storelab.analysis.tables import build
+from storelab.core.errors import UserError
 
 PAPER = Path(__file__).parents[2] / "paper"
 
 
 def built(folder: Path, **changes) -> Path:
     make(folder, **changes)
-    tables.build(folder)
-    drawing.build(folder)
+    build.build(folder)
+    write.build(folder)
     latex.build(folder)
     return folder / "tex"
 
@@ -64,7 +69,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined
-    known = {f"\\Fig{latex.camel(name)}" for name in figures.FIGURES}
+    known = {f"\\Fig{latex.camel(name)}" for name in catalogue.FIGURES}
     assert set(re.findall(r"\\Fig[A-Z][A-Za-z]+", prose)) <= known and {f for f in known if f in defined} >= {
         "\\FigEntries",
         "\\FigFrontEnds",
@@ -112,7 +117,7 @@ def test_sections_without_data_are_left_out(tmp_path):
 
 def test_without_figures_it_says_so(tmp_path):
     make(tmp_path, repetitions=1)
-    tables.build(tmp_path)
+    build.build(tmp_path)
     with pytest.raises(UserError, match="storelab figures"):
         latex.build(tmp_path)
 
@@ -122,7 +127,5 @@ def test_published_numbers_are_as_printed():
     assert list(t["read_calls"]) == [23, 12, 5] and list(t["volume_mb"]) == [758.42, 320.92, 42.08]
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
-    nothing = tables.pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [
-        f(nothing) for f in (latex_sparse.entries, latex_sparse.volume, latex_sparse.replay, latex_sparse.table2, latex_events.events)
-    ] == [""] * 5
+    nothing = build.pd.DataFrame({"workload": [], "store": [], "engine": []})
+    assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [""] * 5

@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-from storelab import clock, plan, workflow
-from storelab.config import Config, Launcher
-from storelab.gang import clocks, condor, keys, launchers, nodes, remote, srun
+from storelab.cli import workflow
+from storelab.core import clock, plan
+from storelab.core.config import Config, Launcher
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang import clocks, credentials, nodes
+from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.node import BOOT_ID
-from storelab.model import MeasurementFailed, UserError
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
@@ -36,7 +38,7 @@ def config(tmp_path, clients=4, launcher=None, **store) -> Config:
 
 
 def check(settings: Config) -> None:
-    launchers.check(settings, plan.make(settings, WORKLOADS), all_stores(settings))
+    choose.check(settings, plan.make(settings, WORKLOADS), all_stores(settings))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
         check(settings)
     assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})  # 10 s, 60 s beside it, 120 s to start: in minutes
     with pytest.raises(UserError, match="srun wants an allocation"):
-        launchers.make(settings, point, tmp_path, [{}])
+        choose.make(settings, point, tmp_path, [{}])
     with pytest.raises(UserError, match="8 clients, 2 on a node, need 4 nodes; there are 3"):
         workflow.jobs(few := config(tmp_path, clients=8, launcher={"kind": "srun", "nodes": 3}), {"p": plan.make(few, WORKLOADS)[0]})
     monkeypatch.delenv("SLURM_CONF")  # as the executor does
@@ -109,11 +111,11 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
         srun.subprocess, "run", lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 0, "1\n", "")
     )
     with pytest.raises(UserError, match=r"launcher\.nodes: the gang has 2 nodes, the allocation 1"):
-        launchers.make(settings, point, tmp_path, [{}])
+        choose.make(settings, point, tmp_path, [{}])
     assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
     monkeypatch.setattr(srun.subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error"))
     with pytest.raises(MeasurementFailed, match="squeue does not tell the nodes of job 7: slurm_load_jobs error"):
-        launchers.make(settings, point, tmp_path, [{}])
+        choose.make(settings, point, tmp_path, [{}])
 
 
 def test_no_store_is_started_on_a_measuring_node(tmp_path, monkeypatch):
@@ -121,11 +123,11 @@ def test_no_store_is_started_on_a_measuring_node(tmp_path, monkeypatch):
     settings = config(tmp_path, launcher={"kind": "srun"})
     (store,) = all_stores(settings).values()
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
-    launchers.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
+    choose.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
     monkeypatch.setenv("SLURMD_NODENAME", "node1")
     with pytest.raises(UserError, match=r"stores\.a: 1 front-ends asked, 0 run, and no store is started in a measuring job"):
-        launchers.lives_outside(settings, store, 1)
-    launchers.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
+        choose.lives_outside(settings, store, 1)
+    choose.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_walltime_shorter_than_the_point(tmp_path, monkeypatch):
     settings = config(tmp_path, launcher={"kind": "srun"})
     (point,) = plan.make(settings, WORKLOADS)
     with pytest.raises(MeasurementFailed, match="30 s of walltime left, the point takes 70 s"):
-        launchers.make(settings, point, tmp_path, [{}])
+        choose.make(settings, point, tmp_path, [{}])
 
 
 def token(**claims) -> str:
@@ -155,16 +157,20 @@ def token(**claims) -> str:
 
 
 def test_a_token_that_ends_too_early(tmp_path):
-    assert keys.expires(token(exp=1000)) == 1000 and keys.expires("no token") is None and keys.expires(token(sub="me")) is None
-    assert "the token in BEARER_TOKEN ends in" in keys.too_short({"BEARER_TOKEN": token(exp=time.time() + 5)}, 60)
-    assert not keys.too_short({"BEARER_TOKEN": token(exp=time.time() + 500)}, 60) and not keys.too_short({}, 60)
+    assert (
+        credentials.expires(token(exp=1000)) == 1000
+        and credentials.expires("no token") is None
+        and credentials.expires(token(sub="me")) is None
+    )
+    assert "the token in BEARER_TOKEN ends in" in credentials.too_short({"BEARER_TOKEN": token(exp=time.time() + 5)}, 60)
+    assert not credentials.too_short({"BEARER_TOKEN": token(exp=time.time() + 500)}, 60) and not credentials.too_short({}, 60)
     (tmp_path / "t").write_text(token(exp=time.time() - 5))
-    assert "renew it" in keys.too_short({"BEARER_TOKEN_FILE": str(tmp_path / "t")}, 1)
+    assert "renew it" in credentials.too_short({"BEARER_TOKEN_FILE": str(tmp_path / "t")}, 1)
 
 
 def test_a_batch_system_gets_no_secrets():
     environ = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "AWS_ACCESS_KEY_ID": "k", "BEARER_TOKEN": "t"}
-    assert keys.clean(environ) == {"PATH": "/bin"}
+    assert credentials.clean(environ) == {"PATH": "/bin"}
 
 
 def condor_launcher(folder, nodes=2, **settings) -> condor.CondorLauncher:
@@ -374,7 +380,7 @@ def test_a_job_that_is_over(monkeypatch):
 
 def test_a_credential_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match=r"X509_USER_PROXY: it names .*/none, which cannot be read \(No such file"):
-        keys.collect([{}], {"X509_USER_PROXY": str(tmp_path / "none")})
+        credentials.collect([{}], {"X509_USER_PROXY": str(tmp_path / "none")})
 
 
 def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_path, monkeypatch):
@@ -382,7 +388,7 @@ def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_p
     (tmp_path / "job.json").write_text(json.dumps({"endpoints": [{"url": "https://x", "token": "EOS_TOKEN"}, {"url": "https://y"}]}))
     launcher = condor.CondorLauncher(tmp_path, [[0]], [{}], Launcher(kind="htcondor"))
     assert launcher.parcel["environs"] == [{"EOS_TOKEN": "very secret"}]
-    assert "EOS_TOKEN" not in keys.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)
+    assert "EOS_TOKEN" not in credentials.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)
 
 
 def test_a_signal_that_comes_in_a_fork_ends_the_gang(tmp_path):

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from storelab.model import Point
-from storelab.probing import answers, multirange
-from storelab.probing.context import known_body
-from storelab.probing.http import Http
-from storelab.probing.multirange import ERROR, FIRST, MERGED, RIGHT, SOME, WHOLE, WRONG, judge
-from storelab.probing.ranges import RANGES
+from storelab.core.model import Point
+from storelab.engines.contract import Job
 from storelab.readplan.multipart import Malformed, boundary, content_range, parse, range_header
-from storelab.stores.base import Bucket, Endpoint
-from storelab.workloads.base import Job
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.workloads.probe import answers, multirange
+from storelab.workloads.probe.context import known_body
+from storelab.workloads.probe.http import Http
+from storelab.workloads.probe.http_ranges import RANGES
+from storelab.workloads.probe.multirange import ERROR, FIRST, MERGED, RIGHT, SOME, WHOLE, WRONG, judge
 
 DATA = random.Random(1).randbytes(50_000)
 ASKED = [(0, 9), (1000, 1049), (49_990, 49_999)]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import noise, tables
+from storelab.analysis.tables import build, noise
 
 AXES = {"clients": "Int64"}
 
@@ -60,9 +60,9 @@ def test_without_points_there_is_a_header():
 def test_in_the_tables_of_a_campaign(tmp_path):
     sweeps = {"download": {"workload": "get", "duration": "4 s", "axes": {"clients": [1, 2, 4]}}}
     make(tmp_path, failed=(), repetitions=8, sweeps=sweeps)
-    tables.build(tmp_path)
-    table, found = tables.read(tmp_path, "noise"), tables.read(tmp_path, "numbers").set_index("name")["value"]
+    build.build(tmp_path)
+    table, found = build.read(tmp_path, "noise"), build.read(tmp_path, "numbers").set_index("name")["value"]
     assert list(table["workload"]) == ["get"] * 3 + ["all"]
     # the imagined even repetitions are a little faster than the odd ones, and nothing else scatters: the test must see it
     assert (found["aa_compared"], found["aa_cannot_tell"]) == ("3", "0") and 1 < float(found["noise_floor"]) < 5
-    assert len(tables.read(tmp_path, "scaling")) == 1
+    assert len(build.read(tmp_path, "scaling")) == 1

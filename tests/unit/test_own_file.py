@@ -14,17 +14,19 @@ import pytest
 import uproot
 from memory_transport import Memory
 
-from storelab import check, plan, plan_file, records
-from storelab.config import Config
-from storelab.datasets import baskets, own_file
-from storelab.engines.selections import WrongData
-from storelab.engines.uproot_reader import Reader, TupleReader, decoder
-from storelab.model import UserError
+from storelab.core import plan, records
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.datasets import own_file
+from storelab.datasets.root import baskets
+from storelab.datasets.root.decode import Broken
+from storelab.datasets.root.header import Header
+from storelab.datasets.root.pages import PageReader, Pages
+from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
+from storelab.engines.common.selections import WrongData
+from storelab.engines.uproot.reader import Reader, TupleReader, decoder
+from storelab.measure import check, plan_file
 from storelab.readplan import Link
-from storelab.rootio.decode import Broken
-from storelab.rootio.header import Header
-from storelab.rootio.pages import PageReader, Pages
-from storelab.rootio.reader import BATCH, SelectionReader, Spent
 from storelab.workloads import WORKLOADS
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)

@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
-from storelab import plan
-from storelab.config import Config
-from storelab.model import Axis, Point, UserError
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.core.model import Axis, Point
 from storelab.workloads import WORKLOADS
 
 

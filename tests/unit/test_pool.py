@@ -3,10 +3,10 @@
 import pytest
 
 from storelab import install
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang.testbed.links import PREFIX, Plan
+from storelab.gang.testbed.pool import Pool, configuration
 from storelab.install import chroot
-from storelab.model import MeasurementFailed, UserError
-from storelab.testbed.links import PREFIX, Plan
-from storelab.testbed.pool import Pool, configuration
 
 
 def test_only_root_builds_a_chroot(tmp_path, monkeypatch):

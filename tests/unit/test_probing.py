@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from storelab import probing
-from storelab.model import Point
-from storelab.probing import answers, context, ranges, s3_access
-from storelab.probing.s3 import S3
-from storelab.stores.base import Bucket, Endpoint
-from storelab.workloads.base import Job
+from storelab.core.model import Point
+from storelab.engines.contract import Job
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.workloads.probe import answers, context, http_ranges, questions
+from storelab.workloads.probe.s3 import access
+from storelab.workloads.probe.s3.requests import S3
 
 
 class Credulous(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def ask(monkeypatch):
     for name in ("AWS_", "STORELAB_SECOND_"):
         monkeypatch.setenv(f"{name}ACCESS_KEY_ID", f"{name}KEY")
         monkeypatch.setenv(f"{name}SECRET_ACCESS_KEY", f"{name}SECRET")
-    monkeypatch.setattr(s3_access, "_readable", lambda c, key, bucket=None, seconds=0: c.anonymous("GET", key, bucket=bucket))
+    monkeypatch.setattr(access, "_readable", lambda c, key, bucket=None, seconds=0: c.anonymous("GET", key, bucket=bucket))
     servers = []
 
     def run(mode):
@@ -77,7 +77,7 @@ def ask(monkeypatch):
         end = Endpoint(f"http://127.0.0.1:{server.server_port}")
         c = S3(Job(point, 0, end, [Bucket("b"), Bucket("b-a1", "", 1)], Path(), None, "a", {}, 0, [end], extra))
         try:
-            return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in probing.checks("s3")}
+            return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in questions.checks("s3")}
         finally:
             c.close()
 
@@ -110,6 +110,6 @@ def test_who_answers_nothing_useful_breaks_no_question(ask, mode):
 
 def test_places_in_the_table_are_unique():
     for protocol in ("s3", "http", "webhdfs", "file", "root"):
-        places = [(q.topic, q.name) for q in probing.checks(protocol)]
+        places = [(q.topic, q.name) for q in questions.checks(protocol)]
         assert len(places) == len(set(places)) > 15
-    assert [q.name for q in ranges.RANGES][:2] == ["single range", "suffix range"]
+    assert [q.name for q in http_ranges.RANGES][:2] == ["single range", "suffix range"]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from storelab.engines.ranges import begins, fixed
+from storelab.engines.common.ranges import begins, fixed
 
 
 def test_sequential_ranges_cover_the_object_once():

@@ -3,9 +3,9 @@
 import pyarrow.parquet as pq
 import pytest
 
-from storelab import plan, records
-from storelab.config import Config
-from storelab.model import UserError
+from storelab.core import plan, records
+from storelab.core.config import Config
+from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
 
 

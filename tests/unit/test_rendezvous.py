@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from storelab import clock
+from storelab.core import clock
 from storelab.gang import rendezvous
 from storelab.gang.rendezvous import Folder, GangAborted, Leader
 

@@ -8,7 +8,10 @@ from example_monitor import PORTS
 from make_examples import make
 from test_figures import texts
 
-from storelab import figures, figures_resources, loading, plots, published, resources, tables
+from storelab.analysis.figures import catalogue, plots
+from storelab.analysis.figures import resources as figures_resources
+from storelab.analysis.records import loading, published
+from storelab.analysis.tables import build, resources
 
 MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glob("*/raw/plan.json"))
 SWEEPS = {
@@ -21,7 +24,7 @@ SWEEPS = {
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("threads")
     make(folder, use_stores=["alpha", "beta"], sweeps=SWEEPS, repetitions=2, failed=())
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
@@ -34,7 +37,7 @@ def one(table: pd.DataFrame, **wanted) -> pd.Series:
 
 def test_what_a_group_used(example):
     """One client, 100 uploads/s of 4 kB for 4.5 s (and one more each second in the second run): 0.5 s user, 0.25 s system in 4 s."""
-    r = one(tables.read(example, "resources"), store="alpha", workload="put", object_size_bytes=4000, workers=16, buckets=5)
+    r = one(build.read(example, "resources"), store="alpha", workload="put", object_size_bytes=4000, workers=16, buckets=5)
     assert (r["n"], r["interval"], r["cores"], r["interface"]) == (2, "range", 2, "lo")
     assert r["client_user_high_s_per_1000"] == pytest.approx(1000 * 0.5 / 450)
     assert r["client_system_high_s_per_gb"] == pytest.approx(1e9 * 0.25 / (450 * 4000))
@@ -51,13 +54,13 @@ def test_what_a_group_used(example):
 
 def test_memory_is_that_of_all_clients_at_one_moment(tmp_path):
     make(tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"clients": 3}}}, repetitions=1, failed=())
-    tables.build(tmp_path)
-    r = tables.read(tmp_path, "resources").iloc[0]
+    build.build(tmp_path)
+    r = build.read(tmp_path, "resources").iloc[0]
     assert (r["client_rss_median_mb"], r["open_median_sockets"]) == (240, 24)
 
 
 def test_records_without_a_monitor_have_nulls(example):
-    r = one(tables.read(example, "resources"), store="beta", workload="put", object_size_bytes=4000, workers=16, buckets=5)
+    r = one(build.read(example, "resources"), store="beta", workload="put", object_size_bytes=4000, workers=16, buckets=5)
     assert r["client_cpu_median_cores"] == 0.1875 and r["host_cpu_median_percent"] == 75 and r["open_median_sockets"] == 8
     for column in (
         "client_rss_median_mb",
@@ -72,8 +75,8 @@ def test_records_without_a_monitor_have_nulls(example):
 @pytest.mark.parametrize("folder", MEASURED, ids=lambda p: p.name)
 def test_measured_records_of_older_versions(folder):
     campaign = loading.load(folder)
-    points = tables.points(campaign)
-    table = resources.table(campaign, points[~points["workload"].isin(tables.NO_RATES)], tables.identity(campaign.plan))
+    points = build.points(campaign)
+    table = resources.table(campaign, points[~points["workload"].isin(build.NO_RATES)], build.identity(campaign.plan))
     assert len(table) and table["client_cpu_median_cores"].notna().all()
 
 
@@ -91,15 +94,15 @@ def test_the_busiest_interface_and_its_link():
 
 
 def test_numbers_of_the_text(example):
-    found = {name: (value, unit) for name, value, unit in resources.numbers(tables.read(example, "resources"))}
+    found = {name: (value, unit) for name, value, unit in resources.numbers(build.read(example, "resources"))}
     assert found["monitor_cost_most"] == (0.5, "%") and found["client_memory_most"] == (80, "MB")
     assert resources.numbers(pd.DataFrame()) == []
 
 
 @pytest.mark.parametrize("name", ["threads", "client_resources"])
 def test_figures_of_one_client(example, name):
-    table = tables.read(example, figures.FIGURES[name].table)
-    fig = figures.FIGURES[name].function(table[table["store"] == "alpha"])
+    table = build.read(example, catalogue.FIGURES[name].table)
+    fig = catalogue.FIGURES[name].function(table[table["store"] == "alpha"])
     said = texts(fig)
     for part in (
         "upload, 1 bucket",
@@ -119,14 +122,14 @@ def test_figures_of_one_client(example, name):
         assert (
             len(fig.axes) == 6 and "TCP sockets" in said and "Memory of the clients [MB]" in said and "CPU of the clients [cores]" in said
         )
-    assert "n = 2 runs" in figures.caption(name, table) and "{" not in figures.caption(name, table)
+    assert "n = 2 runs" in catalogue.caption(name, table) and "{" not in catalogue.caption(name, table)
 
 
 def test_no_threads_no_figure(tmp_path, example):
     make(tmp_path, failed=("read_entries",), repetitions=1)
-    tables.build(tmp_path)
-    assert figures_resources.threads(tables.read(tmp_path, "throughput")) is None
-    old = tables.read(example, "resources")
+    build.build(tmp_path)
+    assert figures_resources.threads(build.read(tmp_path, "throughput")) is None
+    old = build.read(example, "resources")
     assert figures_resources.client_resources(old[old["store"] == "beta"]) is None, "nothing was recorded of sockets and memory"
     assert figures_resources.threads(pd.DataFrame()) is None
 

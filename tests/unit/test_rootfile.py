@@ -13,22 +13,22 @@ import uproot.writing._cascade
 import uproot.writing._cascadetree
 import uproot.writing.writable
 
-from storelab.datasets import baskets, rootfile, uproot_patches
-from storelab.model import UserError
+from storelab.core.errors import UserError
+from storelab.datasets.root import baskets, generated, uproot_patches
 
-SMALL = rootfile.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0)
+SMALL = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0)
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setitem(rootfile.SCALES, "tiny", SMALL)
+    monkeypatch.setitem(generated.SCALES, "tiny", SMALL)
     return "tiny"
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("root") / "s.root"
-    return path, rootfile.generate(path, "S", 20150413)
+    return path, generated.generate(path, "S", 20150413)
 
 
 def test_scale_s_is_what_it_says(file):
@@ -66,27 +66,27 @@ def test_sizes_have_a_heavy_but_capped_tail(file):
 
 def test_same_seed_same_bytes_whatever_the_name_and_the_time(tmp_path, small):
     (tmp_path / "elsewhere").mkdir()
-    one = rootfile.generate(tmp_path / "one.root", small, 1)
-    other = rootfile.generate(tmp_path / "elsewhere" / "quite_another_name.root", small, 1)
+    one = generated.generate(tmp_path / "one.root", small, 1)
+    other = generated.generate(tmp_path / "elsewhere" / "quite_another_name.root", small, 1)
     assert one == other
     assert (tmp_path / "one.root").read_bytes() == (tmp_path / "elsewhere" / "quite_another_name.root").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["elsewhere", "one.root"], "no temporary file is left"
 
 
 def test_another_seed_gives_another_file(tmp_path, small):
-    one, two = (rootfile.generate(tmp_path / f"{seed}.root", small, seed) for seed in (1, 2))
+    one, two = (generated.generate(tmp_path / f"{seed}.root", small, seed) for seed in (1, 2))
     assert one["sha256"] != two["sha256"] and one["content_sha256"] != two["content_sha256"]
 
 
 def test_values_read_back(tmp_path, small):
     path = tmp_path / "f.root"
-    rootfile.generate(path, small, 5)
-    plan = rootfile.layout(SMALL, 5)
-    written = list(rootfile.clusters(SMALL, plan, 5))
+    generated.generate(path, small, 5)
+    plan = generated.layout(SMALL, 5)
+    written = list(generated.clusters(SMALL, plan, 5))
     with uproot.open(path) as f:
-        tree = f[rootfile.TREE]
+        tree = f[generated.TREE]
         for item in plan:
-            if isinstance(item, rootfile.Flat):
+            if isinstance(item, generated.Flat):
                 np.testing.assert_array_equal(tree[item.name].array(library="np"), np.concatenate([c[item.name] for c in written]))
             else:
                 whole = ak.concatenate([c[item.name] for c in written])
@@ -128,15 +128,15 @@ def test_a_changed_uproot_is_noticed(monkeypatch):
 
 def test_unknown_scale_and_failure_leave_nothing(tmp_path, small, monkeypatch):
     with pytest.raises(UserError, match="one of: S"):
-        rootfile.generate(tmp_path / "x.root", "XXL", 1)
+        generated.generate(tmp_path / "x.root", "XXL", 1)
 
     def broken(*_):
         raise OSError("no space left")
         yield
 
-    monkeypatch.setattr(rootfile, "clusters", broken)
+    monkeypatch.setattr(generated, "clusters", broken)
     with pytest.raises(OSError, match="no space"):
-        rootfile.generate(tmp_path / "x.root", small, 1)
+        generated.generate(tmp_path / "x.root", small, 1)
     assert not list(tmp_path.iterdir())
 
 

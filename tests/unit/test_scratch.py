@@ -1,6 +1,6 @@
 """The folder on tmpfs that all campaigns of a user share on a machine."""
 
-from storelab import scratch
+from storelab.host import scratch
 
 
 def test_it_stays_while_any_campaign_uses_it(tmp_path):

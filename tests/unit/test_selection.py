@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storelab.datasets import baskets
+from storelab.datasets.root import baskets
 
 
 def table(sizes: dict[str, list[int]], step: int = 10, order: list[int] | None = None) -> pa.Table:

@@ -8,8 +8,8 @@ from botocore.auth import HmacV1Auth, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from storelab.probing import signing
-from storelab.probing.signing import EMPTY, Keys
+from storelab.workloads.probe import signing
+from storelab.workloads.probe.signing import EMPTY, Keys
 
 ACCESS, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 HOST = "127.0.0.1:18316"

@@ -4,9 +4,11 @@ import pytest
 from click.testing import CliRunner
 from make_examples import make
 
-from storelab import loading, sizing, tables
+from storelab.analysis import sizing
+from storelab.analysis.records import loading
+from storelab.analysis.tables import build
 from storelab.cli import cluster
-from storelab.model import UserError
+from storelab.core.errors import UserError
 
 SWEEPS = {"down": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2]}}}
 
@@ -18,13 +20,13 @@ def campaign(tmp_path_factory):
     for calibrate in (False, True):
         folder = tmp_path_factory.mktemp("campaign")
         make(folder, repetitions=1, failed=(), **({"calibrate": True, "sweeps": SWEEPS} if calibrate else {}))
-        tables.build(folder)
+        build.build(folder)
         out[calibrate] = folder
     return out
 
 
 def one(folder, operation, size):
-    found = {name: tables.read(folder, name) for name in ("calibration", "throughput")}
+    found = {name: build.read(folder, name) for name in ("calibration", "throughput")}
     return sizing.one_client(loading.load(folder), found, operation, "s5cmd", size)
 
 

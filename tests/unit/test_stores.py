@@ -14,12 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.store_settings import S3 as S3Settings
-from storelab.store_settings import SeaweedFS as SeaweedSettings
-from storelab.stores import access_s3, clients, elsewhere, make, mistakes
-from storelab.stores.base import Bucket, Credentials, Endpoint
-from storelab.stores.daemons import Daemon, Daemons
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.store_settings import S3 as S3Settings
+from storelab.core.store_settings import SeaweedFS as SeaweedSettings
+from storelab.stores import make
+from storelab.stores.managed import elsewhere
+from storelab.stores.managed.daemons import Daemon, Daemons
+from storelab.stores.protocols import s3 as access_s3
+from storelab.stores.protocols import s3_clients, s3_mistakes
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
 SERVER = "import http.server, sys; http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()"
@@ -42,7 +45,7 @@ def keys(monkeypatch):
 
 def test_boto3_is_imported_late():
     code = (
-        "import sys; from pathlib import Path; from storelab.store_settings import SeaweedFS; from storelab.stores import make\n"
+        "import sys; from pathlib import Path; from storelab.core.store_settings import SeaweedFS; from storelab.stores import make\n"
         "s = make('sw', SeaweedFS(kind='seaweedfs'), Path('none')); s.status(); assert 'boto3' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -366,10 +369,10 @@ def test_unreachable_endpoints(keys, port_block):
 
 def test_a_silent_server_is_given_up(keys, port_block):
     with socket.create_server(("127.0.0.1", port_block)):
-        s3 = clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_timeout=0.3)
-        with pytest.raises(mistakes.ERRORS) as caught:
+        s3 = s3_clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_timeout=0.3)
+        with pytest.raises(s3_mistakes.ERRORS) as caught:
             s3.list_buckets()
-    told = mistakes.explain(caught.value, "stores.mine")
+    told = s3_mistakes.explain(caught.value, "stores.mine")
     assert isinstance(told, MeasurementFailed)
     assert "time-out" in str(told)
 
@@ -391,7 +394,7 @@ def test_certificates(keys, tmp_path):
 
 
 def test_a_read_only_client_sends_no_write(port_block):
-    s3 = clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_only=True)
+    s3 = s3_clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_only=True)
     with pytest.raises(UserError, match="PutObject would write to a read-only store"):
         s3.put_object(Bucket="some-bucket", Key="k", Body=b"")
 
@@ -400,7 +403,7 @@ def test_the_users_aws_files_change_nothing(monkeypatch, tmp_path):
     (tmp_path / "config").write_text("[default]\nendpoint_url = http://192.0.2.1\nmax_attempts = 9\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
-    s3 = clients.client(Endpoint("http://127.0.0.1:9"), KEYS)
+    s3 = s3_clients.client(Endpoint("http://127.0.0.1:9"), KEYS)
     assert s3.meta.endpoint_url == "http://127.0.0.1:9"
     assert s3.meta.config.retries["total_max_attempts"] == 1
 
@@ -409,8 +412,8 @@ def test_the_users_aws_files_change_nothing(monkeypatch, tmp_path):
 
 
 def test_doctor_looks_and_never_raises(monkeypatch, tmp_path, capsys, port_block):
-    from storelab import doctor
-    from storelab.config import Config
+    from storelab.core.config import Config
+    from storelab.measure import doctor
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

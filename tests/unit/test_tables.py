@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab import loading, records, tables, windows
-from storelab.model import UserError
+from storelab.analysis.records import campaign, windows
+from storelab.analysis.tables import build
+from storelab.core import records
+from storelab.core.errors import UserError
 
 MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glob("*/raw/plan.json"))
 
@@ -18,7 +20,7 @@ MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glo
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("example")
     make(folder)
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
@@ -39,7 +41,7 @@ def one(table: pd.DataFrame, **wanted) -> pd.Series:
 
 
 def test_every_planned_point_has_a_row(example):
-    t = tables.read(example, "points")
+    t = build.read(example, "points")
     assert len(t) == 90 and t["key"].is_unique
     assert list(t["order"]) == list(range(1, 91))
     failed = one(t, state="failed")
@@ -48,7 +50,7 @@ def test_every_planned_point_has_a_row(example):
 
 def test_windows_of_one_point(example):
     """One client, 100 uploads/s: overlap 1-4 s, first done 0-4 s, last done until 4.5 s, one failure at 2 s."""
-    r = one(tables.read(example, "points"), workload="put", object_size_bytes=4000, clients=1, front_ends=1, rep=1)
+    r = one(build.read(example, "points"), workload="put", object_size_bytes=4000, clients=1, front_ends=1, rep=1)
     assert (r["overlap_begin_s"], r["overlap_end_s"], r["overlap_length_s"]) == (1, 4, 3)
     assert (r["overlap_operations"], r["overlap_bytes"], r["overlap_errors"]) == (300, 1_200_000, 1)
     assert r["overlap_rate_per_s"] == 100 and r["overlap_throughput_mb_per_s"] == pytest.approx(0.4)
@@ -59,30 +61,30 @@ def test_windows_of_one_point(example):
 
 def test_overlap_begins_with_the_latest_client(example):
     """Four clients, the last 3 ms late: 3 ms of the window are gone, and with them no whole operation but the completions in it."""
-    r = one(tables.read(example, "points"), workload="get", object_size_bytes=4000, clients=4, front_ends=1, rep=1)
+    r = one(build.read(example, "points"), workload="get", object_size_bytes=4000, clients=4, front_ends=1, rep=1)
     assert r["overlap_begin_s"] == pytest.approx(1.003) and r["lateness_max_ms"] == 3 and r["clients_joined"] == 4
     assert r["overlap_operations"] == 4 * 600  # 200/s each, at multiples of 5 ms: 1.005 ... 4.000
     assert r["overlap_rate_per_s"] == pytest.approx(2400 / 2.997)
 
 
 def test_cpu_hosts_and_engine(example):
-    r = one(tables.read(example, "points"), workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
+    r = one(build.read(example, "points"), workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
     assert r["client_cpu_s"] == 1.5 and r["client_cpu_percent"] == pytest.approx(100 * 1.5 / 8)
     assert r["server_cpu_percent"] == 25 and r["host_cpu_percent"] == 75
     assert r["shared_host"] and r["connections_max"] == 16 and r["requests_per_operation"] == "GET 2" and r["engine_version"] == "2.3.0"
 
 
 def test_medians_over_runs(example):
-    r = one(tables.read(example, "throughput"), workload="put", object_size_bytes=4000, clients=1, front_ends=1)
+    r = one(build.read(example, "throughput"), workload="put", object_size_bytes=4000, clients=1, front_ends=1)
     assert (r["n"], r["interval"], r["coverage_percent"]) == (3, "range", 75)
     assert (r["rate_median_per_s"], r["rate_low_per_s"], r["rate_high_per_s"]) == (100, 99, 101)
     assert r["errors"] == 3 and r["reps_failed"] == 0
-    short = one(tables.read(example, "throughput"), workload="put", object_size_bytes=10_000_000, clients=4, front_ends=1)
+    short = one(build.read(example, "throughput"), workload="put", object_size_bytes=10_000_000, clients=4, front_ends=1)
     assert (short["n"], short["reps_planned"], short["reps_failed"]) == (2, 3, 1)
 
 
 def test_sparse_reads(example):
-    r = one(tables.read(example, "sparse"), entry_fraction_percent=0.1, clients=1)
+    r = one(build.read(example, "sparse"), entry_fraction_percent=0.1, clients=1)
     assert (r["entries"], r["branches"], r["baskets"], r["reads"]) == (10, 500, 4000, 240)
     assert (r["needed_median_mb_per_read"], r["wire_median_mb_per_read"], r["requests_median_per_read"]) == (2, 12, 6)
     assert r["amplification_median_ratio"] == 6 and r["share_amplification_median_ratio"] == pytest.approx(12 / 0.08)
@@ -92,20 +94,20 @@ def test_sparse_reads(example):
 
 
 def test_numbers_and_environment(example):
-    value = tables.read(example, "numbers").set_index("name")["value"]
+    value = build.read(example, "numbers").set_index("name")["value"]
     assert value["points"] == "90" and value["points_measured"] == "89" and value["points_failed"] == "1"
     assert (
         float(value["best_metadata_download"]) == pytest.approx(1600, rel=1e-3) and value["best_metadata_download_clients"] == "4 clients"
     )
     assert value["amplification_most"] == "6.0" and value["amplification_most_entry_fraction"] == "0.1 %"
-    assert tables.read(example, "numbers")["name"].is_unique
-    env = tables.read(example, "environment")
+    assert build.read(example, "numbers")["name"].is_unique
+    env = build.read(example, "environment")
     assert one(env, group="engine s5cmd", item="requests_per_operation.GET")["value"] == "2"
     assert one(env, item="cpu_model")["points"] == 89
 
 
 def test_completions_of_one_point(example):
-    t = windows.completions(loading.load(example), "alpha/put/clients~0002_rep~001", slices=10)
+    t = windows.completions(campaign.load(example), "alpha/put/clients~0002_rep~001", slices=10)
     assert sorted(t["client"].unique()) == [0, 1] and len(t) == 20
     assert (t["operations_per_s"] * 0.45).sum() == pytest.approx(450 + 400)
 
@@ -119,18 +121,18 @@ def test_steadiness():
 
 def test_a_workload_without_data_and_a_campaign_without_any(tmp_path):
     make(tmp_path / "some", failed=("read_entries", "put"))
-    tables.build(tmp_path / "some")
-    assert tables.read(tmp_path / "some", "sparse").empty and set(tables.read(tmp_path / "some", "throughput")["workload"]) == {"get"}
+    build.build(tmp_path / "some")
+    assert build.read(tmp_path / "some", "sparse").empty and set(build.read(tmp_path / "some", "throughput")["workload"]) == {"get"}
     make(tmp_path / "none", failed=("read_entries", "put", "get"))
-    tables.build(tmp_path / "none")
-    assert tables.read(tmp_path / "none", "throughput").empty and set(tables.read(tmp_path / "none", "points")["state"]) == {"failed"}
+    build.build(tmp_path / "none")
+    assert build.read(tmp_path / "none", "throughput").empty and set(build.read(tmp_path / "none", "points")["state"]) == {"failed"}
 
 
 def test_an_altered_record_stops_the_build(fresh):
     path = next((fresh / "raw").rglob("ops.0.parquet"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="wrong checksum"):
-        tables.build(fresh)
+        build.build(fresh)
     assert not (fresh / "tables").exists()
 
 
@@ -138,13 +140,13 @@ def test_a_missing_point_is_named_with_the_count(fresh):
     for key in ("clients~0002_rep~001", "rep~002"):
         (fresh / "raw/alpha/put" / key / "run.json").unlink()
     with pytest.raises(UserError, match=r"alpha/put/.*was not measured \(2 of 4 points\)"):
-        tables.build(fresh)
+        build.build(fresh)
 
 
 def test_a_missing_parquet_file_stops_the_build(fresh):
     next((fresh / "raw").rglob("ops.0.parquet")).unlink()
     with pytest.raises(UserError, match=r"ops\.0\.parquet.*missing"):
-        tables.build(fresh)
+        build.build(fresh)
 
 
 def test_a_record_of_another_point_is_refused(fresh):
@@ -152,37 +154,37 @@ def test_a_record_of_another_point_is_refused(fresh):
     a.write_bytes(b.read_bytes())
     records.write_sums(fresh / "raw")
     with pytest.raises(UserError, match="another point"):
-        tables.build(fresh)
+        build.build(fresh)
 
 
 def test_seal(fresh):
-    first = loading.seal(fresh)
-    assert first["points"] == 4 and loading.seal_of(fresh) == first and loading.seal(fresh) == first
+    first = campaign.seal(fresh)
+    assert first["points"] == 4 and campaign.seal_of(fresh) == first and campaign.seal(fresh) == first
     (fresh / "raw/alpha/put/rep~001/run.json").touch()
-    tables.build(fresh)
+    build.build(fresh)
     records.write_json(fresh / "raw/note.json", {})
     records.write_sums(fresh / "raw")
     with pytest.raises(UserError, match="sealed"):
-        tables.build(fresh)
+        build.build(fresh)
 
 
 def test_seal_refuses_failures_unless_told(tmp_path):
     make(tmp_path)
     with pytest.raises(UserError, match=r"1 of 90 points.*did not arrive"):
-        loading.seal(tmp_path)
-    assert loading.seal(tmp_path, with_failures=True)["failed"] == 1
+        campaign.seal(tmp_path)
+    assert campaign.seal(tmp_path, with_failures=True)["failed"] == 1
 
 
 def test_same_records_give_the_same_tables(example, tmp_path):
     make(tmp_path)
-    for path in tables.build(tmp_path):
+    for path in build.build(tmp_path):
         assert path.read_bytes() == (example / "tables" / path.name).read_bytes()
 
 
 def test_twenty_points_a_second(tmp_path):
     count = len(make(tmp_path, repetitions=4))
     begin = time.monotonic()
-    tables.build(tmp_path)
+    build.build(tmp_path)
     assert count / (time.monotonic() - begin) > 20
 
 
@@ -191,8 +193,8 @@ def test_measured_examples_are_readable(folder, tmp_path):
     copy = tmp_path / folder.name
     copy.mkdir()
     (copy / "raw").symlink_to(folder / "raw")
-    tables.build(copy)
-    t = tables.read(copy, "points")
+    build.build(copy)
+    t = build.read(copy, "points")
     ok = t[t["state"] == "ok"]
     assert len(t) == len(records.read_json(folder / "raw/plan.json")["points"])
     assert (ok["operations"] > 0).all() and (ok["overlap_length_s"] > 0).all()

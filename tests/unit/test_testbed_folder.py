@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from storelab.model import UserError
-from storelab.testbed.folder import claim
-from storelab.testbed.pool import Pool
-from storelab.testbed.slurm import Cluster
+from storelab.core.errors import UserError
+from storelab.gang.testbed.folder import claim
+from storelab.gang.testbed.pool import Pool
+from storelab.gang.testbed.slurm import Cluster
 
 
 @pytest.fixture

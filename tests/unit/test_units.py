@@ -1,7 +1,7 @@
 import pytest
 
-from storelab import units
-from storelab.model import UserError
+from storelab.core import units
+from storelab.core.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 from make_examples import make
 
-from storelab import latex_verdicts, tables, verdict_rules, verdicts
+from storelab.analysis.latex import verdicts as latex_verdicts
+from storelab.analysis.tables import build, verdict_rules, verdicts
+from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.cli import analysis
-from storelab.verdict_rules import NOT_KNOWN, RULES, Group, Subject
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 AXES = {
@@ -188,12 +189,12 @@ def example(tmp_path_factory):
         "probe": {"workload": "probe", "duration": "4 s", "axes": {}},
     }
     make(folder, sweeps=sweeps, repetitions=6, failed=())
-    tables.build(folder)
+    build.build(folder)
     return folder
 
 
 def test_a_row_for_each_store_workload_and_size(example):
-    t = tables.read(example, "verdicts")
+    t = build.read(example, "verdicts")
     assert list(t.columns) == list(verdicts.COLUMNS)
     assert list(t["workload"]) == ["put", "put"], "a probe has no rate, an open loop no limit"
     assert list(t["what"]) == ["4 kB objects", "10 MB objects"] and list(t["unit"]) == ["objects/s", "MB/s"]
@@ -212,11 +213,11 @@ def test_terminal_and_paper(example, tmp_path):
         and "limited by: front-ends" in said.output
         and "also: concurrency" in said.output
     )
-    tex = latex_verdicts.verdicts(tables.read(example, "verdicts"))
+    tex = latex_verdicts.verdicts(build.read(example, "verdicts"))
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
     assert latex_verdicts.verdicts(pd.DataFrame()) == ""
     make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1)
-    tables.build(tmp_path)
+    build.build(tmp_path)
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])
     assert "no measured point with a rate" in str(none.exception)
 

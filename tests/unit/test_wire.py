@@ -8,10 +8,10 @@ import time
 import pytest
 from memory_transport import Memory
 
-from storelab.engines.errors import classify
-from storelab.engines.selections import WrongData
-from storelab.engines.transports import Counted
-from storelab.engines.wire import Counts, ProcessWire, Wire
+from storelab.engines.common.error_classes import classify
+from storelab.engines.common.selections import WrongData
+from storelab.engines.common.wire import Counts, ProcessWire, Wire
+from storelab.engines.planned.counted import Counted
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
 

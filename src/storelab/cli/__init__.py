@@ -1,4 +1,7 @@
-"""The CLI (level 4): one sub-command per act. `measuring.py` and `analysis.py` hold the two sides of the cut, `compare.py` one act of the latter, `cluster.py` the testbed."""
+"""The command line and what the Snakefile needs: one sub-command per act, each side of the cut in its own module.
+
+May import: every room; what a command needs is imported when it runs.
+"""
 
 import importlib
 import signal
@@ -8,7 +11,7 @@ from pathlib import Path
 import click
 
 from storelab import __version__
-from storelab.model import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError
 
 COMMANDS = {
     "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
@@ -38,7 +41,7 @@ class Settings:
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
 
     def load(self):
-        from storelab import config
+        from storelab.core import config
 
         return config.load(self.main, self.extra, config.parse_set(self.set_))
 

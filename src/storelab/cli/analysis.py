@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from storelab import loading, records
-from storelab.model import UserError
+from storelab.analysis.records import loading
+from storelab.core import records
+from storelab.core.errors import UserError
 
 
 def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +54,7 @@ def seal(campaign_dir: Path, with_failures: bool) -> None:
 @campaign_option
 def tables(campaign_dir: Path) -> None:
     """Raw records to tables/*.csv."""
-    from storelab import tables as module
+    from storelab.analysis.tables import build as module
 
     said(module.build(campaign_dir))
 
@@ -62,16 +63,16 @@ def tables(campaign_dir: Path) -> None:
 @campaign_option
 def figures(campaign_dir: Path) -> None:
     """Tables to figures/*.pdf and *.png, with an index of what has data."""
-    from storelab import drawing
+    from storelab.analysis.figures import write
 
-    said(drawing.build(campaign_dir))
+    said(write.build(campaign_dir))
 
 
 @click.command()
 @campaign_option
 def latex(campaign_dir: Path) -> None:
     """Tables and figures to tex/*.tex: macros, tables, captions."""
-    from storelab import latex as module
+    from storelab.analysis.latex import write as module
 
     said(module.build(campaign_dir))
 
@@ -83,7 +84,7 @@ def latex(campaign_dir: Path) -> None:
 )
 def paper(campaign_dir: Path, paper_dir: Path) -> None:
     """Typeset the paper of a campaign to paper.pdf (needs LaTeX)."""
-    from storelab import typeset
+    from storelab.analysis.latex import typeset
 
     click.echo(typeset.build(campaign_dir, paper_dir))
 
@@ -92,7 +93,8 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
 @campaign_option
 def verdict(campaign_dir: Path) -> None:
     """What limited each store, by workload and object size, and the evidence (from tables/verdicts.csv)."""
-    from storelab import tables, verdicts
+    from storelab.analysis.tables import build as tables
+    from storelab.analysis.tables import verdicts
 
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
@@ -105,7 +107,8 @@ def verdict(campaign_dir: Path) -> None:
 @click.option("--output", default="docs/capabilities.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Generate docs/capabilities.md from the probe points of a campaign."""
-    from storelab import capabilities_page, tables
+    from storelab.analysis import capabilities_page
+    from storelab.analysis.tables import build as tables
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:

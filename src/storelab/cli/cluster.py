@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from storelab.model import UserError
+from storelab.core.errors import UserError
 
 FOLDER = click.option("--folder", default=".storelab/testbed", show_default=True, type=click.Path(path_type=Path), help="Where it lives.")
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
@@ -42,8 +42,8 @@ def up(
     folder: Path, nodes: int, port: int, links: bool, htcondor: bool, rates: tuple[str, ...], front_ends: int, front_end_rate: str
 ) -> None:
     """Start it; returns when all nodes are idle."""
-    from storelab.testbed import links as linked
-    from storelab.testbed import loopback, pool
+    from storelab.gang.testbed import links as linked
+    from storelab.gang.testbed import loopback, pool
 
     folder = _short(folder)
 
@@ -73,8 +73,8 @@ def up(
 
 def _there(folder: Path) -> Any:
     """What is up in the folder: a pool, or else Slurm (or nothing)."""
-    from storelab.testbed.pool import Pool
-    from storelab.testbed.slurm import Cluster
+    from storelab.gang.testbed.pool import Pool
+    from storelab.gang.testbed.slurm import Cluster
 
     pool = Pool(folder)
     return pool if pool.pids() else Cluster(folder)
@@ -84,9 +84,9 @@ def _there(folder: Path) -> Any:
 @FOLDER
 def down(folder: Path) -> None:
     """Stop it, and remove its namespaces. Idempotent."""
-    from storelab.testbed.links import Network, enter
-    from storelab.testbed.pool import Pool
-    from storelab.testbed.slurm import Cluster
+    from storelab.gang.testbed.links import Network, enter
+    from storelab.gang.testbed.pool import Pool
+    from storelab.gang.testbed.slurm import Cluster
 
     network = Network(folder.absolute())
     plan = network.planned()
@@ -99,7 +99,7 @@ def down(folder: Path) -> None:
 @FOLDER
 def status(folder: Path) -> None:
     """What of it runs."""
-    from storelab.testbed.links import Network
+    from storelab.gang.testbed.links import Network
 
     plan, pids = Network(folder.absolute()).planned(), _there(folder).pids()
     for name, pid in pids.items():
@@ -115,7 +115,7 @@ def status(folder: Path) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
     """Become COMMAND on the testbed's head: with its SLURM_CONF or HTCondor's commands, and in the head's network."""
-    from storelab.testbed.links import Network, enter
+    from storelab.gang.testbed.links import Network, enter
 
     cluster = _there(folder)
     if not cluster.pids():
@@ -149,11 +149,14 @@ def size(
     link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, object_size: str, points: int, duration: str
 ) -> None:
     """How many clients fill a link, and what their records take: an estimate from what a campaign measured."""
-    from storelab import loading, sizing, tables, units
+    from storelab.analysis import sizing
+    from storelab.analysis.records import loading
+    from storelab.analysis.tables import build
+    from storelab.core import units
 
     wanted, each = (units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link")))
     campaign = loading.load(campaign_dir)
-    found = {name: tables.read(campaign_dir, name) for name in ("calibration", "throughput")}
+    found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
     size_bytes = units.parse(object_size, "size", "--object-size")
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)

@@ -5,12 +5,15 @@ from typing import Any
 
 import click
 
-from storelab import plan as planning
-from storelab import plan_file, records, units, uploads
 from storelab.cli import Settings
-from storelab.config import Config
-from storelab.model import MeasurementFailed, Point, UserError
+from storelab.core import plan as planning
+from storelab.core import records, units
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Point
+from storelab.measure import plan_file
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import left_over
 
 WIDE = 110  # letters of a table that is not folded
 
@@ -40,7 +43,7 @@ def check(settings: Settings) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from storelab import check as checks
+    from storelab.measure import check as checks
 
     config, points = load(settings)
     stores = load_stores(config)
@@ -75,7 +78,7 @@ def plan(settings: Settings, write: bool) -> None:
     """List the points in the order of measuring."""
     config, points = load(settings)
     if write:
-        from storelab import check as checks
+        from storelab.measure import check as checks
 
         checks.everything(config, points, WORKLOADS, load_stores(config))
         plan_file.write(config, points, WORKLOADS)
@@ -92,7 +95,7 @@ def plan(settings: Settings, write: bool) -> None:
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool) -> None:
     """Look at this machine: programs, versions, credentials, endpoints, clock, room, limits."""
-    from storelab import doctor as examination
+    from storelab.measure import doctor as examination
 
     if nodes:
         _doctor_of_nodes(settings.load())
@@ -207,8 +210,8 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
     """Stop managed stores. Their data stay."""
-    from storelab import scratch
-    from storelab.measure import measuring_lock
+    from storelab.host import scratch
+    from storelab.measure.point import measuring_lock
 
     config = settings.load()
     for store in chosen(config, name, all_, "down").values():
@@ -236,9 +239,9 @@ def status(settings: Settings) -> None:
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. What is there already is not moved."""
-    from storelab import scratch
-    from storelab import stage as staging
+    from storelab.host import scratch
     from storelab.stores import deployed
+    from storelab.workloads.staging import stage as staging
 
     config, points = load(settings)
     stores = load_stores(config)
@@ -259,8 +262,8 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 @click.pass_obj
 def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan; returns at once where its record is there."""
-    from storelab import measure as measuring
     from storelab.gang import coordinator
+    from storelab.measure import point as measuring
 
     coordinator.heed_signals()
     records.without_pandas()
@@ -284,9 +287,9 @@ def collect(settings: Settings) -> None:
             "run with measure=true",
         )
     for name, store in load_everywhere(config).items():
-        if uploads.left(config, name)["buckets"]:
+        if left_over.left(config, name)["buckets"]:
             store.up(1)
-            uploads.remove(config, store, always=True)
+            left_over.remove(config, store, always=True)
     click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
     if failed := records.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
@@ -300,7 +303,7 @@ def collect(settings: Settings) -> None:
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
     """Remove the buckets and objects that CAMPAIGN made in its stores. Records are never touched."""
-    from storelab.stores import buckets
+    from storelab.workloads.staging import buckets
 
     config = settings.load()
     if campaign != config.name:

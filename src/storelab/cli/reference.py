@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from storelab import config, units
-from storelab.model import Axis
+from storelab.core import config, units
+from storelab.core.model import Axis
 
 HEAD = """# Configuration
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from storelab.datasets import baskets
-from storelab.model import UserError
+from storelab.core.errors import UserError
+from storelab.datasets.root import baskets
 
 MOST_SAID = 300  # letters of a library's message
 
@@ -134,7 +134,7 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> s
 
 def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
     """Table of the pages, and the fields that are left out; the first and the last entry of each are decoded."""
-    from storelab.rootio.pages import Pages
+    from storelab.datasets.root.pages import Pages
 
     pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
     out, fields = dict(pages.unreadable), {f.name: f for f in ntuple.fields}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storelab.model import derive_seed
+from storelab.core.model import derive_seed
 
 BODIES = 4
 _CHUNK = 16 * 2**20

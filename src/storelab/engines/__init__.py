@@ -1,1 +1,4 @@
-"""Engines: what moves the bytes. One file each; a workload's `client()` chooses by the axis `engine` (level 2)."""
+"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for what several share.
+
+May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
+"""

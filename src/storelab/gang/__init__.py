@@ -1,5 +1,4 @@
-"""The gang: the clients of a point, started together (level 3, measuring side).
+"""The gang: starts the clients of a point together. Coordinator, rendezvous, agents on nodes, launchers, clocks; `testbed/`.
 
-Launcher and barrier are two layers. A launcher (`local.py`; batch systems are further files) starts N client processes;
-the barrier (`rendezvous.py`) is files in a shared folder and an agreed wall-clock start.
+May import: `workloads`, `engines`, `stores`, `install`, `host`, `core`.
 """

@@ -13,13 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab import clock, records
-from storelab.engines.guard import LimitExceeded
+from storelab.core import clock, records
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Point
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.contract import Job, Result
 from storelab.gang import rendezvous
-from storelab.model import MeasurementFailed, Point, UserError
-from storelab.stores.base import Bucket, Endpoint
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import MODULES
-from storelab.workloads.base import Job, Result
 
 
 def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:

@@ -13,7 +13,7 @@ import struct
 import threading
 from dataclasses import dataclass
 
-from storelab import clock
+from storelab.core import clock
 
 ASKED, WAIT_S = 12, 0.3
 STA_UNSYNC = 0x40

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from storelab import records
+from storelab.core import records
+from storelab.core.errors import MeasurementFailed
 from storelab.gang import rendezvous
-from storelab.model import MeasurementFailed
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
 LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks; while clients measure

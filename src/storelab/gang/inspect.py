@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab import __version__, environment, proc, records
-from storelab.config import Config
-from storelab.gang import clocks, condor, keys, launchers, remote, srun
+from storelab import __version__
+from storelab.core import records
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang import clocks, credentials
+from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.rendezvous import Folder
-from storelab.model import MeasurementFailed, UserError
+from storelab.host import environment, proc
 
 WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
 OPEN_FILES = 1024  # what a client of many workers may open
@@ -44,9 +47,9 @@ def look(folder: Path, number: int) -> None:
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     }
     try:
-        from storelab.engines import s5cmd
+        from storelab.engines.s5cmd import client
 
-        about["s5cmd"] = s5cmd.version()  # it runs here
+        about["s5cmd"] = client.version()  # it runs here
     except (UserError, OSError, subprocess.SubprocessError) as error:
         about["s5cmd_missing"] = str(error)
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}
@@ -73,7 +76,7 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
     """A row for each node of the allocation: COLUMNS, and `problem`, '' where it is fit; and the stores that are down. Raises UserError: no allocation."""
     if config.launcher.kind == "local":
         raise UserError("doctor --nodes", "launcher.kind is local: there is this host only", "`storelab doctor`, or set launcher.kind")
-    count = launchers.most_nodes(config)
+    count = choose.most_nodes(config)
     base = Path(config.results)
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=base)).resolve()
@@ -120,7 +123,7 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
     command = [*step, *settings.options, *look_there]
     try:
-        done = subprocess.run(command, env=keys.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
+        done = subprocess.run(command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
     except subprocess.TimeoutExpired:
         return [f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]

@@ -14,13 +14,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from storelab import __version__, clock, environment, records
-from storelab.gang import clocks, keys, post, rendezvous
-from storelab.gang.local import LocalLauncher
-from storelab.gang.remote import TOLD_TO_END
+from storelab import __version__
+from storelab.core import clock, records
+from storelab.gang import clocks, credentials, post, rendezvous
+from storelab.gang.launchers.local import LocalLauncher
+from storelab.gang.launchers.remote import TOLD_TO_END
+from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
-from storelab.gang.scratch import GangFolder
-from storelab.monitor import Monitor
+from storelab.host import environment
+from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether it was called off
@@ -102,7 +104,7 @@ class Agent:
         self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
         job = self.data | {"scratch": str(self.home.scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
         records.write_json(self.local / "job.json", job)
-        environs = keys.receive(self.uplink.get("keys") or {}, self.local)
+        environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
         self.watch = Monitor({}, self.launcher.pids, self.data["point"]["fixed"]["duration_ns"])
         self.launcher.start()

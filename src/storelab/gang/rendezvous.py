@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from storelab import clock
+from storelab.core import clock
 
 POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks; more where many look
 SLOWEST_LEAD_S = 120.0

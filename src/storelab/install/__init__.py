@@ -1,7 +1,7 @@
 """`storelab install NAME`: what a managed store needs, by kind (level 2, measuring side). One file for each way of installing.
 
 Every kind has a function that returns its parts; a part knows whether it is there, says what it downloads and needs, and
-installs itself. Installing twice does nothing. Versions are pinned: Debian's by its release, others by version and hash.
+installs itself. Installing twice does nothing. May import: `host`, `core`. Versions are pinned: Debian's by its release, others by version and hash.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storelab.model import UserError
+from storelab.core.errors import UserError
 
 Progress = Callable[[str], None]
 
@@ -38,7 +38,7 @@ KINDS = {
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),
     "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),
-    "hdfs": ("storelab.install.maven", "hdfs"),
+    "hdfs": ("storelab.stores.hdfs.recipe", "hdfs"),
 }
 
 

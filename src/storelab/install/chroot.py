@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, Progress, debian
-from storelab.model import MeasurementFailed, UserError
 
 RELEASE = "trixie"
 PACKAGES = ("condor", "minicondor", "python3", "procps")

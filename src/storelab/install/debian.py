@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, Progress
-from storelab.model import MeasurementFailed, UserError
 
 # A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_json, write_json
 from storelab.install import Part, Progress
-from storelab.model import MeasurementFailed, UserError
-from storelab.records import read_json, write_json
 
 PINS = Path(__file__).parents[3] / "envs" / "go"
 LONGEST = 3600.0  # seconds for one command

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from storelab.core.errors import MeasurementFailed
 from storelab.install import Part, Progress
-from storelab.model import MeasurementFailed
 
 # ROOT 6.40 for CPython on Linux: one hash for each version of Python that it was built for.
 ROOT = """root==0.1a12 \\

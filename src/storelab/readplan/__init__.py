@@ -1,6 +1,6 @@
 """The read planner: which requests fetch many small ranges of an object in the least time, or the fewest bytes.
 
-By itself of use outside of storelab: it imports numpy, and where they are used uproot, obstore or fsspec, but nothing of storelab.
+May import: nothing of storelab, so that it is of use outside. It imports numpy, and where they are used uproot, obstore or fsspec, but nothing of storelab.
 `docs/read-planner.md` tells the model and how to use it from uproot in a few lines.
 """
 

@@ -1,5 +1,5 @@
 """The stores by kind, and their deployments (level 2, measuring side). Classes are imported when asked for: boto3 alone costs a
-good part of a second."""
+good part of a second. May import: `install`, `host`, `core`."""
 
 import importlib
 from pathlib import Path
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from storelab.model import UserError
-from storelab.records import read_json, write_json
+from storelab.core.errors import UserError
+from storelab.core.records import read_json, write_json
 
 if TYPE_CHECKING:
     from storelab.stores.base import Store
 
 KINDS = {
     "seaweedfs": ("storelab.stores.seaweedfs", "SeaweedFS"),
-    "ceph": ("storelab.stores.ceph", "Ceph"),
+    "ceph": ("storelab.stores.ceph.store", "Ceph"),
     "versitygw": ("storelab.stores.versitygw", "Versitygw"),
     "minio": ("storelab.stores.minio", "MinIO"),
     "nginx": ("storelab.stores.nginx", "Nginx"),
     "xrootd": ("storelab.stores.xrootd", "XRootD"),
-    "hdfs": ("storelab.stores.hdfs", "HDFS"),
+    "hdfs": ("storelab.stores.hdfs.store", "HDFS"),
     "nullserver": ("storelab.stores.nullserver", "NullServer"),
     "directory": ("storelab.stores.directory", "Directory"),
-    "s3": ("storelab.stores.s3", "S3"),
+    "s3": ("storelab.stores.s3.store", "S3"),
     "root": ("storelab.stores.doors", "Root"),
     "http": ("storelab.stores.doors", "Http"),
     "webhdfs": ("storelab.stores.doors", "WebHdfs"),

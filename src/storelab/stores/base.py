@@ -8,58 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.model import DEFAULT, DEPLOYMENT_AXES, UserError
+from storelab.core.errors import UserError
+from storelab.core.model import DEFAULT, DEPLOYMENT_AXES
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
-    from storelab.stores.access import Access
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One front-end as a client addresses it.
-
-    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that holds the
-    buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name in WebHDFS requests;
-    `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`: uploads in parts are possible (S3).
-    """
-
-    url: str
-    region: str = "us-east-1"
-    addressing: str = "path"
-    verify: bool = True
-    ca_file: str | None = None
-    protocol: str = "s3"
-    user: str | None = None
-    token: str | None = None
-    multipart: bool = True
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Keys of one account. Never written to records, logs or command lines: `repr` shows none of them."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-    def environ(self) -> dict[str, str]:
-        """Environment variables for a client process. The metadata service is never asked."""
-        out = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_EC2_METADATA_DISABLED": "true"}
-        if self.session_token:
-            out["AWS_SESSION_TOKEN"] = self.session_token
-        return out
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """Where the i-th bucket of a campaign lies: bucket name, key prefix (empty, or ending in '/'), account that owns it.
-
-    On a store without buckets the name is that of a folder.
-    """
-
-    name: str
-    prefix: str = ""
-    account: int = 0
+    from storelab.stores.protocols.access import Access
 
 
 @dataclass
@@ -134,7 +88,7 @@ class Store(ABC):
 
     def access(self, account: int = 0, front_end: int = 0) -> "Access":
         """Way into the store outside of measurements; writes are refused where the store is read-only."""
-        from storelab.stores.open_access import open_access
+        from storelab.stores.protocols.open_access import open_access
 
         endpoint = self.endpoints(front_end + 1)[front_end]
         return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))

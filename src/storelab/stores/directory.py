@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from storelab.model import UserError
-from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
-from storelab.stores.folders import filesystem
+from storelab.core.errors import UserError
+from storelab.host.folders import filesystem
+from storelab.stores.base import Status, Store
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")  # file systems of this machine's own disks and memory
 

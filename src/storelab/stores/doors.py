@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from urllib3.exceptions import HTTPError
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.stores import filesystems
-from storelab.stores.access import AccessRefused
-from storelab.stores.base import Bucket, Credentials, Endpoint, Status, Store
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.stores.base import Status, Store
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.access import AccessRefused
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 
 class Door(Store):
@@ -128,7 +129,7 @@ class Http(Door):
 
     @cached_property
     def _version(self) -> str:
-        from storelab.stores.webdav import WebDav
+        from storelab.stores.protocols.webdav import WebDav
 
         try:
             return WebDav(self.endpoints()[0]).server()

@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang, program, tools_folder
-from storelab.model import MeasurementFailed, UserError
-from storelab.stores import net
-from storelab.stores.base import Endpoint
-from storelab.stores.daemons import Daemon
-from storelab.stores.managed import Managed
+from storelab.stores.managed import net
+from storelab.stores.managed.base import Managed
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.protocols.endpoint import Endpoint
 
 META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # on every drive
 LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from storelab.core.errors import UserError
 from storelab.install import program
-from storelab.model import UserError
-from storelab.stores import net
-from storelab.stores.daemons import Daemon
-from storelab.stores.managed import Managed
+from storelab.stores.managed import net
+from storelab.stores.managed.base import Managed
+from storelab.stores.managed.daemons import Daemon
 
 MODULES = [Path(p) for p in ("/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/local/nginx/modules", "/usr/local/libexec/nginx")]
 DAV_EXT = "ngx_http_dav_ext_module.so"

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from storelab.install import program, tools_folder
-from storelab.stores import net
-from storelab.stores.base import Endpoint
-from storelab.stores.daemons import Daemon
-from storelab.stores.managed import Managed
+from storelab.stores.managed import net
+from storelab.stores.managed.base import Managed
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.protocols.endpoint import Endpoint
 
 
 class NullServer(Managed):

@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from storelab.model import MeasurementFailed, UserError
-from storelab.stores import net
-from storelab.stores.daemons import Daemon
-from storelab.stores.managed import LOOPBACK, Managed
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.stores.managed import net
+from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.daemons import Daemon
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host.folders import filesystem
 from storelab.install import golang, program, tools_folder
-from storelab.model import MeasurementFailed, UserError
-from storelab.stores import net
-from storelab.stores.base import Endpoint
-from storelab.stores.daemons import Daemon
-from storelab.stores.folders import filesystem
-from storelab.stores.managed import Managed
+from storelab.stores.managed import net
+from storelab.stores.managed.base import Managed
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.protocols.endpoint import Endpoint
 
 ROLE = "userplus"  # may make buckets; reaches none but its own
 

@@ -19,14 +19,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import program
-from storelab.model import MeasurementFailed, UserError
-from storelab.stores import net
-from storelab.stores.access import Access
-from storelab.stores.base import Endpoint
-from storelab.stores.daemons import Daemon
-from storelab.stores.managed import Managed, short_name
-from storelab.stores.namespace import Namespace
+from storelab.stores.managed import net
+from storelab.stores.managed.base import Managed, short_name
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.netns import Namespace
+from storelab.stores.protocols.access import Access
+from storelab.stores.protocols.endpoint import Endpoint
 
 USERS = ("xrootd", "nobody")
 MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # a folder that is there and that everybody can reach
@@ -199,7 +199,7 @@ class XRootD(Managed):
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
         """Always over HTTP: the client of root:// has threads that a process which starts others does better without."""
-        from storelab.stores.open_access import open_access
+        from storelab.stores.protocols.open_access import open_access
 
         self.endpoints(front_end + 1)
         return open_access(Endpoint(self._http(), protocol="http"), None, self.place)

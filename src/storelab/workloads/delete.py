@@ -7,13 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.model import Axis, Point, Workload
-from storelab.stores.base import Bucket, Store
-from storelab.workloads import axes, put
-from storelab.workloads.base import Check, Client, Job
+from storelab.core import axes
+from storelab.core.model import Axis, Point, Workload
+from storelab.engines.contract import Check, Client, Job
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads import put
 
 if TYPE_CHECKING:
-    from storelab.config import Config
+    from storelab.core.config import Config
 
 SPEC = Workload(
     "delete",
@@ -38,23 +40,24 @@ SPEC = Workload(
 
 def client(job: Job) -> Client:
     if job.point.axes["engine"] == "loadgen":
-        from storelab.engines.loadgen import LoadgenDelete
+        from storelab.engines.loadgen.client import LoadgenDelete
 
         return LoadgenDelete(job)
-    from storelab.engines.obstore_transfers import ObstoreDelete
+    from storelab.engines.obstore.transfers import ObstoreDelete
 
     return ObstoreDelete(job)
 
 
 def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
     """Make the objects, and share them out: each client deletes such as lie in its account's buckets."""
-    from storelab import scratch, stage, upload, uploads
     from storelab.datasets import payload
-    from storelab.engines.keys import put_key
+    from storelab.engines.common.names import put_key
+    from storelab.host import scratch
+    from storelab.workloads.staging import left_over, stage, upload
 
     put.before(config, store, point, job)
     places, count, clients = [Bucket(**b) for b in job["buckets"]], point.fixed["objects"], point.axes["clients"]
-    uploads.add(config, store.name, point, count * point.axes["object_size"], count)
+    left_over.add(config, store.name, point, count * point.axes["object_size"], count)
     files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
     keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
     items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
@@ -74,8 +77,8 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from storelab.engines.keys import put_prefix
-    from storelab.stores import buckets
+    from storelab.engines.common.names import put_prefix
+    from storelab.workloads.staging import buckets
 
     deleted = 0
     for table in folder.glob("ops.*.parquet"):

@@ -1,8 +1,8 @@
 """`get`: clients download staged objects until the deadline (experiments 1-5 of the evaluations 2012-2015)."""
 
-from storelab.model import Workload
-from storelab.workloads import axes
-from storelab.workloads.base import Client, Job
+from storelab.core import axes
+from storelab.core.model import Workload
+from storelab.engines.contract import Client, Job
 
 SPEC = Workload(
     "get",
@@ -15,17 +15,17 @@ SPEC = Workload(
 
 def client(job: Job) -> Client:
     if job.point.axes["engine"] == "fsspec":
-        from storelab.engines.fsspec_transfers import FsspecGet
+        from storelab.engines.fsspec.transfers import FsspecGet
 
         return FsspecGet(job)
     if job.point.axes["engine"] == "obstore":
-        from storelab.engines.obstore_transfers import ObstoreGet
+        from storelab.engines.obstore.transfers import ObstoreGet
 
         return ObstoreGet(job)
     if job.point.axes["engine"] == "loadgen":
-        from storelab.engines.loadgen import LoadgenGet
+        from storelab.engines.loadgen.client import LoadgenGet
 
         return LoadgenGet(job)
-    from storelab.engines.s5cmd_transfers import S5cmdGet
+    from storelab.engines.s5cmd.transfers import S5cmdGet
 
     return S5cmdGet(job)

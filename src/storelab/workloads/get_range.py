@@ -1,8 +1,8 @@
 """`get_range`: clients download ranges of staged objects until the deadline (experiment 1: "download of a range")."""
 
-from storelab.model import Axis, Workload
-from storelab.workloads import axes
-from storelab.workloads.base import Client, Job
+from storelab.core import axes
+from storelab.core.model import Axis, Workload
+from storelab.engines.contract import Client, Job
 
 SPEC = Workload(
     "get_range",
@@ -32,13 +32,13 @@ SPEC = Workload(
 
 def client(job: Job) -> Client:
     if job.point.axes["engine"] == "obstore":
-        from storelab.engines.obstore_transfers import ObstoreGetRange
+        from storelab.engines.obstore.transfers import ObstoreGetRange
 
         return ObstoreGetRange(job)
     if job.point.axes["engine"] == "loadgen":
-        from storelab.engines.loadgen import LoadgenGetRange
+        from storelab.engines.loadgen.client import LoadgenGetRange
 
         return LoadgenGetRange(job)
-    from storelab.engines.fsspec_transfers import FsspecGetRange
+    from storelab.engines.fsspec.transfers import FsspecGetRange
 
     return FsspecGetRange(job)

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.model import Point, Workload
-from storelab.stores.base import Bucket, Store
-from storelab.workloads import axes
-from storelab.workloads.base import Check, Client, Job
+from storelab.core import axes
+from storelab.core.model import Point, Workload
+from storelab.engines.contract import Check, Client, Job
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
 
 if TYPE_CHECKING:  # a client process must start fast
-    from storelab.config import Config
+    from storelab.core.config import Config
 
 SPEC = Workload(
     "put",
@@ -25,25 +26,25 @@ SPEC = Workload(
 
 def client(job: Job) -> Client:
     if job.point.axes["engine"] == "fsspec":
-        from storelab.engines.fsspec_transfers import FsspecPut
+        from storelab.engines.fsspec.transfers import FsspecPut
 
         return FsspecPut(job)
     if job.point.axes["engine"] == "obstore":
-        from storelab.engines.obstore_transfers import ObstorePut
+        from storelab.engines.obstore.transfers import ObstorePut
 
         return ObstorePut(job)
     if job.point.axes["engine"] == "loadgen":
-        from storelab.engines.loadgen import LoadgenPut
+        from storelab.engines.loadgen.client import LoadgenPut
 
         return LoadgenPut(job)
-    from storelab.engines.s5cmd_transfers import S5cmdPut
+    from storelab.engines.s5cmd.transfers import S5cmdPut
 
     return S5cmdPut(job)
 
 
 def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
     """Make the buckets; the first upload would make them in some stores, and pay for it."""
-    from storelab.stores import buckets
+    from storelab.workloads.staging import buckets
 
     buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
 
@@ -54,8 +55,8 @@ def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list
     import pyarrow.parquet as pq
 
     from storelab.datasets import payload
-    from storelab.engines.keys import put_prefix
-    from storelab.stores import buckets
+    from storelab.engines.common.names import put_prefix
+    from storelab.workloads.staging import buckets
 
     size = point.axes["object_size"]
     reported, unnamed = set(), 0  # in bins objects have no names: so many must be listed at least

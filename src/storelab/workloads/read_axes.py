@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from storelab.model import Axis, Point
+from storelab.core.model import Axis, Point
 
 if TYPE_CHECKING:  # a client process must start fast
-    from storelab.config import Config
+    from storelab.core.config import Config
     from storelab.stores.base import Store
 
 SCALE = Axis("scale", "text", "S", "File", "Scale of the generated ROOT file (S, M, L), or the name of one of your `files`.")

@@ -3,9 +3,10 @@
 Experiment 12: "all branches; random entries until 100, 0.1, 0.001 % of the entries" (J. Phys. Conf. Ser. 664 022001).
 """
 
-from storelab.model import Workload
-from storelab.workloads import axes, read_axes
-from storelab.workloads.base import Client, Job
+from storelab.core import axes
+from storelab.core.model import Workload
+from storelab.engines.contract import Client, Job
+from storelab.workloads import read_axes
 from storelab.workloads.read_axes import before
 
 __all__ = ["SPEC", "before", "client"]
@@ -34,13 +35,13 @@ SPEC = Workload(
 def client(job: Job) -> Client:
     """The reader of one client; uproot is imported only here."""
     if job.point.axes["engine"] == "planned":
-        from storelab.engines.planned import PlannedClient
+        from storelab.engines.planned.client import PlannedClient
 
         return PlannedClient(job)
     if job.point.axes["engine"] == "root":
-        from storelab.engines.root_ttree import RootClient
+        from storelab.engines.root.client import RootClient
 
         return RootClient(job)
-    from storelab.engines.uproot_s3fs import UprootClient
+    from storelab.engines.uproot.client import UprootClient
 
     return UprootClient(job)

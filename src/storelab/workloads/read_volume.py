@@ -4,8 +4,9 @@ Experiment 11: "all entries; branches taken smallest to biggest until 100, 50, 1
 022001). `read_entries` with all entries reads the same; this is the paper's own name and figure for it.
 """
 
-from storelab.model import Workload
-from storelab.workloads import axes, read_axes
+from storelab.core import axes
+from storelab.core.model import Workload
+from storelab.workloads import read_axes
 from storelab.workloads.read_axes import before
 from storelab.workloads.read_entries import client
 

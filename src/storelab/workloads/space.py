@@ -7,12 +7,14 @@ deadline as by `put`; what the store then uses in all copies is asked of the sto
 import time
 from typing import TYPE_CHECKING, Any
 
-from storelab.model import Point, Workload
-from storelab.stores.base import Bucket, Store
-from storelab.workloads import axes, put
+from storelab.core import axes
+from storelab.core.model import Point, Workload
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads import put
 
 if TYPE_CHECKING:
-    from storelab.config import Config
+    from storelab.core.config import Config
 
 SPEC = Workload(
     "space",
@@ -52,8 +54,8 @@ def observe(store: Store, point: Point, job: dict[str, Any], folder: Any) -> dic
 
     Deletes what this point uploaded. Times are seconds from the end of the deletion.
     """
-    from storelab.engines.keys import put_prefix
-    from storelab.stores import buckets
+    from storelab.engines.common.names import put_prefix
+    from storelab.workloads.staging import buckets
 
     places = [Bucket(**b) for b in job["buckets"]]
     ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])

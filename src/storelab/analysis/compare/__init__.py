@@ -1,0 +1,1 @@
+"""Two sides, point by point. May import: `tables`, `records`, `parts`, `statistics`, `core`."""

@@ -1,0 +1,223 @@
+"""Two sides of a comparison: which campaign and store each is, and their comparable points (level 2, analysis).
+
+A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which are verified
+and read without writing anything. Comparable are points of the same workload and axes; an axis that one campaign does not know
+stands there at its default. The store must be the same one, unless stores are named or each side has one store only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import speed, words
+from storelab.analysis.records import loading
+from storelab.analysis.statistics import ratios
+from storelab.analysis.tables import build, calibration, latency
+from storelab.core.errors import UserError
+
+ALL = "all"  # `workload` of the rows of the whole
+PARTS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all), `source` in words."""
+
+    name: str
+    folder: Path
+    plan: Mapping[str, Any]
+    points: pd.DataFrame
+    store: str | None
+    source: str
+
+    @property
+    def stores(self) -> list[str]:
+        return sorted(self.points.loc[self.points["state"] == "ok", "store"].unique())
+
+
+def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
+    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds campaigns named alone."""
+    names = [(text, None), (text.rpartition(":")[0], text.rpartition(":")[2])]
+    for parent in (Path, results):
+        for name, store in names:
+            folder = parent() / name
+            if name and (folder / "raw" / "plan.json").exists():
+                return folder, store
+    raise UserError(text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE")
+
+
+def read(text: str, results: Callable[[], Path], store: str | None = None) -> Side:
+    """The side that a text names. Raises UserError: no campaign, damaged records, unknown store, no run that counts."""
+    folder, named = split(text, results)
+    store = store or named
+    plan = loading.read_plan(folder)
+    path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
+    if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
+        points, source = build.read(folder, "points"), str(path)
+    else:
+        campaign = loading.load(folder)
+        points = build.points(campaign).join(latency.of_points(latency.runs(campaign)), on="key")
+        points = calibration.with_ceilings(campaign, points, calibration.table(campaign, points))
+        source = f"{folder / 'raw'} (no newer tables)"
+    side = Side(text, folder, plan, points[~points["workload"].isin(build.NO_RATES)], store, source)
+    if not side.stores:
+        raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
+    if store is not None and store not in side.stores:
+        raise UserError(f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}")
+    return side
+
+
+def matched(a: Side, b: Side) -> tuple[Side, Side]:
+    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which stores are meant."""
+    if a.store is None and b.store is None and not set(a.stores) & set(b.stores):
+        if len(a.stores) == len(b.stores) == 1:
+            return replace(a, store=a.stores[0]), replace(b, store=b.stores[0])
+        raise UserError(
+            f"{a.name} and {b.name}",
+            f"have no store in common ({', '.join(a.stores)}; {', '.join(b.stores)})",
+            "name one on each side: FOLDER:STORE",
+        )
+    if (a.store is None) == (b.store is None):
+        return a, b
+    known, open_ = (a, b) if b.store is None else (b, a)
+    if len(open_.stores) > 1 and known.store not in open_.stores:
+        raise UserError(open_.name, f"has several stores and none is {known.store}", f"name one: FOLDER:STORE of {', '.join(open_.stores)}")
+    store = known.store if known.store in open_.stores else open_.stores[0]
+    return (a, replace(b, store=store)) if open_ is b else (replace(a, store=store), b)
+
+
+def _defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    return {(w, axis["column"]): axis["default"] for w, d in plan["workloads"].items() for axis in d["axes"]}
+
+
+def _plain(value: Any) -> Any:
+    """The same value whether it came from a record or from CSV; None where a workload has no such axis."""
+    if pd.isna(value):
+        return None
+    return str(value) if isinstance(value, str) else float(value)
+
+
+def _runs(side: Side, columns: list[str], defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
+    """(store or None, workload, axes …, metric) -> rows of its runs, with rep and value."""
+    rows = speed.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
+    own = _defaults(side.plan)
+    for column in columns:
+        known = {w for w, c in own if c == column}
+        values = rows[column] if column in rows else pd.Series(None, index=rows.index, dtype=object)
+        missing = {w: d for (w, c), d in defaults.items() if c == column and w not in known}
+        filled = [missing.get(w, v) if pd.isna(v) else v for w, v in zip(rows["workload"], values, strict=True)]
+        rows[column] = pd.Series([_plain(v) for v in filled], index=rows.index, dtype=object)
+    rows["store"] = rows["store"] if side.store is None else None
+    keys = rows[["store", "workload", *columns, "metric"]].astype(object)
+    keys = keys.where(keys.notna(), None)
+    groups: dict[Key, list[int]] = {}
+    for i, key in enumerate(keys.itertuples(index=False, name=None)):
+        groups.setdefault(key, []).append(i)
+    return {key: rows.iloc[indices] for key, indices in groups.items()}
+
+
+def _values(rows: pd.DataFrame) -> dict[int, float]:
+    return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
+
+
+def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
+    """The table, and how many points of A and of B have no counterpart. Raises UserError: nothing is comparable.
+
+    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all axes, metric,
+    points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says), ratio, low, high,
+    coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side, where calibration tells).
+    """
+    a, b = matched(a, b)
+    da, db = _defaults(a.plan), _defaults(b.plan)
+    columns = list(dict.fromkeys([*build.axis_columns(a.plan), *build.axis_columns(b.plan)]))
+    of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
+    both = [key for key in of_a if key in of_b]
+    if not both:
+        raise UserError(f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides")
+    rows, pairs = [], {}
+    for key in sorted(both, key=_order):
+        metric, x, y = key[-1], _values(of_a[key]), _values(of_b[key])
+        pairs.setdefault(speed.kind(metric), []).append((x, y))
+        found = ratios.ratio(x.values(), y.values(), speed.lower_is_better(metric))
+        stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
+        row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
+        row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **_said(found)}
+        rows.append(row | {"client_bound": _client_bound(of_a[key]) or _client_bound(of_b[key])})
+    rows += [_whole(metric, found, rows) for metric, found in pairs.items()]
+    head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
+    types = build.axis_columns(b.plan) | build.axis_columns(a.plan)
+    alone = tuple(len({k[:-1] for k in x} - {k[:-1] for k in y}) for x, y in ((of_a, of_b), (of_b, of_a)))
+    return pd.DataFrame(rows, columns=[*head, *PARTS, "client_bound"]).astype(types), (alone[0], alone[1])
+
+
+def _order(key: Key) -> tuple[Any, ...]:
+    """By store, workload and axes (not known before known), then speed before latencies."""
+    return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
+
+
+def _whole(metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Over all points of a metric; where there is one point only, the whole is that point."""
+    head = {"workload": ALL, "metric": metric, "points": len(pairs)}
+    if len(pairs) == 1:
+        one = next(r for r in rows if speed.kind(r["metric"]) == metric)
+        return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *PARTS)}
+    found = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
+    return head | _said(found)
+
+
+def _said(r: ratios.Ratio) -> dict[str, Any]:
+    parts = {p: getattr(r, p) for p in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
+    return parts | {"coverage_percent": 100 * r.coverage if r.low == r.low else None, "reason": r.reason or None}
+
+
+def _client_bound(rows: pd.DataFrame) -> bool:
+    return "client_bound" in rows and bool(rows["client_bound"].astype("boolean").any())
+
+
+def by_chance(table: pd.DataFrame) -> float:
+    """How many of the points' intervals leave out 1 by chance alone, at most, were A and B the same."""
+    points = table[(table["workload"] != ALL) & table["coverage_percent"].notna()]
+    return float((1 - points["coverage_percent"].astype(float) / 100).sum())
+
+
+def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
+    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow side."""
+    rows = table[(table["workload"] == ALL) | (not overall)]
+    rows = rows[rows["verdict"] == ratios.SLOWER]
+    worse = [
+        r.low > 1 + margin_percent / 100 if speed.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
+        for r in rows.itertuples(index=False)
+    ]
+    return rows[worse]
+
+
+def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]:
+    """Axis columns of a workload that differ between its rows, and those that are the same for all of them."""
+    rows = points[points["workload"] == workload]
+    axes = [c for c in points.columns[3 : points.columns.get_loc("metric")] if rows[c].notna().any()]
+    varying = [c for c in axes if rows[c].nunique(dropna=False) > 1]
+    return varying, [c for c in axes if c not in varying]
+
+
+def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
+    return [said for c in columns if not pd.isna(row[c]) and (said := words.value_text(c, row[c]))]
+
+
+def described(points: pd.DataFrame) -> list[str]:
+    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's rows."""
+    varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
+    several = points["store_a"].nunique() > 1
+    return [
+        ", ".join([*([row["store_a"]] if several else []), row["workload"].replace("_", " "), *_worded(row, varying[row["workload"]])])
+        for row in points.to_dict("records")
+    ]
+
+
+def in_common(points: pd.DataFrame) -> list[str]:
+    """For each workload the axes that all its rows share: `get: s5cmd, 1 bucket`."""
+    said = {w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()}
+    return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in said.items() if parts]

@@ -1,0 +1,1 @@
+"""Tidy table in, figure out. May import: `tables`, `parts`, `statistics`, `core`."""

@@ -1,0 +1,110 @@
+"""The figure of errors over time (level 3, analysis): a panel for each of the worst runs, good and failed operations stacked.
+
+Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
+"""
+
+import math
+import textwrap
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from storelab.analysis.figures.plots import canvas, key, style
+from storelab.analysis.parts import words
+from storelab.analysis.tables import errors
+
+MOST_RUNS, MOST_CLASSES = 6, 5
+TITLE = 52  # characters of a line above a panel
+REST = "other errors"
+
+
+def errors_over_time(table: pd.DataFrame) -> Figure | None:
+    """Operations per second by class over the seconds of the worst runs; marks below the axis where any operation failed."""
+    if "run_fraction" not in table or table.empty:
+        return None
+    group = table["key"].str.rpartition("rep~")[0]
+    worst = table[["key"]].assign(group=group).drop_duplicates("group")["key"]  # the table has the worst run first
+    rows = table[table["key"].isin(worst.head(MOST_RUNS))]
+    totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum().sort_values(ascending=False, kind="stable")
+    classes = list(totals.index[:MOST_CLASSES])
+    if len(totals) > MOST_CLASSES:
+        rows, classes = (
+            rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)}),
+            [*classes, REST],
+        )
+    tones = sns.color_palette("colorblind")
+    colours = {errors.GOOD: "0.8"} | dict(zip(classes, [tones[i] for i in (3, 0, 1, 2, 4, 7)], strict=False))
+    columns = min(rows["key"].nunique(), 2)
+    with style():
+        fig, grid = canvas(math.ceil(rows["key"].nunique() / columns), columns, 1.9, _note(table, len(worst)))
+        cells = [ax for line in grid for ax in line]
+        for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=False):
+            _stack(ax, run, colours)
+        for ax in cells[rows["key"].nunique() :]:
+            ax.remove()
+        handles = [mpl.patches.Patch(color=c, label=name) for name, c in colours.items()]
+        key(fig, handles, "Operations that ended, by outcome")
+    return fig
+
+
+def _note(table: pd.DataFrame, groups: int) -> str:
+    which = (
+        f"The {MOST_RUNS} worst of {groups} groups of points with errors, of each its worst run"
+        if groups > MOST_RUNS
+        else "The worst run of each group of points with errors"
+    )
+    budget = f"above the failure budget of {100 * table['failure_budget'].iloc[0]:g} % of its operations a run is invalid"
+    return f"{which}; {budget}. Counts per second; crosses: failures too few to be seen"
+
+
+def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
+    """One run: stacked steps of one second."""
+    seconds = np.arange(int(run["second"].max()) + 1)
+    counts = run.groupby(["class", "second"])["operations"].sum()
+    below = np.zeros(len(seconds))
+    for name, colour in colours.items():
+        if name not in counts.index.get_level_values(0):
+            continue
+        y = counts[name].reindex(seconds, fill_value=0).to_numpy(float)
+        edges = np.append(seconds, seconds[-1] + 1)
+        ax.stairs(below + y, edges, baseline=below, fill=True, color=colour, linewidth=0)
+        below = below + y
+    top = 1.12 * max(below.max(), 1)
+    failed = run[run["class"] != errors.GOOD].groupby("second")["operations"].sum()
+    small = failed[failed < 0.01 * top].index
+    ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
+    first = run.iloc[0]
+    state = "INVALID, " if first["state"] == "invalid" else ""
+    ax.set_title(f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7)
+    ax.set_xlim(0, seconds[-1] + 1)
+    ax.set_ylim(0, top)
+    ax.set_xlabel("Seconds from the agreed start")
+    ax.set_ylabel("Operations/s")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: words.grouped(f"{v:g}", "\u2009")))
+    sns.despine(ax=ax)
+
+
+def _name(key: str) -> str:
+    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`."""
+    store, workload, axes = key.split("/")
+    said = [store, workload]
+    for part in _axes(axes):
+        name, _, value = part.partition("~")
+        said.append(f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}")
+    return ", ".join(said)
+
+
+def _axes(text: str) -> list[str]:
+    """`front_ends~0002_rep~001` into its axes: names hold `_`, values do not."""
+    parts: list[str] = []
+    for word in text.split("_"):
+        if parts and "~" not in parts[-1]:
+            parts[-1] += f"_{word}"
+        else:
+            parts.append(word)
+    return parts

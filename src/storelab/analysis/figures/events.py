@@ -1,0 +1,111 @@
+"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside (level 3, analysis)."""
+
+import itertools
+import math
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from storelab.analysis.figures.plots import MARKERS, canvas, legend, style, subtitle, value_axis, with_series
+from storelab.analysis.records import published
+from storelab.analysis.tables import events, numbers
+
+USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
+PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
+PAPER = "0.96"  # ground of the published panels, so that nobody takes them for ours
+
+
+def events_throughput(table: pd.DataFrame) -> Figure | None:
+    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point for each number of jobs; on the right the
+    published points, on axes of their own."""
+    rows = table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"])) if len(table) else table
+    rows = rows[rows["moved"].notna() & rows["events_median_per_s"].notna()] if len(rows) else rows
+    if rows.empty:
+        return None
+    rows = _with_settings(rows)
+    order = list(dict.fromkeys(rows["series"]))
+    found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
+    with style():
+        fig, grid = canvas(len(found), 2, 2.9, subtitle(rows))
+        for (ours, theirs), navigation in zip(grid, found, strict=True):
+            _ours(ours, rows[rows["navigation"] == navigation], order)
+            ours.set_title(f"{navigation}: measured here")
+            _theirs(theirs, USE_CASE[navigation])
+        legend(fig, order, f"Events against throughput, by number of jobs ({numbers.joined(rows['scale'].map('file {}'.format))})")
+    return fig
+
+
+def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `series`: the store, the setting of the client, and what else was swept."""
+    rows = rows.assign(engine=[events.setting(r) for _, r in rows.iterrows()])
+    rows = rows.drop(columns=[c for c in events.CLIENT if c != "engine" and c in rows])
+    rows = with_series(rows, "engine", ("clients", "navigation", "files"))
+    return rows.assign(series=rows["store"] + ", " + rows["series"]).sort_values("series", kind="stable")
+
+
+def _ours(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
+    palette = dict(zip(order, sns.color_palette("colorblind", len(order)), strict=False))
+    if _wide(rows["moved"]):
+        rows = rows[rows["moved"] > 0]  # what came from caches alone has no place on a logarithmic axis
+    for i, name in enumerate(order):
+        line = rows[rows["series"] == name].sort_values("clients")
+        if line.empty:
+            continue
+        y = line["events_median_per_s"]
+        known = line["wire_median_mb_per_s"].notna().all()
+        low, high = (line[f"{'wire' if known else 'asked'}_{part}_mb_per_s"] for part in ("low", "high"))
+        bars = {"yerr": [y - line["events_low_per_s"], line["events_high_per_s"] - y], "xerr": [line["moved"] - low, high - line["moved"]]}
+        ax.errorbar(line["moved"], y, **bars, color=palette[name], marker=MARKERS[i % len(MARKERS)], capsize=2, elinewidth=0.8)
+        _jobs(ax, line["moved"], y, line["clients"])
+    _axes(ax, rows["moved"], "Throughput into the node [MB/s]")
+    value_axis(ax, rows["events_median_per_s"], "Events/s", factor=20)
+
+
+def _jobs(ax: Axes, x: pd.Series, y: pd.Series, jobs: pd.Series) -> None:
+    """The number of jobs beside each point."""
+    for at in zip(x, y, jobs, strict=True):
+        ax.annotate(f"{at[2]:g}", at[:2], xytext=(3, 3), textcoords="offset points", fontsize=6, color="0.3")
+
+
+def _axes(ax: Axes, x: pd.Series, label: str) -> None:
+    if _wide(x):
+        known = x[x > 0]
+        ax.set_xscale("log")
+        ax.set_xlim(known.min() / 1.6, known.max() * 1.6)
+    else:
+        ax.set_xlim(0, 1.12 * x.max() if x.max() > 0 else 1)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    ax.set_xlabel(label)
+    sns.despine(ax=ax)
+
+
+def _wide(x: pd.Series) -> bool:
+    known = x[x > 0]
+    return bool(len(known)) and known.max() / known.min() > 20
+
+
+def _theirs(ax: Axes, use_case: str) -> None:
+    """The published points of a use case: greys, on a grey ground; the two ways of reading one system in black."""
+    printed = published.load("hepix_2010_storage_lab").dropna()
+    printed = printed[printed["use_case"] == use_case]
+    tuned = {n.removesuffix(PLAIN) for n in printed["solution"] if n.endswith(PLAIN)}
+    shown = list(dict.fromkeys(printed["solution"]))
+    marks = dict(zip(shown, itertools.cycle(MARKERS), strict=False))
+    ax.set_facecolor(PAPER)
+    for name in shown:
+        line = printed[printed["solution"] == name].sort_values("threads")
+        of_note = name.removesuffix(PLAIN) in tuned
+        look = {"color": "0.1" if of_note else "0.55", "linestyle": ":" if name.endswith(PLAIN) else "-", "marker": marks[name]}
+        ax.plot(line["mb_per_s"], line["events"] / 1e6, **look, markersize=3.5, linewidth=0.8, label=name)
+    jobs = sorted(printed["threads"].unique())
+    ax.set_xlim(0, math.ceil(printed["mb_per_s"].max() / 100) * 100)
+    ax.set_ylim(0, 1.55 * printed["events"].max() / 1e6)  # room for the names
+    ax.set_xlabel("Throughput into ten nodes [MB/s]")
+    ax.set_ylabel("Events in their period [millions]")
+    ax.set_title(f"published: HEPiX 2010, {use_case}, {jobs[0]} to {jobs[-1]} jobs")
+    ax.legend(
+        fontsize=4.6, ncols=3, loc="upper center", frameon=False, borderaxespad=0.2, columnspacing=0.7, handlelength=1.8, labelspacing=0.3
+    )
+    sns.despine(ax=ax)

@@ -1,0 +1,1 @@
+"""Tables in, LaTeX and the paper out. May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`."""

@@ -1,0 +1,52 @@
+"""LaTeX table of events processed (level 3, analysis)."""
+
+import pandas as pd
+
+from storelab.analysis.latex.parts import THIN, escape, spread, tabular
+from storelab.analysis.latex.parts import row as line
+from storelab.analysis.parts import words
+from storelab.analysis.tables import events as events_processed
+from storelab.core import units
+
+
+def events(table: pd.DataFrame) -> str:
+    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved for one event."""
+    if table.empty:
+        return ""
+    fixed = ("clients", "files", "navigation", *events_processed.CLIENT)
+    axes = [c for c in words.axes_of(table) if c not in fixed and table[c].nunique() > 1]
+    head = [
+        "Setting of the client",
+        *(escape(words.heading(c)) for c in axes),
+        "Events/s",
+        "MB/s",
+        "Bytes/event",
+        "Requests/event",
+        "Wire/needed",
+    ]
+    lines: list[str] = []
+    for navigation in events_processed.NAVIGATIONS:
+        for store, rows in table[table["navigation"] == navigation].groupby("store"):
+            rows = rows[rows["clients"] == rows["clients"].max()].sort_values("events_median_per_s")
+            jobs = words.plural(rows["clients"].iloc[0], "job")
+            steps = words.span(rows["step"], "events")
+            title = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
+            lines.append(rf"\multicolumn{{{len(head)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
+            lines += [
+                line([escape(events_processed.setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
+                for _, r in rows.iterrows()
+            ]
+    return tabular("l" + "r" * (len(head) - 1), head, lines)
+
+
+def _cells(row: pd.Series) -> list[str]:
+    told = "wire" if not pd.isna(row["wire_median_mb_per_s"]) else "asked"
+    moved = row["wire_median_bytes_per_event"]
+    each = "--" if pd.isna(moved) else escape(units.human_size(float(moved)))
+    return [
+        spread(row, "events", "per_s"),
+        words.number(row[f"{told}_median_mb_per_s"], gap=THIN),
+        each,
+        words.number(row["requests_median_per_event"], gap=THIN),
+        words.number(row["amplification_median_ratio"], gap=THIN),
+    ]

@@ -1,0 +1,103 @@
+"""LaTeX tables of reads of ROOT files: by volume, by entries, replayed; Table 2 beside the published one (level 3, analysis)."""
+
+import pandas as pd
+
+from storelab.analysis.latex.parts import THIN, escape, stacked, tabular
+from storelab.analysis.latex.parts import row as line
+from storelab.analysis.parts import words
+
+HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
+COLUMNS = [
+    ("Requests", "requests_median_per_read"),
+    ("Needed [MB]", "needed_median_mb_per_read"),
+    ("Wire [MB]", "wire_median_mb_per_read"),
+    ("Wire/ needed", "amplification_median_ratio"),
+]
+IDLE = {"gap": ("thrift", "max_amplification"), "planned": ("max_range_gap_bytes",)}  # axes without a meaning for a replay
+SHARE, WORK, READS = (
+    ("Wire/ share", "share_amplification_median_ratio"),
+    ("Entries /s", "entries_median_per_s"),
+    ("Selections /s", "reads_median_per_s"),
+)
+
+
+def _rows(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """(head, lines): one read of each selection at the least number of clients, by store and engine."""
+    table = table[table["workload"] == workload]
+    if table.empty:
+        return [], []
+    axes = [c for c in words.axes_of(table) if c not in ("clients", first, "engine") and table[c].nunique() > 1]
+    head = [stacked(h) for h in (HEADS[first], *(escape(words.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))]
+    lines: list[str] = []
+    for (store, engine), part in table.groupby(["store", "engine"]):
+        part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
+        title = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
+        lines.append(rf"\multicolumn{{{len(head)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
+        for _, r in part.iterrows():
+            idle = IDLE.get(r.get("merge"), ())
+            cells = [
+                f"{r[first]:g}",
+                *("--" if c in idle else escape(words.cell(c, r[c])) for c in axes),
+                words.grouped(f"{r['entries']:.0f}", THIN),
+            ]
+            lines.append(line([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
+    return head, lines
+
+
+def volume(table: pd.DataFrame) -> str:
+    """Reads by volume."""
+    head, lines = _rows(table, "read_volume", "volume_fraction_percent", [*COLUMNS, WORK])
+    return tabular("r" * len(head), head, lines) if lines else ""
+
+
+def replay(table: pd.DataFrame) -> str:
+    """Replayed selections."""
+    head, lines = _rows(table, "replay", "volume_fraction_percent", [*COLUMNS, READS])
+    return tabular("r" * len(head), head, lines) if lines else ""
+
+
+def entries(table: pd.DataFrame) -> str:
+    """Reads by entries."""
+    head, lines = _rows(table, "read_entries", "entry_fraction_percent", [*COLUMNS, SHARE, WORK])
+    return tabular("r" * len(head), head, lines) if lines else ""
+
+
+TABLE2 = (
+    (r"Entries [\%]", "entry_fraction_percent"),
+    ("Entries", "entries"),
+    ("Calls", "clusters"),
+    ("Baskets", "ranges"),
+    ("Requests", "requests_first"),
+    ("again", "requests_again"),
+    ("Needed [MB]", "needed_mb"),
+    ("Wire [MB]", "wire_mb_first"),
+    ("again", "wire_mb_again"),
+    ("Wire/ needed", "amplification_again"),
+    (r"Part [\%]", "part_percent"),
+    ("Wire/ share", "share_amplification"),
+)
+
+
+def table2(table: pd.DataFrame) -> str:
+    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001."""
+    if table.empty:
+        return ""
+    ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
+    axes = [c for c in words.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
+    axes = [c for c in axes if ours[c].nunique() > 1]
+    lines: list[str] = []
+    for values, rows in ours.groupby(["store", "engine", *axes], dropna=False):
+        said = [*values[:2], *(words.value_text(c, v) for c, v in zip(axes, values[2:], strict=True))]
+        lines += _block(f"{', '.join(filter(None, said))}, median of {words.runs_text(rows['n'])}", "", rows)
+    names = ", ".join(printed[["store", "engine"]].iloc[0])
+    lines += [r"\midrule", *_block(f"Published: {names}, another file (ATLAS)", r" \cite{arsuaga}", printed)]
+    return tabular("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines)
+
+
+def _block(title: str, cite: str, rows: pd.DataFrame) -> list[str]:
+    """A line with the title, and one for each fraction."""
+    lines = [rf"\multicolumn{{{len(TABLE2)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}{cite}}}}} \\"]
+    for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
+        cells = [words.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
+        lines.append(line([f"{r['entry_fraction_percent']:g}", *cells]))
+    return lines

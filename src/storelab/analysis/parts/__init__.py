@@ -1,0 +1,1 @@
+"""What tables, figures and LaTeX share: words, speeds. May import: `statistics`, `core`."""

@@ -1,0 +1,196 @@
+"""Axes, counts and intervals in words, for figures and LaTeX alike (level 2, analysis). Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.statistics import medians
+from storelab.core import units
+
+HEADINGS = {
+    "store": "Store",
+    "workload": "Workload",
+    "engine": "Engine",
+    "object_size_bytes": "Objects",
+    "clients": "Clients",
+    "workers": "Workers",
+    "buckets": "Buckets",
+    "front_ends": "Front-ends",
+    "accounts": "Accounts",
+    "redundancy": "Redundancy",
+    "servers": "Data servers",
+    "backing": "Backing",
+    "scheme": "Scheme",
+    "range_size_bytes": "Range",
+    "offset": "Offset",
+    "part_size_bytes": "Parts",
+    "parallel_parts": "Parallel parts",
+    "batch": "Objects a request",
+    "arrival_rate": "Due/s",
+    "scale": "File",
+    "entry_fraction_percent": "Entries [%]",
+    "volume_fraction_percent": "Volume [%]",
+    "max_range_gap_bytes": "Gap",
+    "max_amplification": "At most",
+    "read_ahead_bytes": "Read-ahead",
+}
+
+
+def counted(n: int, noun: str) -> str:
+    """As in prose: `one storage system`, `13 storage systems`."""
+    small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+    return f"{small[n] if n < len(small) else n} {noun}{'' if n == 1 else 's'}"
+
+
+def plural(n: float, noun: str) -> str:
+    """`1 client`, `2 clients`."""
+    return f"{int(n)} {noun}{'' if n == 1 else 's'}"
+
+
+_OPERATIONS = {"put": "upload", "get": "download", "get_range": "download of a range", "delete": "deletion"}
+_VALUES: dict[str, Callable[[Any], str]] = {
+    "workload": lambda v: _OPERATIONS.get(v, v.replace("_", " ")),
+    "clients": lambda v: plural(v, "client"),
+    "front_ends": lambda v: plural(v, "front-end"),
+    "arrival_rate": lambda v: f"open loop, {grouped(f'{v:.0f}')} operations/s due" if v else "closed loop",
+    "workers": lambda v: f"{plural(v, 'worker')} per client",
+    "buckets": lambda v: plural(v, "bucket"),
+    "accounts": lambda v: plural(v, "account"),
+    "redundancy": lambda v: "" if v == "default" else str(v),
+    "servers": lambda v: "" if v == 0 else plural(v, "data server"),
+    "backing": lambda v: "" if v == "default" else f"on {v}",
+    "scheme": lambda v: "" if v == "default" else str(v),
+    "range_size_bytes": lambda v: f"ranges of {units.format_size(int(v))}",
+    "offset": lambda v: {"random": "random places", "sequential": "one after the other"}.get(v, f"at {v}"),
+    "part_size_bytes": lambda v: f"parts of {units.format_size(int(v))}" if v else "",
+    "parallel_parts": lambda v: f"{plural(v, 'part')} at a time" if v else "",
+    "batch": lambda v: f"{plural(v, 'object')} a request",
+    "scale": lambda v: f"file {v}",
+    "entry_fraction_percent": lambda v: f"{v:g} % of entries",
+    "volume_fraction_percent": lambda v: f"{v:g} % of volume",
+    "navigation": lambda v: {"random": "random navigation"}.get(v, v),
+    "step": lambda v: f"steps of {plural(v, 'event')}",
+    "files": lambda v: plural(v, "file"),
+    "cache": lambda v: {"none": "no cache", "all": "whole file kept"}.get(v, f"cache {v}"),
+    "read_ahead_bytes": lambda v: f"{units.format_size(int(v))} read ahead" if v else "",
+    "max_range_gap_bytes": lambda v: f"gap {units.format_size(int(v))}",
+    "thrift": lambda v: f"thrift {v:g}" if v else "",
+    "max_amplification": lambda v: f"at most {v:g}×" if v else "",
+    "merge": lambda v: "planned" if v == "planned" else f"fixed {v}",
+    "object_size_bytes": lambda v: f"{units.format_size(int(v))} objects",
+}
+
+
+def heading(column: str) -> str:
+    """Heading of an axis column in a table for people."""
+    return HEADINGS.get(column, column.removesuffix("_bytes").removesuffix("_percent").replace("_", " ").capitalize())
+
+
+def value_text(column: str, value: Any) -> str:
+    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured."""
+    if column in _VALUES:
+        return _VALUES[column](value)
+    return f"{column.replace('_', ' ')} {value if isinstance(value, str) else f'{value:g}'}" if column != "engine" else str(value)
+
+
+def deployment(row: Any) -> str:
+    """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a deployment."""
+    said = [value_text(c, row[c]) for c in ("redundancy", "servers", "backing", "scheme") if c in row and not pd.isna(row[c])]
+    return ", ".join([row["store"], *filter(None, said)])
+
+
+def cell(column: str, value: Any) -> str:
+    """One axis value under its heading: the bare number, sizes with their unit."""
+    if value is None or pd.isna(value):
+        return ""
+    if column.endswith("_bytes"):
+        return units.format_size(int(value))
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def axes_of(table: pd.DataFrame) -> list[str]:
+    """The axis columns of a table of groups: those between the workload and n."""
+    return list(table.columns[2 : table.columns.get_loc("n")])
+
+
+def span(values: Iterable[float], unit: str) -> str:
+    """`4 s` or `2 s to 10 s`; empty without values."""
+    known = sorted({float(v) for v in values if not pd.isna(v)})
+    ends = [f"{v:g} {unit}".strip() for v in dict.fromkeys((known[0], known[-1]))] if known else []
+    return " to ".join(ends)
+
+
+def runs_text(n: Iterable[int]) -> str:
+    """`3 runs` or `2 to 3 runs`."""
+    counts = sorted({int(i) for i in n})
+    return plural(counts[0], "run") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+
+
+def bars_text(rows: pd.DataFrame) -> str:
+    """`n = 3 runs; bars: range (minimum to maximum)`."""
+    kinds = {medians.RANGE: "range (minimum to maximum)"}
+    shown = " or ".join(kinds.get(k, k) for k in sorted(rows["interval"].unique(), reverse=True))
+    return f"n = {runs_text(rows['n'])}; bars: {shown}"
+
+
+def cpu_shares(rows: pd.DataFrame) -> str:
+    """`; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows; empty where nobody knows."""
+    parts = []
+    for who, noun in (("client", "clients"), ("server", "server")):
+        column = f"{who}_cpu_percent"
+        known = rows[column].dropna().astype(float) if column in rows else []
+        if len(known):
+            ends = dict.fromkeys(f"{v:.0f}" for v in (known.min(), known.max()))
+            parts.append(f"{noun} {'-'.join(ends)} %")
+    return f"; CPU: {', '.join(parts)} of the host" if parts else ""
+
+
+def interval_text(n: Iterable[int]) -> str:
+    """What low and high of groups with these numbers of runs are, with their true coverage of the median."""
+    counts, parts = sorted({int(i) for i in n if i}), []
+    few = [i for i in counts if i < medians.LEAST]
+    for what, chosen in (
+        ("the range (minimum to maximum)", few),
+        ("a 95 % interval by interpolated order statistics", [i for i in counts if i not in few]),
+    ):
+        if chosen:
+            cover = span([float(f"{100 * medians.coverage(i):.3g}") for i in chosen], "%")
+            parts.append(f"{what} of {runs_text(chosen)}, which covers the true median with a probability of {cover}")
+    return "; ".join(parts)
+
+
+def grouped(text: str, gap: str = " ") -> str:
+    """Thousands of a plain decimal number set apart: `12 345.6`; four digits stay together."""
+    sign, digits, tail = ("-" if text.startswith("-") else ""), text.lstrip("-").partition(".")[0], text.partition(".")[2]
+    parts = [digits]
+    if len(digits) > 4:
+        head = len(digits) % 3
+        parts = [p for p in (digits[:head], *(digits[i : i + 3] for i in range(head, len(digits), 3))) if p]
+    return sign + gap.join(parts) + (f".{tail}" if tail else "")
+
+
+def decimals(value: float, significant: int = 3) -> int:
+    """Decimals that show `significant` digits of the value (negative: digits before the point are rounded)."""
+    return 0 if not value or not math.isfinite(value) else significant - 1 - math.floor(math.log10(abs(value)))
+
+
+def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
+    """Whole numbers exactly, others to significant digits (or all to `places` decimals), thousands grouped; `--` for no value."""
+    if value is None or pd.isna(value):
+        return "--"
+    if places is None:
+        places = 0 if float(value).is_integer() else decimals(value, significant)
+    return grouped(f"{round(float(value), places):.{max(places, 0)}f}", gap)
+
+
+def spread(values: Sequence[float], gap: str = " ") -> str:
+    """(median, low, high) as `median [low, high]`: 3 significant digits of the median, up to 5 where low-high is narrow."""
+    median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
+    if math.isnan(median):
+        return "--"
+    places = decimals(median)
+    if high > low:
+        places = max(places, min(decimals(high - low, 1), decimals(median, 5)))
+    return f"{number(median, places=places, gap=gap)} [{number(low, places=places, gap=gap)}, {number(high, places=places, gap=gap)}]"

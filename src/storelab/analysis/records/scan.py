@@ -1,0 +1,36 @@
+"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan (level 2, analysis).
+
+Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to look
+into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
+"""
+
+from collections.abc import Iterable
+
+import duckdb
+import pandas as pd
+
+from storelab.analysis.records.loading import Campaign
+
+ADDED = {"intended_ns": "BIGINT", "endpoint": "SMALLINT"}  # columns of `ops` that records of older schemas lack
+
+
+def connect(campaign: Campaign, name: str, edges: pd.DataFrame, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
+    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of `edges`.
+
+    edges: one row per key (`windows.bounds`). keys: only the files of these points. None where there is no such file.
+    """
+    wanted = set(campaign.runs if keys is None else keys)
+    files = pd.DataFrame([(p, k) for p, k in campaign.files(name).items() if k in wanted], columns=["filename", "key"])
+    if files.empty:
+        return None
+    con = duckdb.connect()
+    con.register("found", files.merge(edges, on="key"))
+    con.execute("CREATE TEMP TABLE files AS SELECT * FROM found")
+    parts = []
+    for i, group in files.groupby(files["key"].map(lambda k: campaign.runs[k].get("schema", 0))):
+        relation = con.read_parquet(group["filename"].tolist(), filename=True)
+        con.register(f"schema{i}", relation)
+        lacking = [f", NULL::{t} AS {c}" for c, t in ADDED.items() if name == "ops" and c not in relation.columns]
+        parts.append(f"SELECT *{''.join(lacking)} FROM schema{i}")
+    con.execute(f"CREATE TEMP VIEW rows AS SELECT * FROM ({' UNION ALL BY NAME '.join(parts)}) JOIN files USING (filename)")
+    return con

@@ -1,0 +1,76 @@
+"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2, analysis).
+
+A client moves what its own link lets through, and what it could do at most against a near-null server (`calibration.csv`), where the campaign was
+calibrated, else the most that it did. Records take what those of the campaign take for an operation.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.records import loading
+from storelab.core.errors import UserError
+
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Client:
+    """What one client does at most: bytes/s, and where the number is from."""
+
+    bytes_per_s: float
+    source: str
+
+
+def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
+    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises UserError: neither."""
+    for name, label in (("calibration", "its ceiling in"), ("throughput", "the most that it did in")):
+        t = tables[name]
+        column = "operation" if name == "calibration" else "workload"
+        rate = "rate_per_s" if name == "calibration" else "rate_median_per_s"
+        rows = t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()] if len(t) else t
+        if name == "calibration" and len(rows):
+            rows = rows[rows["target"] == "network"]
+        if len(rows):
+            each = rows[rate].astype(float) / rows["clients"].astype(float)
+            return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
+    known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
+    told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
+    raise UserError("size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}")
+
+
+def clients_for(link: float, client_link: float, most: float) -> int:
+    """How many clients fill `link`, in bytes/s, each with a link of its own and doing `most` at most."""
+    return math.ceil(link / min(client_link, most))
+
+
+def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
+    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json, monitor)."""
+    operations = clients = rows = rest = 0
+    for key, run in campaign.runs.items():
+        folder: Path = campaign.raw / key
+        clients += len(run["clients"])
+        operations += sum(c["operations"] for c in run["clients"])
+        for path in folder.iterdir():
+            if path.name.startswith("ops."):
+                rows += path.stat().st_size
+            else:
+                rest += path.stat().st_size
+    if not operations or not clients:
+        raise UserError("size", "the campaign holds no operation", "name another --campaign-dir")
+    return rows / operations, rest / clients
+
+
+def estimate(campaign: loading.Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
+    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each; volumes in bytes."""
+    each, beside = record_bytes(campaign)
+    operations = clients * seconds * rate_per_s
+    return {
+        "operations a point": operations,
+        "records a point": operations * each + clients * beside,
+        "records of the campaign": points * (operations * each + clients * beside),
+        "files of the campaign": points * (clients + 2),
+    }

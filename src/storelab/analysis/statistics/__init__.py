@@ -1,0 +1,1 @@
+"""Medians with intervals, ratios of groups. Pure. May import: `core`."""

@@ -1,0 +1,130 @@
+"""Ratio of two groups of runs, with its interval and a verdict in words (level 2, analysis). Pure.
+
+* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms, with the exact interval of Moses, which inverts the
+  Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*, 3rd ed. 2014, sections 4.2
+  and 4.3). It assumes only that A and B scatter alike up to a factor; its coverage is exact and stated. Runs scatter with
+  outliers (a disturbed host), with which Welch's interval on logarithms sees a difference half as often; docs/statistics.md has
+  the figures. 4 against 4 runs are the fewest that have a 95 % interval.
+* The whole: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured in one block and may
+  be slow together, so the repetition is the unit: the mean of the logarithms over the points of each repetition of A against those of
+  B, by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35; means over many points are near normal), as T. Kalibera and R. Jones
+  ask for the highest level that varies to be the one that counts (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013).
+* A verdict is of speed: `faster` or `slower` where the interval leaves out 1, else `cannot tell`. A latency is faster where it is lower.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.stats import ttest_ind
+
+from storelab.analysis.statistics.medians import CONFIDENCE
+
+FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
+LEAST_REPS = 3  # repetitions on each side from which on the whole has an interval
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """B / A of `n_a` and `n_b` runs: `ratio` between `low` and `high` (NaN: not known), `coverage` 0..1 of that interval.
+
+    verdict: `faster`, `slower` or `cannot tell`; reason: why there is no interval, else empty.
+    """
+
+    n_a: int
+    n_b: int
+    ratio: float
+    low: float
+    high: float
+    coverage: float
+    verdict: str
+    reason: str = ""
+
+
+@lru_cache
+def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
+    """Rank k (from 1) so that the k-th smallest and k-th largest of the n m differences bound the shift; its coverage.
+
+    k = 0 where n against m runs have no interval of that confidence. The null distribution of the Mann-Whitney statistic is the
+    Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 … n.
+    """
+    counts = np.zeros(n * m + 1)
+    counts[0] = 1.0
+    for i in range(1, n + 1):
+        counts[m + i :] -= counts[: max(0, len(counts) - m - i)].copy()
+        for j in range(i):
+            counts[j::i] = np.cumsum(counts[j::i])
+    tail = np.cumsum(counts) / counts.sum()
+    k = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
+    return k, float(1 - 2 * tail[k - 1]) if k else 0.0
+
+
+def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
+    """Of an interval of B / A."""
+    if not (low > 1 or high < 1):
+        return CANNOT_TELL
+    return FASTER if (low > 1) != lower_is_better else SLOWER
+
+
+def _known(values: Iterable[float]) -> np.ndarray:
+    return np.asarray([v for v in values if v is not None and np.isfinite(v)], dtype=float)
+
+
+def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False) -> Ratio:
+    """B over A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is left out). Never raises."""
+    x, y = _known(a), _known(b)
+    none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, CANNOT_TELL)
+    if not len(x) or not len(y):
+        return Ratio(*none, "no run on one side")
+    if min(x.min(), y.min()) <= 0:
+        return Ratio(*none, "a run with a value of 0 has no ratio")
+    differences = np.sort(np.subtract.outer(np.log(y), np.log(x)).ravel())
+    k, coverage = moses(len(x), len(y))
+    middle = math.exp(np.median(differences))
+    if not k:
+        return Ratio(len(x), len(y), middle, math.nan, math.nan, 0.0, CANNOT_TELL, too_few(len(x), len(y)))
+    low, high = math.exp(differences[k - 1]), math.exp(differences[-k])
+    return Ratio(len(x), len(y), middle, low, high, coverage, verdict(low, high, lower_is_better))
+
+
+def too_few(n: int, m: int) -> str:
+    return f"{n} against {m} runs are too few for a 95 % interval; 4 against 4 are enough"
+
+
+def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False) -> Ratio:
+    """Geometric mean of B / A over points; a[i] and b[i] are the runs of point i, rep -> value (> 0). n_a, n_b count repetitions.
+
+    A repetition's value is the mean over its points of log value less the middle of that point, so that a missing run does not
+    shift it. Points without a run on one side, or with a value of 0, are left out.
+    """
+    sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
+    shifts = []
+    for runs in zip(a, b, strict=True):
+        logs = [{rep: math.log(v) for rep, v in side.items() if np.isfinite(v) and v > 0} for side in runs]
+        if not all(logs) or any(v <= 0 for side in runs for v in side.values()):
+            continue
+        means = [float(np.mean(list(side.values()))) for side in logs]
+        shifts.append(means[1] - means[0])
+        for mean, side, reps in zip(means, logs, sides, strict=True):
+            for rep, value in side.items():
+                reps.setdefault(rep, []).append(value - mean)
+    n, m = (len(reps) for reps in sides)
+    if not shifts:
+        return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, CANNOT_TELL, "no comparable point")
+    shift = float(np.mean(shifts))
+    if min(n, m) < LEAST_REPS:
+        reason = f"{n} against {m} repetitions are too few for an interval of the whole; {LEAST_REPS} against {LEAST_REPS} are enough"
+        return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, CANNOT_TELL, reason)
+    x, y = (np.array([np.mean(v) for v in reps.values()]) for reps in sides)
+    return _welch(x - x.mean(), y - y.mean() + shift, lower_is_better)
+
+
+def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
+    if max(np.ptp(x), np.ptp(y)) == 0:  # a scatter of 0 has no t; imagined records only
+        low = high = middle = math.exp(float(np.mean(y) - np.mean(x)))
+    else:
+        found = ttest_ind(y, x, equal_var=False).confidence_interval(CONFIDENCE)
+        low, high, middle = (math.exp(float(v)) for v in (found.low, found.high, np.mean(y) - np.mean(x)))
+    return Ratio(len(x), len(y), middle, low, high, CONFIDENCE, verdict(low, high, lower_is_better))

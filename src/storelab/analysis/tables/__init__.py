@@ -1,0 +1,1 @@
+"""One module per CSV file, `build` makes them all. May import: `records`, `statistics`, `parts`, `core`."""

@@ -1,0 +1,72 @@
+"""`capabilities.csv`: what each store can do, from the answers of the workload `probe` (level 2, analysis).
+
+A probe has no rate: its points are in no table of rates. Clients and runs that agree make one row; an answer beats `not tried`
+and `error`; where answers contradict each other the row says `unclear` and how often each was given.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.records import loading
+from storelab.core.model import DEPLOYMENT_AXES
+
+WORKLOAD = "probe"
+WEAK = ("error", "not tried")  # say nothing of the store; the first of them is shown where nothing better is known
+UNCLEAR = "unclear"
+COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
+
+
+def keys(campaign: loading.Campaign) -> list[str]:
+    """Keys of the measured points of the probe."""
+    return [p["key"] for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
+
+
+def answers(campaign: loading.Campaign) -> pd.DataFrame:
+    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of `answers.<client>.parquet`.
+
+    In the order of the plan, of the clients, and of asking.
+    """
+    points = {p["key"]: p for p in campaign.points}
+    axes = deployment_axes(campaign)
+    parts = []
+    for path, key in sorted(campaign.files("answers").items(), key=lambda f: (points[f[1]]["order"], f[0])):
+        point = points[key]
+        where = {"store": point["store"], **{a: point["axes"].get(a) for a in axes}, "key": key}
+        part = pd.read_parquet(path)
+        parts.append(pd.concat([pd.DataFrame([where] * len(part)), part], axis=1))
+    empty = pd.DataFrame({c: pd.Series(dtype=object) for c in ("store", *axes, "key", *COLUMNS)})
+    return pd.concat(parts, ignore_index=True) if parts else empty
+
+
+def deployment_axes(campaign: loading.Campaign) -> list[str]:
+    """Axes of the probe that tell deployments of one store apart."""
+    known = campaign.plan["workloads"].get(WORKLOAD, {"axes": []})["axes"]
+    return [a["name"] for a in known if a["name"] in DEPLOYMENT_AXES]
+
+
+def agreed(answered: pd.DataFrame) -> dict[str, Any]:
+    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one deployment."""
+    tried = answered[~answered["answer"].isin(WEAK)]
+    if tried.empty:
+        weak = min(answered.itertuples(), key=lambda row: WEAK.index(row.answer))
+        return {"answer": weak.answer, "evidence": weak.evidence, "asked": 0}
+    counts = tried["answer"].value_counts()
+    if len(counts) == 1:
+        return {"answer": tried["answer"].iloc[0], "evidence": tried["evidence"].iloc[0], "asked": len(tried)}
+    first = {a: tried[tried["answer"] == a]["evidence"].iloc[0] for a in counts.index}
+    return {"answer": UNCLEAR, "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()), "asked": len(tried)}
+
+
+def capabilities(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
+    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's axes."""
+    found, by = answers(campaign), ["store", *deployment_axes(campaign)]
+    rows = [
+        dict(zip([*by, "topic", "check"], key, strict=True)) | agreed(group)
+        for key, group in found.groupby([*by, "topic", "check"], sort=False, dropna=False)
+    ]
+    table = pd.DataFrame(rows, columns=[*by, *COLUMNS])
+    stores = {name: i for i, name in enumerate(campaign.plan["stores"])}
+    table = table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
+    return table.reset_index(drop=True).astype({c: axes[c] for c in by if c in axes} | COLUMNS)

@@ -1,0 +1,101 @@
+"""`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class (level 2, analysis).
+
+An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than the campaign's
+`failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the answer, else the name of the
+exception or of the engine's message. Seconds count from the agreed start.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.records import scan, windows
+from storelab.analysis.records.loading import Campaign
+
+BUDGET = 0.01  # of campaigns that name none
+GOOD = "good"  # class of the operations that succeeded
+_ERRORS = """
+SELECT key, op, coalesce(status, 0) AS status, error, sum(count)::BIGINT AS operations,
+  min(end_ns - agreed_ns) / 1e9 AS first_s, max(end_ns - agreed_ns) / 1e9 AS last_s,
+  quantile_disc(end_ns - coalesce(intended_ns, start_ns), 0.5) / 1e6 AS latency_p50_ms
+FROM rows WHERE error IS NOT NULL GROUP BY ALL"""
+_SECONDS = """
+SELECT key, CASE WHEN error IS NOT NULL THEN coalesce(status, 0) END AS status, error,
+  ((end_ns - agreed_ns - 1) // 1000000000)::INT AS second, sum(count)::BIGINT AS operations
+FROM rows WHERE end_ns > agreed_ns GROUP BY ALL"""
+
+
+def budget(campaign: Campaign) -> float:
+    """Fraction (0..1) of failed operations above which a run is invalid."""
+    return float(campaign.plan["campaign"].get("failure_budget", BUDGET))
+
+
+def label(status: Any, error: Any) -> str:
+    """`503 SlowDown`, or the class alone where there was no HTTP status."""
+    return GOOD if pd.isna(error) else f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
+
+
+def _runs(points: pd.DataFrame) -> pd.DataFrame:
+    """Rows of points.csv that have failed operations, with their `run_fraction`."""
+    rows = points[points["errors"].fillna(0) > 0]
+    return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
+
+
+def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction of all operations
+    of the run (run_fraction: that of all failed ones), when the first and the last of them ended, their median latency (null of bins and of
+    engines that cannot tell). `points`: points.csv. The worst run first, the largest class first."""
+    wanted = _runs(points)
+    con = scan.connect(campaign, "ops", windows.bounds(campaign), wanted["key"]) if len(wanted) else None
+    found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
+    both = wanted[[*by, "rep", "key", "state", "errors", "run_fraction"]].merge(found, on="key")
+    measures = ["op", "status", "error", "operations", "fraction", "run_fraction", "first_s", "last_s", "latency_p50_ms"]
+    if both.empty:
+        return pd.DataFrame(columns=[*by, "rep", "key", "state", *measures])
+    both["fraction"] = both["run_fraction"] * both["operations"] / both["errors"]
+    both = both.sort_values(["run_fraction", "key", "operations", "status", "error"], ascending=[False, True, False, True, True])
+    return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
+
+
+def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction, failure_budget, shared_host, second (its
+    begin), `class` (`good`, or as `label`), operations. The worst run first."""
+    wanted = _runs(points)
+    con = scan.connect(campaign, "ops", windows.bounds(campaign), wanted["key"]) if len(wanted) else None
+    head = ["key", "store", "workload", "state", "run_fraction", "failure_budget", "shared_host", "second", "class", "operations"]
+    if con is None:
+        return pd.DataFrame(columns=head)
+    found = con.execute(_SECONDS).df()
+    found["class"] = [label(s, e) for s, e in zip(found["status"], found["error"], strict=True)]
+    both = (
+        wanted[["key", "store", "workload", "state", "run_fraction", "shared_host"]]
+        .merge(found, on="key")
+        .assign(failure_budget=budget(campaign))
+    )
+    both = both.sort_values(["run_fraction", "key", "second", "class"], ascending=[False, True, True, True])
+    return both[head].reset_index(drop=True)
+
+
+def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`: errors.csv."""
+    wanted = _runs(points)
+    out: list[tuple[str, Any, str]] = [
+        ("failure_budget", 100 * budget(campaign), "%"),
+        ("points_invalid", int((points["state"] == "invalid").sum()), ""),
+        ("errors_all", int(points["errors"].sum()), ""),
+        ("errors_runs", len(wanted), ""),
+    ]
+    if len(found):
+        totals = (
+            found.assign(c=[label(s, e) for s, e in zip(found["status"], found["error"], strict=True)]).groupby("c")["operations"].sum()
+        )
+        classes = totals.sort_values(ascending=False, kind="stable")
+        worst = found.iloc[0]
+        out += [("errors_worst", 100 * worst["run_fraction"], "%"), ("errors_worst_store", worst["store"], "")]
+        out += [
+            ("errors_worst_workload", worst["workload"], ""),
+            ("errors_classes", words.counted(len(classes), "kind"), ""),
+        ]
+        out += [("errors_commonest", classes.index[0], ""), ("errors_commonest_count", int(classes.iloc[0]), "")]
+    return out

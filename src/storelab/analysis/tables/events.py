@@ -1,0 +1,132 @@
+"""`events.csv`: events that jobs processed, and what moved for each of them (level 2, analysis).
+
+After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands before MB/s. An event counts once
+for each step that decoded it, if the step was completed. Rates and what is told per event are of the steps that ended in the `overlap` window of
+`windows`, of all jobs together, without those that opened a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.records import loading, scan, windows
+from storelab.analysis.statistics import medians
+from storelab.analysis.tables import latency
+
+WORKLOAD = "events"
+NAVIGATIONS = ("scan", "random")
+CLIENT = ("engine", "cache", "read_ahead_bytes", "thrift", "max_amplification")  # axes that are settings of the client
+METRICS = (
+    ("events", "per_s"),
+    ("wire", "mb_per_s"),
+    ("asked", "mb_per_s"),
+    ("needed", "mb_per_s"),
+    ("wire", "bytes_per_event"),
+    ("needed", "bytes_per_event"),
+    ("requests", "per_event"),
+    ("amplification", "ratio"),
+    ("processed", "events"),
+    ("moved", "mb"),
+    ("opening", "mb_per_job"),
+)
+COLUMNS = tuple(f"{name}_{part}_{unit}" for name, unit in METRICS for part in ("median", "low", "high"))
+_STEPS = """
+SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events, sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
+  sum(requests) FILTER (good) AS requests, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
+  coalesce(sum(entries) FILTER (done), 0) AS processed_events, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
+FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good, end_ns <= first_end_ns AS done,
+        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s FROM rows)
+GROUP BY key"""
+
+
+def runs(campaign: loading.Campaign) -> pd.DataFrame:
+    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran on).
+
+    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked for, told by all. Columns per
+    event are null where no step ended in the window.
+    """
+    keys = [key for key, run in campaign.runs.items() if run["point"]["workload"] == WORKLOAD]
+    con = scan.connect(campaign, "reads", windows.bounds(campaign), keys)
+    if con is None:
+        return pd.DataFrame(index=pd.Index([], name="key"))
+    t = con.execute(_STEPS).df().set_index("key").astype(float)
+    sums = t[["events", "needed", "asked", "requests"]].fillna(0)
+    events, needed, length = (v.where(v > 0) for v in (sums["events"], sums["needed"], t["length_s"]))
+    out = pd.DataFrame(index=t.index)
+    out["events_per_s"] = sums["events"] / length
+    for name, total in (("wire", t["wire"]), ("asked", sums["asked"]), ("needed", sums["needed"])):
+        out[f"{name}_mb_per_s"] = total / windows.MB / length
+    out["wire_bytes_per_event"], out["needed_bytes_per_event"] = t["wire"] / events, sums["needed"] / events
+    out["requests_per_event"], out["amplification_ratio"] = sums["requests"] / events, t["wire"] / needed
+    out[["processed_events", "moved_mb"]] = t[["processed_events", "moved_mb"]]
+    out["opening_mb_per_job"] = pd.Series({key: _opening(campaign.runs[key]) for key in t.index}, dtype=float)
+    out["nodes"] = pd.Series({key: len({c.get("host") for c in campaign.runs[key]["clients"]}) for key in t.index})
+    return out
+
+
+def _opening(run: Mapping[str, Any]) -> float | None:
+    """Mean over the jobs: MB on the wire (asked for, where the wire is not told) that opening the file took."""
+    known = [c["engine"]["opening"] for c in run["clients"] if (c.get("engine") or {}).get("opening")]
+    each = [o["asked_bytes"] if o["wire_bytes"] is None else o["wire_bytes"] for o in known]
+    return sum(each) / len(each) / windows.MB if each else None
+
+
+def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or interval."""
+    fixed = [*by, "n", "interval", "coverage_percent", "nodes", "shared_host", *latency.CPU, "duration_s"]
+    found = runs(campaign)
+    both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
+    both = both.merge(found, left_on="key", right_index=True, suffixes=("", "_of_steps"))
+    rows = []
+    for key, group in both.groupby(by, dropna=False, sort=True) if len(both) else []:
+        s = medians.summarise(group["events_per_s"].astype(float))
+        row = dict(zip(by, key, strict=True)) | {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
+        row |= {
+            "nodes": int(group["nodes"].max()),
+            "shared_host": bool(group["shared_host"].any()),
+            "duration_s": group["duration_s"].iloc[0],
+        }
+        row |= {name: group[name].astype(float).median() for name in latency.CPU}
+        for name, unit in METRICS:
+            s = medians.summarise(group[f"{name}_{unit}"].astype(float))
+            row |= {f"{name}_{part}_{unit}": getattr(s, part) for part in ("median", "low", "high")}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*fixed, *COLUMNS])
+
+
+def setting(row: Any) -> str:
+    """How a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`. row: mapping with the axes of CLIENT."""
+    if row["engine"] == "planned":
+        more = [f"{words.heading(c).lower()} {row[c]:g}" for c in ("thrift", "max_amplification") if row.get(c) and not pd.isna(row[c])]
+        return ", ".join(["planned", *more])
+    if not row["read_ahead_bytes"]:
+        return {"none": "no cache", "all": "whole file kept"}[row["cache"]]
+    return f"{row['cache']} of {words.cell('read_ahead_bytes', row['read_ahead_bytes'])}"
+
+
+def comparable(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most settings, then the most jobs."""
+    by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
+    groups = [group for _, group in rows.groupby(by, dropna=False)]
+    return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
+
+
+def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same store with the same jobs."""
+    out: list[tuple[str, Any, str]] = []
+    for navigation in NAVIGATIONS:
+        rows = found[found["navigation"] == navigation] if len(found) else found
+        rows = comparable(rows[rows["events_median_per_s"] > 0]) if len(rows) else rows
+        if len(rows) < 2:
+            continue
+        ranked = rows.sort_values("events_median_per_s")
+        name = f"events_{navigation}"
+        out += [(f"{name}_jobs", words.plural(ranked["clients"].iloc[0], "job"), ""), (f"{name}_store", ranked["store"].iloc[0], "")]
+        out += [(f"{name}_factor", ranked["events_median_per_s"].iloc[-1] / ranked["events_median_per_s"].iloc[0], "")]
+        for which, row in (("least", ranked.iloc[0]), ("most", ranked.iloc[-1])):
+            moved = row["wire_median_mb_per_s"] if not pd.isna(row["wire_median_mb_per_s"]) else row["asked_median_mb_per_s"]
+            out += [(f"{name}_{which}", row["events_median_per_s"], "events/s"), (f"{name}_{which}_moved", moved, "MB/s")]
+            out += [(f"{name}_{which}_setting", setting(row), "")]
+    return out

@@ -1,0 +1,150 @@
+"""`resources.csv`: what clients, server and host spent for what was moved (level 2, analysis).
+
+From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to deadline:
+CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window. Medians over the
+runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See docs/resources.md.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.records import loading, scan
+from storelab.analysis.statistics import medians
+
+METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
+    ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
+    ("client_system", "s_per_1000"),
+    ("client_user", "s_per_gb"),
+    ("client_system", "s_per_gb"),
+    ("client_user", "cores"),
+    ("client_system", "cores"),
+    ("client_cpu", "cores"),
+    ("server_cpu", "cores"),
+    ("host_cpu", "percent"),
+    ("client_rss", "mb"),  # most memory of all clients and their child processes together
+    ("host_memory", "mb"),  # most memory in use on a client's host
+    ("host_memory", "percent"),  # of what it has
+    ("open", "sockets"),  # most that the clients held at once
+    ("established", "sockets"),  # most of a client's host: where the server is there too, both ends of a connection
+    ("time_wait", "sockets"),  # most of a client's host
+    ("time_wait_more", "sockets"),  # most above those of the agreed start, which points before it left
+    ("ports", "percent"),  # most ephemeral ports in use or in TIME_WAIT
+    ("opened", "per_operation"),  # connections begun on a client's host
+    ("network", "mb_per_s"),  # of the busiest interface in its busier direction
+    ("packets", "per_s"),
+    ("link", "percent"),  # of what that interface can carry
+    ("monitor", "percent"),  # of one core: what all this cost
+)
+TEXTS = ("interface", "cores", "host_ports")
+
+_SAMPLES = """
+WITH hosts AS (
+  SELECT key, host, max(rss_bytes) AS memory, max(established) AS established, max(time_wait) AS time_wait,
+    max(time_wait) - arg_min(time_wait, time_ns) AS time_wait_more, max(time_wait + established) AS two_hosts, max(time_wait + established // 2) AS one_host
+  FROM rows WHERE what = 'host' GROUP BY key, host),
+moments AS (
+  SELECT key, host, time_ns, sum(rss_bytes) AS rss, sum(sockets) AS sockets FROM rows WHERE what = 'client' GROUP BY key, host, time_ns),
+clients AS (SELECT key, host, max(rss) AS rss, max(sockets) AS sockets FROM moments GROUP BY key, host)
+SELECT key, max(memory) / 1e6 AS host_memory, max(established) AS established, max(time_wait) AS time_wait,
+  max(time_wait_more) AS time_wait_more, max(two_hosts) AS two_hosts, max(one_host) AS one_host,
+  sum(rss) / 1e6 AS client_rss, sum(sockets) AS open
+FROM hosts LEFT JOIN clients USING (key, host) GROUP BY key"""
+
+
+def samples(campaign: loading.Campaign) -> pd.DataFrame:
+    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most, the sum of clients."""
+    con = scan.connect(campaign, "monitor", pd.DataFrame({"key": list(campaign.runs)}))
+    return pd.DataFrame() if con is None else con.execute(_SAMPLES).df().set_index("key")
+
+
+def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link [%]."""
+    moved = {nic: max(c["rx_bytes"], c["tx_bytes"]) for nic, c in (host.get("network") or {}).items()}
+    if not moved or not seconds:
+        return {}
+    nic = max(moved, key=lambda n: moved[n])
+    counters = host["network"][nic]
+    out = {"interface": nic, "network mb_per_s": moved[nic] / 1e6 / seconds}
+    if "rx_packets" in counters:
+        out["packets per_s"] = max(counters["rx_packets"], counters["tx_packets"]) / seconds
+    if counters.get("link_bits_per_s"):
+        out["link percent"] = 100 * 8 * moved[nic] / seconds / counters["link_bits_per_s"]
+    return out
+
+
+def of_run(run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]) -> dict[str, Any]:
+    """`<name> <unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row of `samples`."""
+    host, clients = run.get("host") or {}, run["clients"]
+    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
+    out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
+    for kind in ("user", "system"):
+        cpu = sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients)
+        out[f"client_{kind} cores"] = cpu / seconds if seconds else None
+        out[f"client_{kind} s_per_1000"] = 1000 * cpu / operations if operations else None
+        out[f"client_{kind} s_per_gb"] = 1e9 * cpu / moved_bytes if moved_bytes else None
+    out["client_cpu cores"] = out["client_user cores"] + out["client_system cores"] if seconds else None
+    if seconds and host.get("server_cpu_s") is not None:
+        out["server_cpu cores"] = host["server_cpu_s"] / seconds
+    if seconds and host.get("cores") and host.get("cpu_busy_s") is not None:
+        out["host_cpu percent"] = 100 * host["cpu_busy_s"] / seconds / host["cores"]
+    if seconds and host.get("monitor_cpu_s") is not None:
+        out["monitor percent"] = 100 * host["monitor_cpu_s"] / seconds
+    if operations and host.get("connections_opened") is not None:
+        out["opened per_operation"] = host["connections_opened"] / operations
+    if seen:
+        units = {"host_memory": "mb", "client_rss": "mb"}
+        out |= {f"{name} {units.get(name, 'sockets')}": value for name, value in seen.items() if name not in ("two_hosts", "one_host")}
+        ports = seen["one_host" if shared else "two_hosts"]
+        memory = (run.get("environment") or {}).get("memory_bytes")
+        out["host_memory percent"] = 100e6 * seen["host_memory"] / memory if memory else None
+        out["ports percent"] = 100 * ports / host["ports"] if host.get("ports") else None
+    counted = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
+    if counted:  # the engines look five times a second, the monitor once
+        out["open sockets"] = max(sum(counted), out.get("open sockets") or 0)
+    return out
+
+
+def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
+
+    points: rows of points.csv with operations that mean something. interval: what low and high are.
+    """
+    found, rows = samples(campaign), []
+    columns = [f"{name}_{part}_{unit}" for name, unit in METRICS for part in ("median", "low", "high")]
+    for key, group in points[points["state"] == "ok"].groupby(by, dropna=False, sort=True):
+        runs = []
+        for p in group.itertuples(index=False):
+            seen = found.loc[p.key].to_dict() if p.key in found.index else {}
+            runs.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, bool(p.shared_host), seen))
+        s = medians.summarise([1.0] * len(runs))
+        row = dict(zip(by, key, strict=True)) | {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
+        row |= {"shared_host": bool(group["shared_host"].any())}
+        for name, unit in METRICS:
+            s = medians.summarise([_number(r.get(f"{name} {unit}")) for r in runs])
+            row |= {f"{name}_{part}_{unit}": getattr(s, part) for part in ("median", "low", "high")}
+        row |= {name: _joined(r.get(name) for r in runs) for name in TEXTS}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*by, "n", "interval", "coverage_percent", "shared_host", *TEXTS, *columns])
+
+
+def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """name, value, unit of what the text says of this table: the largest medians. Absent where nothing is known."""
+    out = []
+    for name, column, unit in (
+        ("monitor_cost_most", "monitor_median_percent", "%"),
+        ("ports_most", "ports_median_percent", "%"),
+        ("client_memory_most", "client_rss_median_mb", "MB"),
+    ):
+        most = found[column].astype(float).max() if len(found) else None
+        out += [(name, most, unit)] if most is not None and not pd.isna(most) else []
+    return out
+
+
+def _joined(values: Iterable[Any]) -> str | None:
+    return ", ".join(dict.fromkeys(str(v) for v in values if v is not None)) or None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)

@@ -1,0 +1,300 @@
+"""The rules by which `verdicts` says what limited a system (level 2, analysis). docs/verdicts.md lists them in this order.
+
+A rule looks at a subject, the points of one store, workload and object size, and gives its evidence in words, or None where it does
+not apply or the data cannot tell. What was at its limit while the best rate was measured comes first, then what made a difference
+when it was varied, then what was not pushed far enough. The first rule that fires is the verdict; the others that fire stand beside.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.statistics import ratios
+
+FAILED = 1.0  # percent of the operations of the best group
+PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
+MEMORY_FULL = 95.0  # percent of the memory of the client's host
+LINK_FULL = 90.0  # percent of what the network card can carry in one direction
+ONE_CORE, MORE_THAN_ONE = 0.9, 1.1  # cores that a client with one interpreter thread takes when it is full; beyond, it has more threads
+BUSY = 90.0  # percent of a host's cores
+MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
+OTHERS = 10.0  # percent of the host's cores taken by neither side, worth a word
+GAIN = 1.05  # ratio that is worth being called one, however sure it is
+LEAST_RUNS, LEAST_GAIN = 3, 1.1  # without an interval: so many runs on each side, apart from each other, and such a ratio
+ONE_THREAD = ("uproot-s3fs", "fsspec")  # engines whose clients work in one interpreter thread
+RISING, KNEE = "still rising", "knee"  # as scaling.csv has them
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a speed per run."""
+
+    axes: Mapping[str, Any]
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return float(pd.Series(self.values).median())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and resources.csv.
+
+    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be empty).
+    """
+
+    best: Group
+    row: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    points: pd.DataFrame
+    curves: pd.DataFrame
+
+    def number(self, name: str) -> float | None:
+        """A value of the best group, None where it is not known."""
+        value = self.row.get(name)
+        return None if value is None or pd.isna(value) else float(value)
+
+    @property
+    def shared(self) -> bool:
+        value = self.row.get("shared_host")
+        return value is not None and not pd.isna(value) and bool(value)
+
+    def along(self, axis: str) -> list[Group]:
+        """The groups that differ from the best in this axis alone, the best among them, by its value."""
+        same = {k: v for k, v in self.best.axes.items() if k != axis}
+        found = [g for g in self.groups if g.axes.get(axis) is not None and {k: v for k, v in g.axes.items() if k != axis} == same]
+        return sorted(found, key=lambda g: g.axes[axis])
+
+
+Test = Callable[[Subject], str | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`verdict`: what limited; `test`: its evidence or None; `says`: when it fires, for the documentation."""
+
+    verdict: str
+    test: Test
+    says: str
+
+
+def _n(value: float, unit: str = "") -> str:
+    return f"{words.number(value)}{' ' if unit else ''}{unit}"
+
+
+def errors(s: Subject) -> str | None:
+    invalid = s.points[s.points["state"] == "invalid"]
+    failed, good = s.number("errors") or 0.0, s.number("operations") or 0.0
+    percent = 100 * failed / (failed + good) if failed + good else 0.0
+    if not len(invalid) and percent <= FAILED:
+        return None
+    said = [f"{_n(percent)} % of the operations failed at the best rate"] if percent > FAILED else []
+    if len(invalid):
+        first = invalid.sort_values([c for c in ("clients", "workers") if c in invalid]).iloc[0]
+        where = ", ".join(words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c]))
+        said.append(f"{len(invalid)} of {len(s.points)} runs are invalid, the first with {where}: {first['reason']}")
+    return "; ".join(said)
+
+
+def drifting(s: Subject) -> str | None:
+    runs, n = s.number("drifting") or 0.0, s.number("n") or 0.0
+    return f"{_n(runs)} of {_n(n)} runs at the best rate drift: it is no steady state" if n and runs > n / 2 else None
+
+
+def sockets(s: Subject) -> str | None:
+    used, ports, waiting = s.number("ports_median_percent"), s.number("host_ports"), s.number("time_wait_median_sockets")
+    if used is None or ports is None or s.shared:  # over loopback the kernel takes a port in TIME_WAIT again after a second
+        return None
+    ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
+    if used / ends < PORTS_FULL:
+        return None
+    each = f" for each of {ends} front-ends" if ends > 1 else ""
+    return f"TIME_WAIT {_n(waiting or 0)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
+
+
+def memory(s: Subject) -> str | None:
+    used = s.number("host_memory_median_percent")
+    if used is None or used < MEMORY_FULL:
+        return None
+    return f"{_n(used)} % of the memory of the clients' host in use, {_n(s.number('client_rss_median_mb') or 0)} MB of it by the clients"
+
+
+def ceiling(s: Subject) -> str | None:
+    bound = s.row.get("client_bound")
+    if bound is None or pd.isna(bound) or not bool(bound):
+        return None
+    share = s.number("ceiling_percent")
+    reached = f"{_n(share)} % of what" if share is not None else "about what"
+    return f"{reached} the same clients reach against a server that does almost nothing"
+
+
+def network(s: Subject) -> str | None:
+    used, moved = s.number("link_median_percent"), s.number("network_median_mb_per_s")
+    if used is None or moved is None or used < LINK_FULL:
+        return None
+    return f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
+
+
+def client_thread(s: Subject) -> str | None:
+    cpu, clients = s.number("client_cpu_median_cores"), s.best.axes.get("clients")
+    if cpu is None or not clients or s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu / clients <= MORE_THAN_ONE:
+        return None
+    each = "client" if clients == 1 else "each client"
+    return f"{each} took {_n(cpu / clients)} of 1 core it can use (one interpreter thread)"
+
+
+def _sides(s: Subject) -> tuple[float, float, float | None, float, str] | None:
+    """Of a busy host: cores busy, of clients, of the server (None: not here, or not known), in all; in words."""
+    busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
+    if busy is None or client is None or not cores or busy < BUSY:
+        return None
+    server = s.number("server_cpu_median_cores") if s.shared else None
+    said = f"host {_n(busy)} % busy: clients {_n(client)}"
+    said += f", server {_n(server)}" if server is not None else ""
+    used = busy * cores / 100
+    other = used - client - (server or 0.0)
+    said += f" of {_n(cores)} cores"
+    if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
+        said += f", {_n(other)} taken by the kernel and by other programs"
+    return used, client, server, cores, said
+
+
+def client_cpu(s: Subject) -> str | None:
+    sides = _sides(s)
+    return sides[4] if sides and sides[1] >= MOSTLY * sides[0] else None
+
+
+def server_cpu(s: Subject) -> str | None:
+    sides = _sides(s)
+    return sides[4] if sides and sides[2] is not None and sides[2] >= MOSTLY * sides[0] else None
+
+
+def shared_cpu(s: Subject) -> str | None:
+    sides = _sides(s)
+    return sides[4] if sides and s.shared and not client_cpu(s) and not server_cpu(s) else None
+
+
+def gain(less: Group, more: Group, axis: str) -> str | None:
+    """`4 against 1 bucket: x1.62 [1.40, 1.80]` where more of something is surely faster, else None."""
+    r = ratios.ratio(less.values, more.values)
+    if not r.ratio >= GAIN:
+        return None
+    if r.low == r.low:  # there is an interval
+        if r.low <= 1:
+            return None
+        shown = f"x{words.spread([r.ratio, r.low, r.high])}"
+    else:
+        if min(len(less.values), len(more.values)) < LEAST_RUNS or min(more.values) <= max(less.values) or r.ratio < LEAST_GAIN:
+            return None
+        shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
+    return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
+
+
+def _last_step(s: Subject, axis: str) -> str | None:
+    """Whether the best is at the most of an axis that was varied alone, and its last step was a gain."""
+    line = s.along(axis)
+    return gain(line[-2], line[-1], axis) if len(line) > 1 and line[-1] == s.best else None
+
+
+def spread_over(axis: str) -> Test:
+    def test(s: Subject) -> str | None:
+        found = _last_step(s, axis)
+        if found and axis == "front_ends" and s.shared:
+            found += " (front-ends and clients share the cores of one host)"
+        return found
+
+    return test
+
+
+def concurrency(s: Subject) -> str | None:
+    said = []
+    for axis in ("clients", "workers"):
+        line = s.along(axis)
+        if len(line) < 2 or line[-1] != s.best:
+            continue
+        curve = _curve(s, axis)
+        shape = None if curve is None else curve["curve"]
+        step = gain(line[-2], line[-1], axis)
+        name = words.heading(axis).lower()
+        if shape == RISING:
+            said.append(
+                f"{name} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: the rate still rises" + (f" ({step})" if step else "")
+            )
+        elif shape is None and step:
+            said.append(step)
+    return "; ".join(said) or None
+
+
+def _curve(s: Subject, axis: str) -> pd.Series | None:
+    """The row of scaling.csv along this axis through the best group; None where there is none (fewer than three values)."""
+    rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
+    for _, row in rows.iterrows():
+        if all(_same(row.get(c), v) for c, v in s.best.axes.items() if c != axis):
+            return row
+    return None
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool((b is None and pd.isna(a)) or a == b)
+
+
+def unknown(s: Subject) -> str:
+    """What is known and was below its limit: the evidence of `not known`."""
+    known = (
+        ("clients", "client_cpu_median_cores", "cores"),
+        ("server", "server_cpu_median_cores", "cores"),
+        ("host", "host_cpu_median_percent", "% busy"),
+        ("ports", "ports_median_percent", "%"),
+        ("link", "link_median_percent", "%"),
+        ("calibrated ceiling", "ceiling_percent", "%"),
+    )
+    parts = [f"{name} {_n(value)} {unit}" for name, column, unit in known if (value := s.number(column)) is not None]
+    for axis in ("clients", "workers"):
+        curve = _curve(s, axis)
+        if curve is not None and curve["curve"] == KNEE and not pd.isna(curve["knee_value"]):
+            parts.append(f"the rate levels off at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
+    return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
+
+
+def would_tell(s: Subject) -> str:
+    """What is missing, where the verdict is not known."""
+    out = []
+    if all(len(s.along(axis)) < 2 for axis in ("clients", "workers")):
+        out.append("more than one number of clients or workers")
+    if s.number("ceiling_percent") is None and not s.shared:
+        out.append("a calibration")
+    if s.number("host_cpu_median_percent") is None or s.number("ports_median_percent") is None:
+        out.append("records with a monitor")
+    if s.number("server_cpu_median_cores") is None:
+        out.append("the CPU of the server")
+    if s.number("link_median_percent") is None and not s.shared:
+        out.append("the speed of the clients' link")
+    out += [
+        f"more than one number of {what}" for axis, what in (("buckets", "buckets"), ("front_ends", "front-ends")) if len(s.along(axis)) < 2
+    ]
+    if len(s.best.values) < LEAST_RUNS + 1:
+        out.append(f"{LEAST_RUNS + 1} or more runs of each point")
+    return "; ".join(out)
+
+
+NOT_KNOWN = "not known"
+RULES = (
+    Rule("errors", errors, f"runs are invalid (more failed operations than the campaign's budget), or at the best rate more than {FAILED:g} % of the operations failed"),
+    Rule("drifting", drifting, "more than half of the runs at the best rate drift: there is no rate to explain"),
+    Rule("sockets", sockets, f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral ports, counted for each front-end; not over loopback, where the kernel takes a port in TIME_WAIT again after a second"),
+    Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
+    Rule("client ceiling", ceiling, "the calibration marks the points as client-bound: the rate is near what the same clients reach against a server that does almost nothing"),
+    Rule("client network", network, f"an interface of the clients' host moved {LINK_FULL:g} % or more of what its link can carry in one direction"),
+    Rule("client CPU (one thread)", client_thread, f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with an engine of one interpreter thread ({', '.join(ONE_THREAD)})"),
+    Rule("client CPU", client_cpu, f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of that with the clients"),
+    Rule("server CPU", server_cpu, f"client and server share a host that was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of that with the server"),
+    Rule("CPU of the host that both share", shared_cpu, f"client and server share a host that was {BUSY:g} % busy or more, and neither took {100 * MOSTLY:g} % of that"),
+    Rule("buckets", spread_over("buckets"), "the best rate was at the most buckets, and the last step to more buckets alone was a gain"),
+    Rule("accounts", spread_over("accounts"), "the same, for accounts"),
+    Rule("front-ends", spread_over("front_ends"), "the same, for front-ends"),
+    Rule("concurrency: still rising at the most measured", concurrency, "the best rate was at the most clients or workers, and `scaling.csv` has the curve as still rising (with fewer than three values: the last step was a gain)"),
+)  # fmt: skip

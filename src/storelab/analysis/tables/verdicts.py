@@ -1,0 +1,129 @@
+"""`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence (level 2, analysis).
+
+The rules and their order are those of `verdict_rules`; a verdict is about the best rate that was measured. It claims no more than
+the records tell: where no rule fires it says `not known`, and what would tell.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import speed, words
+from storelab.analysis.tables import verdict_rules
+from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
+
+# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
+VARIED = ("clients", "workers", "buckets", "accounts", "front_ends", "part_size_bytes", "parallel_parts", "batch", "offset")
+VARIED += ("merge", "max_range_gap_bytes", "thrift", "max_amplification")  # how ranges became requests
+SAID = (
+    "range_size_bytes",
+    "object_size_bytes",
+    "scale",
+    "entry_fraction_percent",
+    "volume_fraction_percent",
+    "max_range_gap_bytes",
+    "navigation",
+    "cache",
+)
+SAID += ("read_ahead_bytes", "step")  # axes that tell one subject from another
+COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
+
+
+def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
+    """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where it was
+    reached, n, verdict, evidence, also (other rules that fire, each with its evidence), would_tell (where not known).
+
+    tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
+    """
+    runs = _closed(speed.of_points(tables["points"]))
+    rows = []
+    rated = tables["throughput"]["workload"].unique()
+    fixed = [c for c in by if c not in VARIED]
+    for key, own in speed.groups(runs[runs["workload"].isin(rated)], fixed):
+        rows.append(_row(key, subject(own, tables, by, fixed)))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _closed(points: pd.DataFrame) -> pd.DataFrame:
+    """Without open loops: the rate of an arrival process says nothing of a limit."""
+    return points[points["arrival_rate"].fillna(0) == 0] if "arrival_rate" in points else points
+
+
+def subject(own: pd.DataFrame, tables: Mapping[str, pd.DataFrame], by: list[str], fixed: list[str]) -> Subject:
+    """The subject of these runs (`speed.of_points`): its groups, the best one with all that is known of it, failed runs, curves."""
+    groups = tuple(
+        Group(_plain(part.iloc[0][by].to_dict()), tuple(part["value"].astype(float)))
+        for _, part in own.groupby(by, dropna=False, sort=True)
+    )
+    best = max(groups, key=lambda g: g.median)
+    row: dict[str, Any] = {}
+    for name in ("throughput", "resources"):
+        found = _like(tables[name], best.axes, by)
+        row = (found.iloc[0].to_dict() if len(found) else {}) | row
+    first = _plain(own.iloc[0][by].to_dict())
+    curves = tables.get("scaling", pd.DataFrame())
+    curves = _like(curves, first, [c for c in fixed if c in curves]) if len(curves) else curves
+    return Subject(best, row, groups, _closed(_like(tables["points"], first, fixed)), curves)
+
+
+def _plain(axes: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: None if pd.isna(v) else v for k, v in axes.items()}
+
+
+def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd.DataFrame:
+    """The rows that have these values in these columns; None is null."""
+    keep = pd.Series(True, index=rows.index)
+    for c in columns:
+        keep &= rows[c].isna() if axes[c] is None else (rows[c] == axes[c]).fillna(False).astype(bool)
+    return rows[keep]
+
+
+def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
+    fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
+    verdict, evidence = fired[0] if fired else (NOT_KNOWN, verdict_rules.unknown(s))
+    large = key["metric"] == speed.THROUGHPUT
+    axes = s.best.axes
+    what = [words.value_text(c, axes[c]) for c in SAID if axes.get(c) is not None]
+    return {
+        "store": key["store"],
+        "deployment": words.deployment(axes),
+        "workload": key["workload"],
+        "engine": axes.get("engine"),
+        "what": ", ".join(filter(None, what)),
+        "best": s.best.median,
+        "unit": units_of(key["workload"], large),
+        "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),
+        "n": len(s.best.values),
+        "verdict": verdict,
+        "evidence": evidence,
+        "also": "; ".join(f"{name}: {why}" for name, why in fired[1:]),
+        "would_tell": "" if fired else verdict_rules.would_tell(s),
+    }
+
+
+def _chosen(s: Subject, column: str) -> bool:
+    """Whether this axis is worth a word: clients and workers always, others where they were varied."""
+    return column in ("clients", "workers") or len({g.axes.get(column) for g in s.groups}) > 1
+
+
+def units_of(workload: str, large: bool) -> str:
+    """Unit of the best rate."""
+    return "MB/s" if large else "objects/s" if workload in speed.MOVING else "operations/s"
+
+
+def lines(found: pd.DataFrame) -> list[str]:
+    """The verdicts for the terminal, a few lines each."""
+    out = []
+    for r in found.itertuples(index=False):
+        subject_of = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
+        out.append(f"{subject_of}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
+        out.append(f"    limited by: {r.verdict}" if r.verdict not in (NOT_KNOWN, "drifting") else f"    {r.verdict}")
+        out.append(f"        {r.evidence}")
+        out += [f"    also: {_text(r.also)}"] if _text(r.also) else []
+        out += [f"    what would tell: {_text(r.would_tell)}"] if _text(r.would_tell) else []
+    return out
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else str(value)

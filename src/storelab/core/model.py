@@ -1,0 +1,132 @@
+"""The words of the house as frozen dataclasses (level 0: standard library only).
+
+A *point* is a store, a workload, the value of every axis of that workload, and `rep`; its `key` is the path below
+`results/<campaign>/raw/`. Both sides of the cut (measuring and analysis) rest on these types.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from storelab.core import units
+from storelab.core.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a workload.
+
+    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size). `default` is left out of paths, so that a new
+    axis renames no old point. `minimum` bounds `int` axes; `choices` bound `text` axes.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    label: str
+    help: str
+    minimum: int = 1
+    choices: tuple[str, ...] = ()
+
+    @property
+    def column(self) -> str:
+        """Name of the axis in tables: the unit is part of it."""
+        return {"size": f"{self.name}_bytes", "percent": f"{self.name}_percent"}.get(self.kind, self.name)
+
+    def parse(self, value: Any, place: str) -> Any:
+        """Return the typed value (int bytes for `size`). Raises UserError with the place."""
+        if self.kind == "size":
+            size = units.parse(value, "size", place)
+            if size < self.minimum:
+                raise UserError(place, f"{value!r} is too small", f"at least {self.minimum} B")
+            return size
+        if self.kind == "int":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UserError(place, f"{value!r} is not a whole number", f"give an integer from {self.minimum}")
+            if value < self.minimum:
+                raise UserError(place, f"{value} is too small", f"at least {self.minimum}")
+            return value
+        if self.kind == "percent":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
+                raise UserError(place, f"{value!r} is not a percentage", "give a number in (0, 100]")
+            return float(value)
+        text = str(value)
+        if self.kind == "place" and text not in self.choices:
+            try:
+                return units.format_size(units.parse(value, "size", place)).replace(" ", "")
+            except UserError:
+                raise UserError(place, f"{text!r} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB") from None
+        if self.choices and text not in self.choices:
+            raise UserError(place, f"{text!r} is not known", f"one of: {', '.join(self.choices)}")
+        return text
+
+    def text(self, value: Any) -> str:
+        """The value as it stands in a path: `[A-Za-z0-9.-]`, integers padded to four digits."""
+        if self.kind == "size":
+            return units.format_size(value).replace(" ", "")
+        if self.kind == "int":
+            return f"{value:04d}"
+        if self.kind == "percent":
+            return f"{value:g}"
+        return value
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a workload declares to the plan: its axes in one order, the data set that it reads, what moves."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    help: str
+    dataset: str | None = None  # `payload`, `root` or None: nothing is staged
+    direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
+    only_s3: tuple[str, ...] = ()  # engines of this workload that speak no other protocol
+    needs: tuple[str, ...] = ()  # what not every store can: `used_bytes`; `second_account`: client 0 gets its keys too
+
+    def axis(self, name: str) -> Axis:
+        return next(a for a in self.axes if a.name == name)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the plan. `axes` holds every axis, defaults too; `fixed` what is no axis (durations in ns)."""
+
+    store: str
+    workload: str
+    axes: dict[str, Any]
+    rep: int
+    key: str
+    sweep: str
+    seed: int
+    order: int
+    fixed: dict[str, Any] = field(default_factory=dict)
+    dataset: dict[str, Any] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """Store, workload, axes and rep: a record is this point's if and only if these agree."""
+        return {"store": self.store, "workload": self.workload, "axes": self.axes, "rep": self.rep}
+
+
+def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) -> str:
+    """`<store>/<workload>/<axis~value_axis~value…_rep~n>`; axes that stand at their default are left out."""
+    parts = [f"{a.name}~{a.text(axes[a.name])}" for a in workload.axes if axes[a.name] != a.default]
+    return f"{store}/{workload.name}/{'_'.join([*parts, f'rep~{rep:03d}'])}"
+
+
+def derive_seed(*parts: Any) -> int:
+    """A 63-bit seed that depends on all parts and on nothing else (SHA-256 of their text)."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+# Axes that make a deployment of a managed store: axis -> (its setting, axis value -> setting value).
+DEPLOYMENT_AXES = {
+    "redundancy": ("redundancy", str),
+    "servers": ("servers", int),
+    "backing": ("backing", str),
+    "scheme": ("tls", lambda scheme: scheme == "https"),
+}
+DEFAULT = {"redundancy": "default", "servers": 0, "backing": "default", "scheme": "default"}  # as the store is configured

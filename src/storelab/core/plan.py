@@ -1,0 +1,198 @@
+"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json` (level 1).
+
+Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the order of the
+blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
+Before and after them the calibration, if the campaign has one.
+"""
+
+import difflib
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from storelab.core import calibration
+from storelab.core.config import SCALES, Config, Sweep
+from storelab.core.errors import UserError
+from storelab.core.model import DEFAULT, DEPLOYMENT_AXES, Point, Workload, derive_seed, point_key
+
+SCHEMA = 1
+FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
+CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
+
+
+def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
+    """All combinations of the sweep's axes, typed, defaults filled in. Raises UserError."""
+    place = f"sweeps.{name}"
+    known = [a.name for a in workload.axes]
+    for key in sweep.axes:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise UserError(
+                f"{place}.axes.{key}",
+                f"{workload.name} has no axis {key!r}",
+                f"did you mean {near[0]!r}?" if near else f"its axes: {', '.join(known)}",
+            )
+    columns = []
+    for axis in workload.axes:
+        given = sweep.axes.get(axis.name, [axis.default])
+        if axis.name not in sweep.axes:
+            columns.append([axis.default])
+            continue
+        values = given if isinstance(given, list) else [given]
+        if not values or values == [None]:
+            raise UserError(
+                f"{place}.axes.{axis.name}", "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}"
+            )
+        typed = [axis.parse(v, f"{place}.axes.{axis.name}") for v in values]
+        columns.append(list(dict.fromkeys(typed)))
+    names = [a.name for a in workload.axes]
+    return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
+
+
+def scaled(sweep: Sweep, factor: float, place: str) -> Sweep:
+    """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay. Raises UserError."""
+    for axis in sweep.scaled_axes:
+        if axis not in sweep.axes:
+            raise UserError(f"{place}.scaled_axes", f"the sweep gives no {axis!r}", f"its axes: {', '.join(sweep.axes) or 'none'}")
+    if factor == 1:
+        return sweep
+    ms = 10**6
+    times = {name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0 for name in ("duration", "warm_up")}
+    axes = {axis: _scaled_values(sweep.axes[axis], factor, f"{place}.axes.{axis}") for axis in sweep.scaled_axes}
+    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | axes})
+
+
+def _scaled_values(values: Any, factor: float, place: str) -> list[Any]:
+    """Whole numbers times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest."""
+    out: list[Any] = []
+    for value in values if isinstance(values, list) else [values]:
+        if value in FILE_MB:
+            out.append(min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor)))))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            out.append(max(1, round(value * factor)))
+        else:
+            raise UserError(place, f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L")
+    return list(dict.fromkeys(out))
+
+
+def dataset_of(config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a file nobody named."""
+    seed = config.seed
+    if workload.dataset == "payload":
+        from storelab.core.units import format_size
+
+        size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
+        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (f"a{accounts}" if accounts > 1 else "")
+        owners = {"accounts": accounts} if accounts > 1 else {}
+        return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
+    if workload.dataset == "root":
+        codec, copies, files = axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
+        if axes["scale"] not in SCALES:
+            return _own_file(config, place, axes)
+        name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + _copies(copies, files)
+        packed = ({"codec": codec} if codec != "zstd" else {}) | ({"files": files} if files > 1 else {})
+        return {"name": name, "kind": "root", "scale": axes["scale"], "buckets": copies, "seed": seed, **packed}
+    return None
+
+
+def _copies(buckets: int, files: int) -> str:
+    """End of a data set's name: buckets with a copy each, copies in each bucket."""
+    return (f"-{buckets}" if buckets > 1 else "") + (f"-{files}files" if files > 1 else "")
+
+
+def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
+    name, copies, files = axes["scale"], axes.get("buckets", 1), axes.get("files", 1)
+    if name not in config.files:
+        known = ", ".join([*SCALES, *config.files])
+        raise UserError(
+            f"{place}.axes.scale", f"{name!r} is no scale and no name in `files`", f"one of: {known}; or name your file in `files`"
+        )
+    if axes["codec"] != "zstd":
+        raise UserError(f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out")
+    file = config.files[name]
+    dataset = {"name": f"root-{name}" + _copies(copies, files), "kind": "root", "scale": name, "buckets": copies}
+    dataset |= {"files": files} if files > 1 else {}
+    return {**dataset, "seed": config.seed, "file": file.path, "tree": file.tree}
+
+
+def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
+    """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
+    points: dict[str, Point] = {}
+    for name, sweep in config.sweeps.items():
+        if sweep.workload not in workloads:
+            near = difflib.get_close_matches(sweep.workload, workloads, 1)
+            raise UserError(
+                f"sweeps.{name}.workload",
+                f"no workload {sweep.workload!r}",
+                f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
+            )
+        workload = workloads[sweep.workload]
+        sweep = scaled(sweep, config.scale, f"sweeps.{name}")
+        if sweep.warm_up >= sweep.duration:
+            raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
+        fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
+        for axes in sweep_axes(config, name, sweep, workload):
+            fixed = dict(fixed)
+            if workload.dataset == "payload" or "objects" in workload.needs:
+                fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
+            dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
+            for store, rep in itertools.product(sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
+                key = point_key(store, workload, axes, rep)
+                point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)
+                other = points.setdefault(key, point)
+                if other.fixed != fixed:
+                    raise UserError(
+                        f"sweeps.{name}",
+                        f"point {key} stands in sweep {other.sweep!r} too, with other settings",
+                        "let the two sweeps differ in an axis, or agree",
+                    )
+    ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
+    return order(list((ceilings | points).values()), config.seed)
+
+
+def stores_of(config: Config, points: list[Point]) -> list[str]:
+    """The campaign's stores, and the null server where the plan has points of it."""
+    return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
+
+
+def deployment(point: Point) -> tuple[str, ...]:
+    """Store and values of the axes that make its deployment."""
+    return point.store, *(str(point.axes.get(axis, DEFAULT[axis])) for axis in DEPLOYMENT_AXES)
+
+
+def order(points: list[Point], seed: int) -> list[Point]:
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first and last."""
+    first, points, last = calibration.in_order(points)
+    for part in (first, last):
+        part.sort(key=lambda p: p.key)
+        random.Random(derive_seed(seed, calibration.WORKLOAD)).shuffle(part)
+    rng = random.Random(derive_seed(seed, "order"))
+    out = first
+    for rep in sorted({p.rep for p in points}):
+        deployments = sorted({deployment(p) for p in points if p.rep == rep})
+        rng.shuffle(deployments)
+        for one in deployments:
+            block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
+            rng.shuffle(block)
+            out += block
+    return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
+
+
+def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    """`plan.json`: all that the analysis needs to know of the plan. Stores without anything secret."""
+    used = {p.workload for p in points}
+    return {
+        "schema": SCHEMA,
+        "campaign": {k: getattr(config, k) for k in CAMPAIGN},
+        "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
+        "limits": config.limits.model_dump(mode="json"),
+        "workloads": {
+            name: {"help": w.help, "axes": [asdict(a) | {"column": a.column} for a in w.axes]}
+            for name, w in workloads.items()
+            if name in used
+        },
+        "points": [asdict(p) for p in points],
+    }

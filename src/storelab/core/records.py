@@ -1,0 +1,283 @@
+"""Records: the contract between measuring and analysis (level 1). `docs/records.md` explains every column.
+
+Good file at a good path or nothing: temporary name, fsync, rename; `run.json` last. `run.json` bears the SHA-256 of the
+Parquet files beside it; `SHA256SUMS` that of every raw file of the campaign; `SEAL` closes the campaign.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+
+SCHEMA = 3  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`
+OPS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("worker", pa.int16()),
+        ("op", pa.dictionary(pa.int8(), pa.string())),
+        ("object", pa.dictionary(pa.int32(), pa.string())),
+        ("count", pa.int64()),
+        ("bytes", pa.int64()),
+        ("wire_bytes", pa.int64()),
+        ("requests", pa.int32()),
+        ("start_ns", pa.int64()),
+        ("first_byte_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("status", pa.int16()),
+        ("error", pa.string()),
+        ("latency_hist", pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())]))),
+        ("intended_ns", pa.int64()),  # open loop: when the operation was due; null in a closed loop
+        ("endpoint", pa.int16()),  # number of the front-end, where a client uses several
+    ]
+)
+READS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("read", pa.int32()),
+        ("entries", pa.int64()),
+        ("branches", pa.int32()),
+        ("baskets", pa.int64()),
+        ("needed_bytes", pa.int64()),
+        ("asked_bytes", pa.int64()),
+        ("wire_bytes", pa.int64()),
+        ("requests", pa.int32()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("open_ns", pa.int64()),
+        ("plan_ns", pa.int64()),
+        ("transfer_ns", pa.int64()),
+        ("decompress_ns", pa.int64()),
+        ("deserialise_ns", pa.int64()),
+    ]
+)
+ANOMALIES = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("scenario", pa.string()),
+        ("key", pa.string()),
+        ("same_front_end", pa.bool_()),
+        ("start_ns", pa.int64()),
+        ("lasted_ns", pa.int64()),
+        ("watched_ns", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
+SCENARIOS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("scenario", pa.string()),
+        ("same_front_end", pa.bool_()),
+        ("tried", pa.int64()),
+        ("anomalies", pa.int64()),
+        ("errors", pa.int64()),
+    ]
+)
+ANSWERS = pa.schema(
+    [
+        ("client", pa.int16()),
+        ("topic", pa.string()),
+        ("check", pa.string()),
+        ("answer", pa.string()),
+        ("evidence", pa.string()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+    ]
+)
+# What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`: `host`, `client`
+# (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
+MONITOR = pa.schema(
+    [
+        ("host", pa.string()),
+        ("what", pa.string()),
+        ("name", pa.string()),
+        ("time_ns", pa.int64()),
+        ("cpu_user_s", pa.float64()),
+        ("cpu_system_s", pa.float64()),
+        ("rss_bytes", pa.int64()),  # host: memory in use
+        ("established", pa.int64()),  # TCP sockets of the host, by state
+        ("time_wait", pa.int64()),
+        ("syn", pa.int64()),  # SYN_SENT, SYN_RECV
+        ("closing", pa.int64()),  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+        ("sockets", pa.int64()),  # client: sockets that it holds open
+        ("rx_bytes", pa.int64()),
+        ("tx_bytes", pa.int64()),
+        ("rx_packets", pa.int64()),
+        ("tx_packets", pa.int64()),
+    ]
+)
+# Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
+
+
+def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
+    """Write a whole file or nothing: temporary name in the same folder, fsync (unless it is only in passing), rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as f:
+            f.write(data)
+            if sync:
+                f.flush()
+                os.fsync(f.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_atomic(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+
+
+def as_json(data: Any) -> Any:
+    """`data` as it comes back from a JSON file (tuples become lists)."""
+    return json.loads(json.dumps(data))
+
+
+def read_json(path: Path) -> Any:
+    """Raises UserError where the file is missing or no JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(str(path), f"cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise UserError(str(path), "is not JSON: the file is damaged", "restore it, or measure the point again") from None
+
+
+class _NoPandas:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("a measuring process does without pandas", name=name)
+
+
+def without_pandas() -> None:
+    """From here on: pyarrow imports pandas for its first array, half a second of CPU in which others may still be measuring."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
+def write_table(path: Path, schema: pa.Schema, columns: Mapping[str, Any], sync: bool = True) -> None:
+    """Write columns (missing ones null; shape (n,) each) as Parquet, atomically. Times are delta-encoded: they dominate."""
+    n = len(next(iter(columns.values()))) if columns else 0
+    arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in schema]
+    delta = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name.endswith(("_ns", "bytes"))}
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=schema),
+        sink,
+        compression="zstd",
+        use_dictionary=[f.name for f in schema if f.name in ("op", "object", "error", "client", "worker", "status", "count")],
+        column_encoding=delta,
+        write_statistics=False,
+    )
+    write_atomic(path, sink.getvalue().to_pybytes(), sync)
+
+
+def move_in(source: Path, target: Path) -> None:
+    """Bring a file of the same file system to its place for good: fsync, rename."""
+    with open(source, "rb") as f:
+        os.fsync(f.fileno())
+    os.replace(source, target)
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
+    """Name -> {sha256, bytes} of the Parquet files in a point's folder."""
+    return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in sorted(folder.glob("*.parquet"))}
+
+
+def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an axis that one of
+    them does not know (it came with a later version, maybe in the middle of a campaign) stands at its default in the other."""
+    shared = recorded["axes"].keys() & wanted["axes"].keys()
+    return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and all(
+        recorded["axes"][a] == wanted["axes"][a] for a in shared
+    )
+
+
+def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
+    """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file missing."""
+    try:
+        run = json.loads((folder / "run.json").read_bytes())
+        if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
+            return None
+        if any((folder / name).stat().st_size != entry["bytes"] for name, entry in run["files"].items()):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return run
+
+
+def finish(folder: Path, run: Mapping[str, Any]) -> None:
+    """Write `run.json` last: its presence marks the point as done; an old failure is then history."""
+    write_json(folder / "run.json", {"schema": SCHEMA, **run, "files": file_entries(folder)})
+    (folder / "failed.json").unlink(missing_ok=True)
+
+
+def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | None = None) -> None:
+    """A failed point leaves `failed.json` with the reason, never a record."""
+    write_json(
+        folder / "failed.json",
+        {"schema": SCHEMA, "point": asdict(point), "time_ns": time.time_ns(), "reason": reason, "detail": dict(detail or {})},
+    )
+
+
+def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
+    """Keys of points without `run.json` (with `failed_counts`: and without `failed.json`)."""
+    names = ("run.json", "failed.json") if failed_counts else ("run.json",)
+    return [k for k in keys if not any((raw / k / n).exists() for n in names)]
+
+
+def sealed(raw: Path) -> bool:
+    return (raw / "SEAL").exists()
+
+
+def raw_files(raw: Path) -> list[Path]:
+    """Every raw file that counts: not the checksums themselves, the seal, nor temporary files."""
+    skip = {"SHA256SUMS", "SEAL"}
+    return sorted(p for p in raw.rglob("*") if p.is_file() and p.name not in skip and not p.name.endswith(".tmp"))
+
+
+def write_sums(raw: Path) -> int:
+    """Write `SHA256SUMS` (format of sha256sum) over all raw files; returns their number."""
+    files = raw_files(raw)
+    write_atomic(raw / "SHA256SUMS", "".join(f"{sha256(p)}  {p.relative_to(raw).as_posix()}\n" for p in files).encode())
+    return len(files)
+
+
+def verify(raw: Path) -> int:
+    """Check every raw file against `SHA256SUMS`; returns their number. Raises UserError: missing, altered or foreign files."""
+    sums = raw / "SHA256SUMS"
+    if not sums.exists():
+        raise UserError(
+            str(sums), "is not there: the campaign was not collected", "run the campaign with measure=true, or `storelab collect`"
+        )
+    listed = {}
+    for line in sums.read_text().splitlines():
+        digest, _, name = line.partition("  ")
+        listed[name] = digest
+    for name, digest in listed.items():
+        path = raw / name
+        if not path.exists():
+            raise UserError(str(path), "raw record is missing", "restore it, or measure the point again")
+        if sha256(path) != digest:
+            raise UserError(
+                str(path), "has a wrong checksum: it was altered after it was measured", "restore it, or measure the point again"
+            )
+    foreign = [p for p in raw_files(raw) if p.relative_to(raw).as_posix() not in listed]
+    if foreign:
+        raise UserError(str(foreign[0]), f"is not in SHA256SUMS ({len(foreign)} such files)", "run `storelab collect`, or remove it")
+    return len(listed)

@@ -1,0 +1,63 @@
+"""Units, spelled out: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s` to integers and back (level 0).
+
+MB = 10^6 bytes, MiB = 2^20 bytes (IEC 80000-13). Sizes are bytes, durations nanoseconds, rates bytes per second.
+"""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+SIZE = {"B": 1} | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)} | {f"{p}iB": 1024**i for i, p in enumerate("KMGTP", 1)}
+DURATION = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+RATE = {f"{u}/s": f for u, f in SIZE.items()} | {f"{p}bit/s": Decimal(1000**i) / 8 for i, p in enumerate(["", "k", "M", "G", "T"])}
+KINDS = {"size": (SIZE, "100 MB, 4 kB or 1 MiB"), "duration": (DURATION, "10 s, 500 ms or 2 min"), "rate": (RATE, "1 Gbit/s or 100 MB/s")}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*\Z")
+
+
+def parse(value: Any, kind: str, place: str) -> int:
+    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s). Raises UserError: units are never guessed."""
+    from storelab.core.errors import UserError
+
+    table, example = KINDS[kind]
+    match = _NUMBER.match(value) if isinstance(value, str) else None
+    if not match:
+        raise UserError(place, f"{value!r} is not a {kind} with its unit", f"write it like {example}")
+    number, unit = match.groups()
+    if unit not in table:
+        near = next((u for u in table if u.lower() == unit.lower()), None)
+        raise UserError(
+            place, f"unit {unit!r} of {value!r} is not known", f"did you mean {near!r}?" if near else f"write it like {example}"
+        )
+    exact = Decimal(number) * table[unit]
+    if exact != int(exact):
+        raise UserError(place, f"{value!r} is not a whole number of {'ns' if kind == 'duration' else 'bytes'}", f"write it like {example}")
+    return int(exact)
+
+
+def format_size(n: int) -> str:
+    """Exact: the largest unit that divides `n` (decimal first), e.g. 4000 -> `4 kB`, 4096 -> `4 KiB`, 2**20 -> `1 MiB`."""
+    for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
+        for unit in table:
+            if n and n % SIZE[unit] == 0:
+                return f"{n // SIZE[unit]} {unit}"
+    return f"{n} B"
+
+
+def human_size(n: float) -> str:
+    """Rounded, for people: `1.2 GB`."""
+    for unit in ("PB", "TB", "GB", "MB", "kB"):
+        if abs(n) >= SIZE[unit]:
+            return f"{n / SIZE[unit]:.3g} {unit}"
+    return f"{n:.0f} B"
+
+
+def human_duration(ns: float) -> str:
+    """Rounded, for people: `3 min 20 s`, `1 h 05 min`."""
+    s = ns / 1e9
+    if s < 10:
+        return f"{s:.1f} s"
+    if s < 60:
+        return f"{s:.0f} s"
+    if s < 3600:
+        return f"{s // 60:.0f} min {s % 60:02.0f} s"
+    return f"{s // 3600:.0f} h {s % 3600 // 60:02.0f} min"

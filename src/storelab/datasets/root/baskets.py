@@ -1,0 +1,295 @@
+"""Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
+
+May import: numpy, pyarrow; uproot lazily. The selections follow Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
+and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table 2).
+Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small files, and the last entries of some)
+have no range of their own: they come with the header, and no read needs a byte more for them. Their rows have offset -1, size and CRC-32 of what the
+unpacked header holds of them (values, then offsets of the entries); that size, uncompressed because the header is packed as a whole, is their part of
+the volume, so that branches can be put in an order; `ranges()`, and so needed bytes, leave them out.
+"""
+
+import itertools
+import json
+import math
+import os
+import random
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storelab.core import records
+
+SCHEMA = pa.schema(
+    [
+        ("branch", pa.dictionary(pa.int32(), pa.string())),
+        ("basket", pa.int32()),
+        ("entry_start", pa.int64()),
+        ("entry_stop", pa.int64()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("crc32", pa.uint32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Baskets:
+    """Baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
+
+    names: shape (b,), every branch, those without baskets too; branch: index into `names`; entry_start (first),
+    entry_stop (one past the last); offset, size: bytes in the file, key header included (embedded: see above); inside: of the embedded
+    rows uproot's basket objects, where the tree is at hand.
+    """
+
+    names: list[str]
+    branch: np.ndarray
+    basket: np.ndarray
+    entry_start: np.ndarray
+    entry_stop: np.ndarray
+    offset: np.ndarray
+    size: np.ndarray
+    inside: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> int:
+        """Branches of which entries lie in the tree's header."""
+        return len(np.unique(self.branch[self.offset < 0]))
+
+    @classmethod
+    def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
+        """From uproot's branch metadata. tree: a TTree, or its branches by full path ('a/b' where split); names: default all.
+
+        The members are read, not `entry_offsets`: that one raises where the baskets do not add up. Embedded baskets that cannot be parsed, or
+        do not add up to the entries that the free ones leave, are no rows.
+        """
+        branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
+        names = list(branches) if names is None else list(names)
+        columns: dict[str, list[np.ndarray]] = {k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")}
+        inside: dict[int, Any] = {}
+        rows = 0
+        for i, name in enumerate(names):
+            branch = branches[name]
+            seek, size, entry = (np.asarray(branch.member(m)) for m in ("fBasketSeek", "fBasketBytes", "fBasketEntry"))
+            free = seek[: branch.member("fWriteBasket")]
+            n = len(free) if free.all() else int((free == 0).argmax())
+            # A file that was not closed properly lacks the last entry number.
+            edges = entry[: n + 1] if len(entry) > n else np.append(entry[:n], branch.member("fEntryNumber"))
+            stop, size, seek = edges[1 : n + 1], size[:n], seek[:n]
+            if branch.num_entries > (begun := int(edges[n]) if n else 0) and (held := _inside(branch, begun)):
+                inside |= {rows + n + k: basket for k, basket in enumerate(held)}
+                stop = np.append(stop, begun + np.cumsum([b.num_entries for b in held]))
+                size, seek = np.append(size, [_plain(b).nbytes for b in held]), np.append(seek, np.full(len(held), -1))
+            rows += (m := len(stop))
+            start = np.concatenate((edges[:1] if n else [0], stop[:-1]))[:m]
+            parts = (np.full(m, i), np.arange(m), start, stop, seek, size)
+            for column, part in zip(columns.values(), parts, strict=True):
+                column.append(part.astype("i8"))
+        return cls(names, *(np.concatenate(c) for c in columns.values()), inside)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Baskets":
+        """From `basket_table()`; its chunks are combined."""
+        column = table["branch"].combine_chunks()
+        arrays = [table[k].to_numpy().astype("i8") for k in ("basket", "entry_start", "entry_stop", "offset", "size")]
+        return cls(column.dictionary.to_pylist(), column.indices.to_numpy().astype("i8"), *arrays)
+
+    def __len__(self) -> int:
+        return len(self.branch)
+
+    def inside_crc(self, row: int) -> int:
+        """CRC-32 of what the header holds of an embedded basket."""
+        return zlib.crc32(_plain(self.inside[row]))
+
+
+def _inside(branch: Any, begun: int) -> list[Any]:
+    """uproot's objects of the embedded baskets, which hold the entries from `begun` on; none where they cannot be parsed or do not add up."""
+    try:
+        found = [b for b in branch.embedded_baskets if b.num_entries]
+    except Exception:  # noqa: BLE001 - whatever uproot throws at what it cannot parse
+        return []
+    return found if sum(b.num_entries for b in found) == branch.num_entries - begun else []
+
+
+def _plain(basket: Any) -> np.ndarray:
+    """Values, then offsets, of an embedded basket, shape (n,) uint8."""
+    offsets = np.empty(0, "<i4") if basket.byte_offsets is None else np.asarray(basket.byte_offsets, "<i4")
+    return np.concatenate((np.asarray(basket.data, "u1"), offsets.view("u1")))
+
+
+def trees(file: Any) -> list[str]:
+    """Names (without cycle) of the TTrees in an open ROOT file; other things, RNTuples too, are no trees."""
+    return sorted({k.partition(";")[0] for k, v in file.classnames().items() if v == "TTree"})
+
+
+def _open_tree(path: Path, name: str | None) -> Any:
+    import uproot
+
+    file = uproot.open({str(path): None})
+    if name is None:
+        found = trees(file)
+        if len(found) != 1:
+            raise ValueError(f"{path.name} holds {len(found)} TTrees ({', '.join(found)}): name one")
+        name = found[0]
+    return file[name]
+
+
+def basket_table(source: Any, tree: str | None = None) -> pa.Table:
+    """One row per basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
+
+    source: path of a local ROOT file (`tree`: name of the tree, needed where there are several) or an open local uproot tree.
+    Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single tree, or no local file.
+    """
+    opened = None
+    if isinstance(source, str | Path):
+        source = opened = _open_tree(Path(source), tree)
+    try:
+        path = Path(source.file.file_path)
+        if not path.is_file():
+            raise ValueError(f"{source.file.file_path} is no local file: the bytes of its baskets are not at hand")
+        return table_of(Baskets.from_tree(source), path, source.name, int(source.num_entries))
+    finally:
+        if opened is not None:
+            opened.file.close()
+
+
+def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
+    """The table of these baskets of a local file, see `basket_table()`."""
+    facts = {"tree": tree, "entries": entries, "branches": len(b.names), "embedded_branches": b.embedded}
+    crc = np.empty(len(b), "u4")
+    with path.open("rb") as f:  # read in the order of the file; a mapping of it would count as memory
+        for row in np.argsort(b.offset).tolist():
+            crc[row] = b.inside_crc(row) if row in b.inside else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
+    names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
+    columns = [
+        names,
+        *(
+            pa.array(c, f.type)
+            for c, f in zip((b.basket, b.entry_start, b.entry_stop, b.offset, b.size, crc), list(SCHEMA)[1:], strict=True)
+        ),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({"storelab": json.dumps(facts)}))
+
+
+def facts(table: pa.Table) -> dict[str, Any]:
+    """`{"tree", "entries", "branches", "embedded_branches"}` of a basket table."""
+    return json.loads(table.schema.metadata[b"storelab"])
+
+
+def embedded_branches(table: pa.Table) -> int:
+    """How many branches have entries inside the tree's header."""
+    return int(facts(table)["embedded_branches"])
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write the side-car as Parquet, whole or not at all."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_statistics=False)
+    records.write_atomic(path, sink.getvalue().to_pybytes())
+
+
+def read(path: Path) -> pa.Table:
+    """Read a side-car. Raises OSError (missing) or ValueError (other columns)."""
+    table = pq.read_table(path)
+    if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
+        raise ValueError(f"{path.name} is no table of baskets: its columns are {', '.join(table.schema.names)}")
+    return table
+
+
+def _part(n: int, percent: float) -> Fraction:
+    """percent of n, exactly, as the decimal number that was written: 0.1 % of 1000 is 1, not a little more."""
+    if not 0 < percent <= 100:
+        raise ValueError(f"{percent} is no percentage in (0, 100]")
+    return n * Fraction(str(percent)) / 100
+
+
+def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
+    """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage of the whole.
+
+    Stops before the branch that would exceed it, but takes at least one; branches without baskets have no volume and
+    are never taken, nor are those in `without`, and the whole is without them. Raises ValueError for an empty table or no percentage.
+    """
+    grouped = table.group_by("branch").aggregate([("size", "sum")])
+    sizes = sorted(zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True))
+    sizes = [(size, name) for size, name in sizes if name not in without]
+    limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
+    if not sizes:
+        raise ValueError("the table has no basket")
+    for size, name in sizes:
+        volume += size
+        if out and volume > limit:
+            break
+        out.append(name)
+    return out
+
+
+def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
+    """Random entries without replacement, ascending, shape (k,) int64: k is the percentage rounded up to whole entries.
+
+    Raises ValueError for an empty tree or no percentage.
+    """
+    k = max(1, math.ceil(_part(n_entries, percent)))
+    if k >= n_entries:
+        if n_entries < 1:
+            raise ValueError("the tree has no entry")
+        return np.arange(n_entries, dtype="i8")
+    return np.array(sorted(random.Random(seed).sample(range(n_entries), k)), dtype="i8")
+
+
+def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
+    """What must be read for these (ascending) entries of these branches: each free basket once.
+
+    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows. What several branches
+    share (pages of an RNTuple) is one row, that of the first.
+    """
+    b = table if isinstance(table, Baskets) else Baskets.from_table(table)
+    rows = _hit(b, branches, entries, b.offset >= 0)
+    rows = rows[np.argsort(b.offset[rows], kind="stable")]
+    rows = rows[np.diff(b.offset[rows], prepend=-1) > 0]
+    return rows, int(b.size[rows].sum()), list(zip(b.offset[rows].tolist(), b.size[rows].tolist(), strict=True))
+
+
+def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> np.ndarray:
+    """Row numbers, shape (n,), of the embedded baskets that hold these (ascending) entries of these branches."""
+    inside = b.offset < 0
+    return _hit(b, branches, entries, inside) if inside.any() else np.empty(0, "i8")
+
+
+def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
+    entries = np.asarray(entries)
+    return np.flatnonzero(kind & wanted & (np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)))
+
+
+def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Merge ranges (ascending offsets) whose distance is at most `gap` bytes: starts and stops, shape (m,) each.
+
+    The rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes that they ask for.
+    """
+    if not len(offsets):
+        return np.empty(0, "i8"), np.empty(0, "i8")
+    reach = np.maximum.accumulate(offsets + sizes)
+    first = np.concatenate(([True], offsets[1:] - reach[:-1] > gap))
+    return offsets[first], reach[np.append(np.flatnonzero(first)[1:] - 1, len(offsets) - 1)]
+
+
+def merge_pairs(ranges: Sequence[tuple[int, int]], gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """`merge()` of [(offset, size)] as `ranges()` gives them."""
+    pairs = np.array(ranges, dtype="i8").reshape(-1, 2)
+    return merge(pairs[:, 0], pairs[:, 1], gap)
+
+
+def by_branch(b: Baskets, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Group row numbers: (branch index, its positions in `rows` by ascending basket) for every branch that occurs."""
+    order = np.lexsort((b.basket[rows], b.branch[rows]))
+    codes = b.branch[rows][order]
+    edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))
+    for begin, end in itertools.pairwise(edges):
+        yield int(codes[begin]), order[begin:end]

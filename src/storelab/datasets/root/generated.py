@@ -1,0 +1,277 @@
+"""ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections and a heavy tail of branch sizes.
+
+May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows the file of J. Phys. Conf.
+Ser. 664 022001: one `extend()` is one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md`
+tells what the file is and what it is not. Same seed and same versions of uproot and the codec: same bytes.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab.core.errors import UserError
+from storelab.core.model import derive_seed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TREE = "CollectionTree"
+BASENAME = "storelab.root"  # uproot writes it into the file: always the same one, whatever the caller's path
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of a file. `bytes_per_entry`: wanted content of one entry, over all branches, before compression.
+
+    sigma: width of the log-normal of branch sizes; cap: largest wanted branch over the median one (the real ATLAS files
+    looked at have 117 to 399); collection: members that share one counter; named: branches bear names like those of ATLAS files, not
+    numbers; slots: places for baskets in the header of each branch, at least one more than clusters (0: just that).
+    """
+
+    entries: int
+    branches: int
+    clusters: int
+    bytes_per_entry: float
+    sigma: float = 1.9
+    cap: float = 300.0
+    collection: int = 10
+    named: bool = False
+    slots: int = 0
+
+    @property
+    def cluster_entries(self) -> int:
+        return -(-self.entries // self.clusters)
+
+
+# L is the file of the paper: 11918 entries in 23 clusters. Its `bytes_per_entry` and `slots` are chosen so that a cluster takes the 32.56 MB
+# and opening the 9.5 MB that the paper's Table 2 leads to (docs/sparse-reads.md).
+SCALES = {
+    "S": Scale(entries=1000, branches=500, clusters=4, bytes_per_entry=6000.0),
+    "M": Scale(entries=4000, branches=2000, clusters=8, bytes_per_entry=20_000.0, named=True),
+    "L": Scale(entries=11_918, branches=5860, clusters=23, bytes_per_entry=67_700.0, named=True, slots=54),
+}
+CODECS = ("zstd", "lz4", "zlib")
+CONTAINERS = (
+    "AnalysisJetsAuxDyn",
+    "AntiKt4EMPFlowJetsAuxDyn",
+    "AntiKt10UFOCSSKSoftDropBeta100Zcut10JetsAuxDyn",
+    "BTagging_AntiKt4EMPFlowAuxDyn",
+    "ElectronsAuxDyn",
+    "EventInfoAuxDyn",
+    "InDetTrackParticlesAuxDyn",
+    "MET_Core_AnalysisMETAuxDyn",
+    "MuonsAuxDyn",
+    "PhotonsAuxDyn",
+    "TauJetsAuxDyn",
+    "TruthBosonsWithDecayParticlesAuxDyn",
+)
+VARIABLES = (
+    "DFCommonElectronsLHTightPileupCorrection",
+    "EnergyPerSampling",
+    "JetConstitScaleMomentum_pt",
+    "NumTrkPt500PV",
+    "SumPtChargedPFOPt500PV",
+    "definingParametersCovMatrixDiag",
+    "ethad1",
+    "eta",
+    "m",
+    "momentumBalanceSignificance",
+    "numberOfPixelHoles",
+    "phi",
+    "pt",
+    "ptvarcone30_Nonprompt_All_MaxWeightTTVA_pt1000",
+    "topoetcone20",
+    "truthParticleLink",
+)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A branch of one number per entry."""
+
+    name: str
+    dtype: str
+    branches = 1
+
+    @property
+    def type(self) -> str:
+        return self.dtype
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Jagged members that share one counter; `multiplicity` is the mean number of items in an entry."""
+
+    name: str
+    members: tuple[str, ...]
+    multiplicity: float
+
+    @property
+    def branches(self) -> int:
+        return 1 + len(self.members)
+
+    @property
+    def type(self) -> str:
+        return "var * {" + ", ".join(f"{m}: float32" for m in self.members) + "}"
+
+
+def most_bytes(scale: str) -> int:
+    """Upper estimate of the bytes of a file of this scale, whatever the codec."""
+    size = SCALES[scale]
+    header = size.branches * (1000 + 20 * max(size.slots, size.clusters))
+    return int(1.7 * size.entries * size.bytes_per_entry) + 2 * header
+
+
+def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
+    """Branch names, kinds and multiplicities by size; the order is shuffled, else small branches would lie side by side."""
+    import numpy as np
+
+    rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "layout")))
+    weights = np.sort(rng.lognormal(0.0, scale.sigma, scale.branches))
+    weights = np.minimum(weights, scale.cap * np.median(weights))
+    wanted = weights * (scale.bytes_per_entry / weights.sum())  # bytes per entry of each branch
+    dtypes = np.select([wanted < 1, wanted < 3, wanted < 6], ["i1", "i4", "f4"], "jagged")
+    flat, one, member = _names(scale)
+    items: list[Flat | Collection] = [Flat(flat(i), str(t)) for i, t in enumerate(dtypes) if t != "jagged"]
+    jagged = [i for i, t in enumerate(dtypes) if t == "jagged"]
+    for n, begin in enumerate(range(0, len(jagged), scale.collection)):
+        members = jagged[begin : begin + scale.collection]
+        items.append(Collection(one(n), tuple(member(i) for i in members), float(1.1 * wanted[members].mean() / 4)))
+    return [items[i] for i in rng.permutation(len(items))]
+
+
+def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
+    """Names by number: of a flat branch, a collection, a member of one."""
+    if not scale.named:
+        return (lambda i: f"v{i:04d}"), (lambda n: f"c{n:03d}"), (lambda i: f"v{i:04d}")
+
+    def variable(i: int) -> str:
+        return f"{VARIABLES[i % len(VARIABLES)]}_{i:04d}"
+
+    def container(i: int) -> str:
+        return CONTAINERS[i % len(CONTAINERS)]
+
+    return (lambda i: f"{container(i // len(VARIABLES))}_{variable(i)}"), (lambda n: f"{container(n)}{n:03d}"), variable
+
+
+class Pools:
+    """Content drawn once, then sliced at pseudo-random offsets: cheap, and compresses like detector data."""
+
+    SIZE = 1 << 20
+
+    def __init__(self, seed: int):
+        import numpy as np
+
+        self.rng = rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "content")))
+        floats = rng.exponential(30e3, self.SIZE).astype("<f4")
+        floats = (floats.view("<u4") & np.uint32(0xFFFFFF00)).view("<f4")  # a cut mantissa, as experiments store it
+        self.pools = {
+            "f4": floats,
+            "i4": rng.integers(0, 65536, self.SIZE).astype("<i4"),
+            "i1": rng.poisson(0.3, self.SIZE).astype("i1"),
+        }
+
+    def take(self, dtype: str, n: int) -> "np.ndarray":
+        """`n` values, shape (n,); n may exceed the pool."""
+        pool = self.pools[dtype]
+        begin = int(self.rng.integers(0, self.SIZE))
+        return pool.take(range(begin, begin + n), mode="wrap") if begin + n > self.SIZE else pool[begin : begin + n]
+
+
+def clusters(scale: Scale, plan: list[Flat | Collection], seed: int) -> Iterator[dict[str, Any]]:
+    """One mapping of branch or collection name to array per cluster: numpy (n,) or awkward lists of records."""
+    import awkward as ak
+    import numpy as np
+
+    pools = Pools(seed)
+    for begin in range(0, scale.entries, scale.cluster_entries):
+        n = min(scale.cluster_entries, scale.entries - begin)
+        out: dict[str, Any] = {}
+        for item in plan:
+            if isinstance(item, Collection):
+                offsets = np.zeros(n + 1, "i8")
+                np.cumsum(pools.rng.poisson(item.multiplicity, n), out=offsets[1:])
+                content = [ak.contents.NumpyArray(pools.take("f4", int(offsets[-1]))) for _ in item.members]
+                record = ak.contents.RecordArray(content, list(item.members), length=int(offsets[-1]))
+                out[item.name] = ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), record))
+            else:
+                out[item.name] = pools.take(item.dtype, n)
+        yield out
+
+
+def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
+    """The values of one branch or collection of a cluster, for the checksum of the content."""
+    if isinstance(item, Collection):
+        inner = array.layout
+        yield inner.offsets.data.tobytes()
+        yield from (c.data.tobytes() for c in inner.content.contents)
+    else:
+        yield array.tobytes()
+
+
+def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
+    """Write the file to `path` (whole or not at all; streaming, one cluster in memory) and return its facts.
+
+    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included), `clusters`, `bytes`,
+    `sha256` of the file, `content_sha256` of the values (holds across codecs and their versions), `compression`, `uproot`. Raises
+    UserError for an unknown scale or codec.
+    """
+    for name, value, known in (("scale", scale, SCALES), ("codec", codec, CODECS)):
+        if value not in known:
+            raise UserError(name, f"no {name} {value!r} of the ROOT file", f"one of: {', '.join(known)}")
+    import uproot
+
+    from storelab.datasets.root.uproot_patches import reproducible
+
+    size = SCALES[scale]
+    compression = getattr(uproot, codec.upper())(1)
+    plan = layout(size, seed)
+    work = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    work.mkdir(parents=True)
+    digest = hashlib.sha256()
+    try:
+        with reproducible() as make_uuid, uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out:
+            # Fewer basket slots than clusters, and uproot would move the tree's header while it fills.
+            tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1))
+            # ROOT sees the clusters only by this number; uproot has no public way to set it (a test reads it back).
+            tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
+            for cluster in clusters(size, plan, seed):
+                tree.extend(cluster)
+                for item, array in zip(plan, cluster.values(), strict=True):
+                    for part in _content_bytes(item, array):
+                        digest.update(part)
+        with (work / BASENAME).open("rb") as f:
+            file_digest = hashlib.file_digest(f, "sha256").hexdigest()
+            os.fsync(f.fileno())
+        (work / BASENAME).replace(path)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return {
+        "tree": TREE,
+        "scale": scale,
+        "seed": seed,
+        "entries": size.entries,
+        "branches": sum(i.branches for i in plan),
+        "clusters": -(-size.entries // size.cluster_entries),
+        "bytes": path.stat().st_size,
+        "sha256": file_digest,
+        "content_sha256": digest.hexdigest(),
+        "compression": f"{codec.upper()}(1)",
+        "uproot": uproot.__version__,
+    }
+
+
+def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
+    """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
+
+    That is the facts of `generate()` and `sidecar`, the name of the table's file, which must lie beside the manifest.
+    """
+    from storelab.datasets.root import baskets
+
+    facts = generate(path, scale, seed, codec)
+    baskets.write(baskets.basket_table(path, facts["tree"]), side_car)
+    return {**facts, "sidecar": side_car.name}

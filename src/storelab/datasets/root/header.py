@@ -1,0 +1,95 @@
+"""What is known of a tree once its header was read: baskets and forms of its branches, kept in a file beside the next reader (level 2).
+
+To parse the header of 6000 branches costs seconds of CPU; to load this table costs hundredths. May import: numpy, pyarrow,
+`datasets.baskets`, `rootio.decode`, `records`; uproot lazily.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storelab.core import records
+from storelab.datasets.root.baskets import Baskets
+from storelab.datasets.root.decode import Flat, Form, Lists, form_of
+
+VERSION = 2
+COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
+
+
+@dataclass(frozen=True)
+class Header:
+    """A tree: its name, number of entries, baskets, and by branch how its baskets are decoded (None: only uproot can).
+
+    file: what the bytes are known by (`{"url", "size", "etag"}` or the like): another file under the same name is not this one.
+    """
+
+    tree: str
+    entries: int
+    layout: Baskets
+    forms: list[Form | None]
+    file: dict[str, Any]
+
+    @classmethod
+    def of(cls, tree: Any, file: dict[str, Any]) -> "Header":
+        """From an open uproot TTree. Branches of which uproot knows no interpretation have none here either."""
+        objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        layout = Baskets.from_tree(objects)
+        return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all. Where baskets are embedded in the tree's header nothing is written: their content would be missing."""
+        if self.layout.embedded:
+            return
+        known = sorted({_told(f) for f in self.forms if f is not None})
+        code = {told: i for i, told in enumerate(known)}
+        facts = {
+            "version": VERSION,
+            "tree": self.tree,
+            "entries": self.entries,
+            "file": self.file,
+            "names": self.layout.names,
+            "forms": known,
+            "form": [-1 if f is None else code[_told(f)] for f in self.forms],
+        }
+        table = pa.table({k: getattr(self.layout, k) for k in COLUMNS}).replace_schema_metadata({"storelab": json.dumps(facts)})
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd", write_statistics=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records.write_atomic(path, sink.getvalue().to_pybytes())
+
+    @classmethod
+    def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":
+        """The header that was saved; None where there is none of this version, of this very file, or it cannot be read."""
+        try:
+            table = pq.read_table(path)
+            facts = json.loads(table.schema.metadata[b"storelab"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if facts.get("version") != VERSION or facts.get("file") != file:
+            return None
+        forms = [_read(told) for told in facts["forms"]]
+        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in COLUMNS))
+        return cls(facts["tree"], facts["entries"], layout, [None if i < 0 else forms[i] for i in facts["form"]], file)
+
+
+def _form(branch: Any) -> Form | None:
+    try:
+        return form_of(branch.interpretation)
+    except Exception:  # noqa: BLE001 - whatever uproot cannot interpret is left to it, which will say so
+        return None
+
+
+def _told(form: Form) -> tuple[str, str, tuple[int, ...], int]:
+    base, shape = form.dtype.subdtype or (form.dtype, ())
+    return form.kind, base.str, tuple(shape), getattr(form, "header", 0)
+
+
+def _read(told: list[Any]) -> Form:
+    kind, base, shape, header = told
+    dtype = np.dtype((base, tuple(shape))) if shape else np.dtype(base)
+    return Flat(dtype) if kind == "flat" else Lists(dtype, header)

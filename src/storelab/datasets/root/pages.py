@@ -1,0 +1,156 @@
+"""RNTuples: their pages as rows like those of baskets, and the arrays of a selection out of pages that were fetched (level 2).
+
+The unit of reading is that of uproot: all pages of a field in a cluster. A field is one of the top level, with everything below it; columns that
+several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary Format Specification" 1.0, of which uproot
+reads the metadata. May import: numpy, `datasets.baskets`, `rootio.decode`, `rootio.reader`; uproot lazily.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from storelab.datasets.root import decode
+from storelab.datasets.root.baskets import Baskets
+from storelab.datasets.root.header import Header
+from storelab.datasets.root.reader import SelectionReader, Spent
+
+
+@dataclass
+class Pages:
+    """Pages of some fields of an open RNTuple.
+
+    layout: rows in the order of the fields, their clusters, their columns; the entries of a row are those of its cluster, its number (`basket`) runs
+    over the field. unpacked: bytes of each page when unpacked, shape (n,). unreadable: field -> reason.
+    """
+
+    tuple: Any
+    layout: Baskets
+    unpacked: np.ndarray
+    unreadable: dict[str, str]
+
+    @classmethod
+    def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
+        """names: of fields of the top level; default: all."""
+        fields = {f.name: f for f in ntuple.fields}
+        names, rows, unreadable = list(fields if names is None else names), [], {}
+        clusters = [(int(c.num_first_entry), int(c.num_entries)) for c in ntuple.cluster_summaries]
+        for i, name in enumerate(names):
+            try:
+                columns = _columns(fields[name])
+            except Exception as error:  # noqa: BLE001 - whatever uproot throws at a field that it cannot interpret
+                unreadable[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                continue
+            number = 0
+            for (first, held), links in zip(clusters, ntuple.page_link_list, strict=True):
+                for page, bits in _pages(ntuple, links, columns):
+                    place = page.locator
+                    size = -(-page.num_elements * bits // 8)
+                    rows.append((i, number, first, first + held, int(place.offset), int(place.num_bytes), size))
+                    number += 1
+        table = np.array(rows, "i8").reshape(-1, 7)
+        return cls(ntuple, Baskets(names, *(table[:, k] for k in range(6))), table[:, 6], unreadable)
+
+    def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+        """Unpacked pages by their offset in the file. Raises decode.Broken, or what the codec raises."""
+        out = {}
+        for offset, size, part in zip(self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True):
+            out[offset] = part if len(part) == size else decode.decompress(memoryview(part), size)
+        return out
+
+    def arrays(self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """(field, awkward array) of the wanted (ascending) entries, a cluster at a time, as uproot makes them of these pages.
+
+        Raises decode.Broken where uproot asks for a page that is not there.
+        """
+        whole = self.tuple
+        int(whole.num_entries)  # uproot counts the clusters once: let it see all of them
+        summaries, links, fields = whole.cluster_summaries, whole.page_link_list, {f.name: f for f in whole.fields}
+        whole.read_locator = _Fed(whole, unpacked).read_locator
+        try:
+            for cluster, pages in zip(summaries, links, strict=True):
+                first, held = int(cluster.num_first_entry), int(cluster.num_entries)
+                wanted = entries[(entries >= first) & (entries < first + held)] - first
+                if not len(wanted):
+                    continue
+                # uproot reads the cluster behind the last entry too where that ends a cluster: let it see this one only.
+                whole._cluster_summaries, whole._page_link_list = [cluster], [pages]
+                for name in names:
+                    array = fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
+                    yield name, array if len(wanted) == held else array[wanted]
+        finally:
+            whole._cluster_summaries, whole._page_link_list = summaries, links
+            del whole.read_locator
+
+
+class _Fed:
+    """Gives uproot the pages that are there already."""
+
+    def __init__(self, ntuple: Any, unpacked: dict[int, np.ndarray]):
+        self.source, self.unpacked = ntuple.file.source, unpacked
+
+    def read_locator(self, place: Any, size: int) -> tuple[Any, Any]:
+        """As uproot's: (chunk of the unpacked page, cursor at its begin)."""
+        from uproot.source.chunk import Chunk
+        from uproot.source.cursor import Cursor
+
+        page = self.unpacked.get(int(place.offset))
+        if page is None or len(page) != size:
+            held = "is not among those of the selection" if page is None else f"has {len(page)} bytes"
+            raise decode.Broken(f"uproot asks for {size} bytes of the page at {place.offset}, which {held}")
+        return Chunk.wrap(self.source, page), Cursor(0)
+
+
+def _columns(field: Any) -> list[int]:
+    """Numbers of the columns that uproot reads for a field."""
+    form, _ = field.to_akform()
+    return sorted({int(n) for n in re.findall(r'"column-(\d+)', form.to_json())})
+
+
+def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, int]]:
+    """(page, bits of an element) of these columns in a cluster; of a column that is stored in another form there, that one's."""
+    for number in columns:
+        if number < len(links) and links[number].suppressed:
+            others = ntuple._column_records_dict[ntuple.column_records[number].field_id]
+            number = next(c.idx for c in others if not links[c.idx].suppressed)
+        if number < len(links):
+            for page in links[number].pages:
+                yield page, ntuple.column_records[number].nbits
+
+
+class PageReader(SelectionReader):
+    """`SelectionReader` of an RNTuple. What is in memory at a time are whole clusters."""
+
+    def __init__(self, pages: Pages, entries: int, transport: Any, link: Any, **options: Any):
+        super().__init__(Header(pages.tuple.name, entries, pages.layout, [], {}), transport, link, **options)
+        self.pages = pages
+
+    def check(self, branches: Sequence[str]) -> None:
+        missing = [b for b in branches if b not in self.number]
+        if missing:
+            raise KeyError(f"{missing[0]!r} is no field of {self.header.tree}")
+        self.branches = list(branches)
+
+    def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        if not len(rows):
+            return iter(())
+        layout = self.header.layout
+        _, cluster = np.unique(layout.entry_start[rows], return_inverse=True)
+        group = np.cumsum(np.bincount(cluster, layout.size[rows])).astype("i8")[cluster] // self.batch
+        return iter([rows[group == g] for g in np.unique(group)])
+
+    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+        layout, clock = self.header.layout, time.perf_counter
+        begun = clock()
+        unpacked = self.pages.unpack(rows, data)
+        spent.decompress_s += clock() - begun
+        first, last = layout.entry_start[rows].min(), layout.entry_stop[rows].max()
+        begun = clock()
+        for name, array in self.pages.arrays(self.branches, unpacked, entries[(entries >= first) & (entries < last)]):
+            spent.deserialise_s += clock() - begun
+            spent.decoded += len(array)
+            yield name, array
+            begun = clock()

@@ -1,0 +1,151 @@
+"""Selections of a tree by planned requests, decoded in place, in bounded memory (level 2).
+
+May import: numpy, `datasets.baskets`, `readplan`, `rootio.header`, `rootio.decode`. Phases, timed apart: plan (which baskets, which
+requests), transfer, decompress, deserialise. What does not fit into `batch` bytes at a time is read in several transfers, by the order of
+the file; a branch then comes in several arrays.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from storelab.datasets.root import baskets, decode
+from storelab.datasets.root.header import Header
+from storelab.readplan.choose import plan
+from storelab.readplan.cost import Link
+from storelab.readplan.source import gather
+from storelab.readplan.transports import Transport, messages
+
+BATCH = 128_000_000  # compressed bytes in memory at a time
+
+
+class NotHere(ValueError):
+    """Branches that only uproot can decode; the message names them."""
+
+
+@dataclass
+class Spent:
+    """Of one read: seconds by phase; baskets, needed and asked bytes, requests, transfers; entries decoded, over all branches."""
+
+    plan_s: float = 0.0
+    transfer_s: float = 0.0
+    decompress_s: float = 0.0
+    deserialise_s: float = 0.0
+    inspect_s: float = 0.0
+    baskets: int = 0
+    needed_bytes: int = 0
+    asked_bytes: int = 0
+    requests: int = 0
+    transfers: int = 0
+    decoded: int = 0
+    gaps: list[int] = field(default_factory=list)  # largest merged, of each transfer
+
+
+class SelectionReader:
+    """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`.
+
+    inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise. foreign: decodes
+    what has no form here: called with the branch's name, the numbers of its baskets, their bytes (of an embedded one uproot's object), the entries
+    that each holds and those wanted of each (counted from its first); returns the array. Embedded baskets come last, and cost no transfer.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        transport: Transport,
+        link: Link,
+        batch: int = BATCH,
+        inspect: Callable[[np.ndarray, list[np.ndarray]], None] | None = None,
+        foreign: Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any] | None = None,
+        **wishes: Any,
+    ):
+        self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
+        self.foreign = foreign
+        self.number = {name: i for i, name in enumerate(header.layout.names)}
+
+    def check(self, branches: Sequence[str]) -> None:
+        """Raises KeyError for a branch that is not in the tree, and NotHere for those that cannot be decoded here."""
+        missing = [b for b in branches if b not in self.number]
+        if missing:
+            raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
+        beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
+        if beyond and self.foreign is None:
+            raise NotHere(f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}")
+
+    def read(self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None) -> Iterator[tuple[str, Any]]:
+        """(branch, array) of the wanted entries, ascending; the array as of `decode.take`; several for a branch that comes in batches.
+
+        spent gathers what it cost. Raises as `check()`, decode.Broken, and what the transport raises.
+        """
+        self.check(branches)
+        spent = spent if spent is not None else Spent()
+        begun = time.perf_counter()
+        rows, needed, _ = baskets.ranges(self.header.layout, branches, entries)
+        inside = baskets.embedded_rows(self.header.layout, branches, entries)
+        spent.baskets, spent.needed_bytes = spent.baskets + len(rows) + len(inside), spent.needed_bytes + needed
+        spent.plan_s += time.perf_counter() - begun
+        for some in self._batches(rows):
+            data = self._transfer(some, spent)
+            if self.inspect is not None:
+                begun = time.perf_counter()
+                self.inspect(some, data)
+                spent.inspect_s += time.perf_counter() - begun
+            yield from self._arrays(some, data, entries, spent)
+        if len(inside):
+            yield from self._arrays(inside, [self.header.layout.inside[row] for row in inside.tolist()], entries, spent)
+
+    def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        if not len(rows):
+            return iter(())  # all that is wanted came with the header
+        size = self.header.layout.size[rows]
+        edges = np.flatnonzero(np.diff(np.cumsum(size) // self.batch)) + 1
+        return iter(np.split(rows, edges))
+
+    def _transfer(self, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
+        layout = self.header.layout
+        begun = time.perf_counter()
+        offset, size = layout.offset[rows], layout.size[rows]
+        requests = plan(offset, size, self.link, **self.wishes)
+        planned = time.perf_counter()
+        starts, stops = requests.start.tolist(), requests.stop.tolist()
+        spent.requests += messages(self.transport, starts, stops)
+        parts = self.transport.fetch(starts, stops)
+        data = gather(requests, parts, offset, offset + size)
+        spent.plan_s += planned - begun
+        spent.transfer_s += time.perf_counter() - planned
+        spent.asked_bytes += requests.asked_bytes
+        spent.transfers += 1
+        spent.gaps.append(requests.gap)
+        return data
+
+    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+        layout, clock = self.header.layout, time.perf_counter
+        start, stop = layout.entry_start[rows], layout.entry_stop[rows]
+        first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
+        local: dict[tuple[int, int, int], np.ndarray] = {}  # branches share their clusters: look the entries up once
+        starts = start.tolist()
+        for code, positions in baskets.by_branch(layout, rows):
+            wanted = []
+            for p in positions.tolist():
+                key = starts[p], first[p], last[p]
+                if key not in local:
+                    local[key] = entries[first[p] : last[p]] - starts[p]
+                wanted.append(local[key])
+            form, begun = self.header.forms[code], clock()
+            if form is None:
+                unpacked = begun  # all of it counts as deserialising
+                held = (stop - start)[positions].tolist()
+                array = self.foreign(
+                    layout.names[code], layout.basket[rows[positions]].tolist(), [data[p] for p in positions], held, wanted
+                )
+            else:
+                contents = [decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions]
+                unpacked = clock()
+                array = decode.take(form, contents, wanted)
+            spent.decompress_s += unpacked - begun
+            spent.deserialise_s += clock() - unpacked
+            spent.decoded += sum(map(len, wanted))
+            yield layout.names[code], array

@@ -1,0 +1,54 @@
+"""When operations begin: closed loop (a worker begins when it is free) or open loop (level 2, measuring side). Standard library.
+
+Open loop: operation k of the point is due at `start + k / rate`, whatever became of the ones before. A worker that is late takes
+the oldest one that is due; its latency counts from when it was due, so that a stall of the server is seen by all the operations
+that would have come meanwhile (G. Tene's "coordinated omission"; wrk2, https://github.com/giltene/wrk2).
+"""
+
+import itertools
+import time
+
+from storelab.core import clock
+
+
+class Closed:
+    """Every worker begins at once, until the deadline."""
+
+    def __init__(self, deadline_ns: int):
+        self.deadline_ns = deadline_ns
+
+    def next(self) -> int | None:
+        """0: begin now; None: no more."""
+        return 0 if clock.now_ns() < self.deadline_ns else None
+
+    def missed(self) -> int:
+        return 0
+
+
+class Open:
+    """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Safe in threads.
+
+    index, stride: which of the point's processes this one is, of how many.
+    """
+
+    def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int):
+        self.start_ns, self.deadline_ns, self.step_ns = start_ns, deadline_ns, 1e9 / rate
+        self.numbers = itertools.count(index, stride)
+        self.index, self.stride = index, stride
+        self.begun = 0
+
+    def next(self) -> int | None:
+        """Sleep until the next operation is due and return that time (ns); None once the deadline has come."""
+        due = self.start_ns + int(next(self.numbers) * self.step_ns)
+        while (now := clock.now_ns()) < due < self.deadline_ns:
+            time.sleep((due - now) / 1e9)
+        if due >= self.deadline_ns or now >= self.deadline_ns:
+            return None
+        self.begun += 1
+        return due
+
+    def missed(self) -> int:
+        """Operations that were due before the deadline and never began: all workers were busy."""
+        last = int((self.deadline_ns - 1 - self.start_ns) / self.step_ns)
+        due = max(0, (last - self.index) // self.stride + 1)
+        return max(0, due - self.begun)

@@ -1,0 +1,311 @@
+"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors, checks (level 2, measuring side).
+
+Read 0 of a client is its first access: it opens the file, and bears the opening's time, requests and bytes. A read under way at the deadline may
+end within a grace of 20 % of the duration and is then a read like any other (its `end_ns` tells); else it is left out, and
+`engine["abandoned"]` has its bytes. A failed read is a row of ops with its error and no row of reads; its number is not given again.
+"""
+
+import gc
+import importlib.metadata
+import json
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from storelab.core import clock
+from storelab.core.errors import UserError
+from storelab.core.model import derive_seed
+from storelab.datasets.root import baskets
+from storelab.engines.common.error_classes import classify
+from storelab.engines.common.guard import Guard
+from storelab.engines.common.wire import Counts
+from storelab.engines.contract import Check, Client, Job, Result
+from storelab.host.page_cache import PageCache
+
+GRACE = 0.2
+BACK_OFF_NS = 50_000_000
+SAMPLE_NS = 200_000_000
+
+
+class Late(Exception):
+    """The grace after the deadline is over."""
+
+
+class WrongData(Exception):
+    """What arrived is not what was staged; `kind` is the error class of the record."""
+
+    def __init__(self, kind: str, message: str):
+        self.kind = kind
+        super().__init__(message)
+
+
+@dataclass
+class Done:
+    """One selection that was read: what it held, what was planned for it (requests, bytes asked), and where its time went, in ns."""
+
+    branches: int
+    baskets: int
+    decoded: int  # entries, over all branches
+    needed_bytes: int
+    requests: int
+    asked_bytes: int
+    plan_ns: int
+    transfer_ns: int
+    verify_ns: int
+    decompress_ns: int
+    deserialise_ns: int
+
+
+class SelectionClient(Client):
+    """One client: draws entries anew for each read, from the point's seed, its own number and the number of the read."""
+
+    engine = ""
+    opens = True  # whether there is a file to open
+    reconnects = "made anew for each read"  # of cold access
+    libraries: tuple[str, ...] = ()
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.ops: list[dict[str, Any]] = []
+        self.reads: list[dict[str, Any]] = []
+        self.samples: list[tuple[int, int]] = []
+        self.messages: dict[str, str] = {}
+        self.opening: dict[str, Any] | None = None  # the first
+        self.is_open = False
+        self.cold = job.point.axes.get("access") == "cold"
+        self.pages: PageCache | None = None
+        self.abandoned = {"reads": 0, **asdict(Counts())}
+        self.tally = dict.fromkeys(("baskets", "entries", "verify_ns", "wrong requests", "wrong bytes"), 0)
+        self.settings: dict[str, Any] = {}
+        self.latest_ns = 2**63 - 1
+
+    def version(self) -> str:
+        """Of what reads."""
+        return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
+
+    @abstractmethod
+    def connect(self, root: dict[str, Any]) -> None:
+        """What a read needs; `root`: of the manifest. Not measured. Raises UserError."""
+
+    @abstractmethod
+    def fresh(self) -> None:
+        """Close the file and, where the library lets it, the connections: the next read opens anew. Not measured, nothing is sent."""
+
+    @abstractmethod
+    def open_file(self) -> None:
+        """Read the file's header, and the tree's. Raises Late, WrongData, or what the engine's libraries raise."""
+
+    @abstractmethod
+    def selection(self, entries: np.ndarray) -> Done:
+        """Read these entries of `self.branches`. Raises as `open_file()`."""
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """Running totals of everything on the network."""
+
+    @abstractmethod
+    def connections(self) -> tuple[int, int, int]:
+        """Open now, most at a time, opened so far."""
+
+    def settle(self, timeout_s: float) -> None:
+        """After an error: let what is in flight end, or cancel it."""
+
+    def facts(self) -> dict[str, Any]:
+        """What else belongs into the record of the engine."""
+        return {}
+
+    def prepare(self) -> None:
+        """Selection, side-car, connections. Raises UserError: no manifest, no ROOT file in it, no credentials."""
+        job, axes = self.job, self.job.point.axes
+        if job.manifest is None:
+            raise UserError("manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set")
+        manifest = json.loads(job.manifest.read_bytes())
+        if not isinstance(root := manifest.get("root"), dict):
+            raise UserError(str(job.manifest), "describes no ROOT file", "stage the data set again")
+        self.side_car = baskets.read(job.manifest.parent / root["sidecar"])
+        objects = manifest["objects"]
+        mine = job.client % len(objects["key"])  # of several copies, each client keeps to one
+        self.bucket = job.buckets[objects["bucket"][mine]]
+        self.object = objects["key"][mine]
+        self.key = f"{self.bucket.prefix}{self.object}"
+        self.entries, self.size = root["entries"], root["bytes"]
+        self.unreadable = root.get("unreadable", {})
+        self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"], self.unreadable)
+        self.guard = Guard(job.limits, axes["clients"])
+        self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
+        self.connect(root)
+        if self.cold:
+            self.pages = PageCache(job.extra.get("pages", []))
+        gc.collect()
+        gc.freeze()
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        """Read until the deadline. Raises LimitExceeded where a limit of the configuration is passed."""
+        latest_ns = deadline_ns + int(GRACE * (deadline_ns - start_ns))
+        self.begin(latest_ns)
+        self.last = self.counts()
+        number = needed = 0
+        while (begin_ns := clock.now_ns()) < deadline_ns:
+            if self.cold:
+                self._cool(number)
+                begin_ns = clock.now_ns()
+            try:
+                row = self._read(number)
+            except Late:
+                self.settle(0)
+                self.abandoned = {"reads": 1, **asdict(self._spent())}
+                return
+            except Exception as error:  # noqa: BLE001 - whatever fails (network, S3, codec, format) is a failed operation
+                self.settle((latest_ns - clock.now_ns()) / 1e9)
+                self._fail(error, begin_ns)
+                clock.sleep_until(min(clock.now_ns() + BACK_OFF_NS, deadline_ns))
+            else:
+                self.reads.append(row)
+                needed += row["needed_bytes"]
+            now_ns = clock.now_ns()
+            if not self.samples or now_ns - self.samples[-1][0] >= SAMPLE_NS:
+                self.samples.append((now_ns, self.connections()[0]))
+            self.guard.observe(now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops))
+            number += 1
+
+    def _cool(self, number: int) -> None:
+        """Cold access: nothing is left of the read before, at the client nor, where that is in our power, in the server's page cache."""
+        if number:
+            self.fresh()
+            self.is_open = False
+        assert self.pages is not None
+        self.pages.drop()
+
+    def begin(self, latest_ns: int) -> None:
+        """The window begins; no read ends later than this."""
+        self.latest_ns = latest_ns
+
+    def hurry(self) -> None:
+        """Raises Late when the grace is over."""
+        if clock.now_ns() > self.latest_ns:
+            raise Late
+
+    def draw(self, number: int) -> np.ndarray:
+        """The entries of a read, ascending, shape (k,): the same for the same point, client and number."""
+        point = self.job.point
+        fraction = point.axes.get("entry_fraction", 100.0)
+        return baskets.select_entries(self.entries, fraction, derive_seed(point.seed, self.job.client, number))
+
+    def _read(self, number: int) -> dict[str, Any]:
+        """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
+        entries = self.draw(number)
+        opening, begin_ns, opens = Counts(), clock.now_ns(), not self.is_open
+        if opens:
+            opening = self._open()
+        opened_ns = clock.now_ns()
+        done = self.selection(entries)
+        end_ns, spent = clock.now_ns(), self._spent()
+        self._compare(spent - opening, done)
+        for name, n in (("baskets", done.baskets), ("entries", done.decoded), ("verify_ns", done.verify_ns)):
+            self.tally[name] += n
+        return {
+            "read": number,
+            "entries": len(entries),
+            "branches": done.branches,
+            "baskets": done.baskets,
+            "needed_bytes": done.needed_bytes,
+            "asked_bytes": spent.asked_bytes,
+            "wire_bytes": spent.wire_bytes,
+            "requests": spent.requests,
+            "start_ns": begin_ns,
+            "end_ns": end_ns,
+            "open_ns": opened_ns - begin_ns if opens and self.opens else 0,
+            "plan_ns": done.plan_ns,
+            "transfer_ns": done.transfer_ns,
+            "decompress_ns": done.decompress_ns,
+            "deserialise_ns": done.deserialise_ns,
+        }
+
+    def _open(self) -> Counts:
+        """Open the file; what that took on the network."""
+        before, begin_ns = self.counts(), clock.now_ns()
+        self.open_file()
+        # Else Python's garbage collector walks all branches again and again: pauses of 0.2 s that look like the store's.
+        gc.freeze()
+        opening = self.counts() - before
+        self.opening = self.opening or {**asdict(opening), "ns": clock.now_ns() - begin_ns}
+        self.is_open = True
+        return opening
+
+    def _spent(self) -> Counts:
+        """What the counters rose by since this was last asked: nothing is counted twice, nothing falls between two reads."""
+        now = self.counts()
+        spent, self.last = now - self.last, now
+        return spent
+
+    def _compare(self, spent: Counts, done: Done) -> None:
+        """The counters against the plan: as many requests as planned, asked and answered in full."""
+        self.tally["wrong requests"] += spent.requests != done.requests
+        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or not spent.requests  # all was there already
+        self.tally["wrong bytes"] += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
+
+    def _fail(self, error: Exception, begin_ns: int) -> None:
+        kind, status = classify(error)
+        self.messages.setdefault(kind, " ".join(str(error).split())[:300])
+        spent, end_ns = self._spent(), clock.now_ns()
+        row = {"bytes": 0, "wire_bytes": spent.wire_bytes, "requests": spent.requests, "start_ns": begin_ns, "end_ns": end_ns}
+        self.ops.append({**row, "status": status, "error": kind})
+
+    def result(self) -> Result:
+        """Columns of ops (completed reads and failed ones, by their end) and of reads, facts of the engine, checks."""
+        shared = ("wire_bytes", "requests", "start_ns", "end_ns")
+        good = [{"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads]
+        rows = sorted(good + self.ops, key=lambda r: r["end_ns"])
+        n = len(rows)
+        ops: dict[str, Any] = {
+            "client": [self.job.client] * n,
+            "worker": [0] * n,
+            "op": ["READ"] * n,
+            "object": [self.key] * n,
+            "count": [1] * n,
+        }
+        ops |= {k: [r[k] for r in rows] for k in ("bytes", *shared, "status", "error")}
+        reads = {"client": [self.job.client] * len(self.reads)} | {
+            k: [r[k] for r in self.reads] for k in (self.reads[0] if self.reads else ())
+        }
+        engine = {
+            "name": self.engine,
+            "version": self.version(),
+            "settings": {**self.settings, "grace": GRACE},
+            "requests_per_operation": {"READ": "varies, counted"},
+            "branches_chosen": len(self.branches),
+            "branches_left_out": len(self.unreadable),
+            "opening": self.opening,
+            "abandoned": self.abandoned,
+            "verify_ns": self.tally["verify_ns"],
+            **({"cold": {"connections": self.reconnects, "pages": self.pages.facts()}} if self.pages else {}),
+            **self.facts(),
+            "errors": self.messages,
+        }
+        _, most, opened = self.connections()
+        return Result(ops, reads, engine, self.checks(), {"max": most, "opened": opened, "samples": self.samples})
+
+    def checks(self) -> list[Check]:
+        kinds, tally, n = [r["error"] for r in self.ops], self.tally, len(self.reads)
+        wrong = {k: kinds.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
+        first = next(iter(self.messages.items()), ("", ""))
+        late = f", {self.abandoned['reads']} not done in the grace after the deadline" if self.abandoned["reads"] else ""
+        said = {k: f": {self.messages[k]}" if v else "" for k, v in wrong.items()}
+        opened = "the baskets are those of the side-car" if self.opening else "not compared: the file was not opened"
+        return [
+            Check("reads", n > 0, f"{n} completed, {len(kinds)} failed{late}" + (f"; first error {first[0]}: {first[1]}" if kinds else "")),
+            Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or opened),
+            Check(
+                "crc32",
+                not wrong["ChecksumMismatch"],
+                f"{tally['baskets']} baskets right, {wrong['ChecksumMismatch']} reads with a wrong one{said['ChecksumMismatch']}",
+            ),
+            Check("entries decoded", not wrong["EntriesMismatch"], f"{tally['entries']} of all branches{said['EntriesMismatch']}"),
+            Check("requests", not tally["wrong requests"], f"{tally['wrong requests']} of {n} reads sent other requests than were planned"),
+            Check("bytes", not tally["wrong bytes"], f"{tally['wrong bytes']} of {n} reads got other than what the plan asks for"),
+        ]
+
+    def close(self) -> None:
+        gc.unfreeze()

@@ -1,0 +1,41 @@
+"""Which objects are one client's to read or to delete, whatever the engine (level 2, measuring side)."""
+
+import random
+from typing import Any, NamedTuple
+
+from storelab.core.model import derive_seed
+from storelab.core.records import read_json
+from storelab.engines.contract import Job
+from storelab.stores.protocols.endpoint import Bucket
+
+
+class Staged(NamedTuple):
+    """A staged object. number, place: its bucket's index in the job, and the bucket; name: its key below the bucket's prefix."""
+
+    number: int
+    place: Bucket
+    name: str
+    body: int
+
+    @property
+    def key(self) -> str:
+        return self.place.prefix + self.name
+
+
+def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
+    """(manifest, objects of it that lie in buckets of the client's account)."""
+    assert job.manifest is not None
+    manifest = read_json(job.manifest)
+    columns, places = manifest["objects"], job.buckets
+    rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
+    return manifest, [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
+
+
+def to_delete(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
+    """(bucket's index, keys with its prefix) of one request each, at most `batch` keys, in an order by the point's seed."""
+    own: dict[int, list[str]] = {}
+    for bucket, name in job.extra["objects"][job.client]:
+        own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
+    pieces = [(b, tuple(keys[i : i + batch])) for b, keys in own.items() for i in range(0, len(keys), batch)]
+    random.Random(derive_seed(job.point.seed, job.client)).shuffle(pieces)
+    return pieces

@@ -1,0 +1,92 @@
+"""What a workload's client is: the contract between the gang and the engines (level 2, measuring side).
+
+A gang runs N client processes. Each reads its `Job`, calls `prepare()` (imports, connections, files: not measured), joins
+the rendezvous, calls `run(start_ns, deadline_ns)` at the agreed start, and hands its `Result` over as files.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storelab.core.model import Point
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that one client needs, besides credentials, which stand in its environment."""
+
+    point: Point
+    client: int  # 0 … clients - 1
+    endpoint: Endpoint
+    buckets: list[Bucket]
+    scratch: Path  # a folder of its own on tmpfs
+    manifest: Path | None  # of the data set that the point reads
+    attempt: str = ""  # id of this attempt: new objects are named after it
+    limits: dict[str, Any] = field(default_factory=dict)  # `limits` of the configuration
+    account: int = 0  # whose keys stand in its environment
+    endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
+    extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
+
+    @property
+    def own_buckets(self) -> list[Bucket]:
+        """The buckets of this client's account."""
+        return [b for b in self.buckets if b.account == self.account]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a measured point. A check that fails makes the point fail."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of `records.OPS` that an engine's program wrote itself, and its sums: objects done and failed, useful bytes."""
+
+    file: Path
+    operations: int
+    errors: int
+    bytes: int
+
+
+@dataclass
+class Result:
+    """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks.
+
+    written: instead of `ops`, where the engine's program wrote them; tables: columns of further files, by their name in `records.TABLES`.
+    """
+
+    ops: dict[str, Any]
+    reads: dict[str, Any] | None = None
+    engine: dict[str, Any] = field(default_factory=dict)  # name, version, settings, requests per operation
+    checks: list[Check] = field(default_factory=list)
+    connections: dict[str, Any] = field(default_factory=dict)  # {"max": int, "samples": [...]}
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    written: Written | None = None
+
+
+class Client(ABC):
+    """One client process of a point. Times are UTC nanoseconds from `storelab.core.clock.now_ns`."""
+
+    def __init__(self, job: Job):
+        self.job = job
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Everything that is not measured: imports, input files on tmpfs, connections that the workload keeps."""
+
+    @abstractmethod
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        """Called at the agreed start; works until the deadline and returns soon after it. Records in memory."""
+
+    @abstractmethod
+    def result(self) -> Result:
+        """After the deadline: parse, check, return. Not measured."""
+
+    def close(self) -> None:
+        """Stop and remove what is left: child processes, files in scratch. Called in any case."""

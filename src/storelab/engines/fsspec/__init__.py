@@ -1,0 +1,1 @@
+"""Engine `fsspec`. May import: what `engines` may, and `common`."""

@@ -1,0 +1,1 @@
+"""Engine `loadgen`. May import: what `engines` may, and `common`."""

@@ -1,0 +1,262 @@
+"""Engine `loadgen`: storelab's own load generator in Go, with the times of each operation at a fraction of other clients' CPU.
+
+Common part: the job that the program is given, its lines on standard error, its end. The program writes the records (`ops`) itself.
+One connection per worker (and per part of an object), kept open; no retries; contents from memory, downloads compared with theirs now
+and then and thrown away. See docs/loadgen.md.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storelab.core import clock
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import derive_seed
+from storelab.datasets import payload
+from storelab.engines.common import bins, shares
+from storelab.engines.common.guard import Guard, LimitExceeded
+from storelab.engines.common.names import put_key
+from storelab.engines.common.ranges import fixed
+from storelab.engines.contract import Check, Client, Result, Written
+from storelab.host import processes
+from storelab.install import program, tools_folder
+
+DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as of the engine obstore
+GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
+VERIFY_EVERY = 64  # each so manyth answer of a worker is compared with what the object holds; the first too
+SCHEMA = 1  # of the job
+
+
+def binary() -> Path:
+    """Path of the program. Raises UserError that says what builds it."""
+    return program("loadgen", "loadgen", "engine loadgen", tools_folder() / "bin")
+
+
+class LoadgenClient(Client):
+    """Starts the program and lets it connect in `prepare`, tells it the times in `run`, takes its records over."""
+
+    op = ""
+
+    def prepare(self) -> None:
+        axes = self.job.point.axes
+        self.size, self.workers = axes["object_size"], axes["workers"]
+        self.guard = Guard(self.job.limits, axes["clients"])
+        self.samples: list[tuple[int, int]] = []
+        self.last: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
+        self.stop: LimitExceeded | None = None
+        self.plain: list[str] = []  # lines that are no JSON: what went wrong
+        self.records = self.job.scratch / "ops.parquet"
+        self.job.scratch.mkdir(parents=True, exist_ok=True)
+        self.ready = threading.Event()
+        job = self._common() | self.told()
+        self.process = subprocess.Popen(
+            [binary()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=processes.die_with_parent()
+        )
+        self.reader = threading.Thread(target=self._listen, daemon=True)
+        self.reader.start()
+        self._tell(job)
+        if not self.ready.wait(GRACE_S) or not self.last.get("version"):
+            self._failed("did not come up")
+        self.version = self.last["version"]
+
+    def _common(self) -> dict[str, Any]:
+        job, axes = self.job, self.job.point.axes
+        balance = axes.get("balance", "client")
+        ends = [job.endpoint] if balance == "client" else job.endpoints
+        rate = axes.get("arrival_rate", 0)
+        return {
+            "schema": SCHEMA,
+            "endpoints": [
+                {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""} for e in ends
+            ],
+            "balance": "worker" if balance == "client" else balance,
+            "buckets": [b.name for b in job.buckets],
+            "operations": [{"op": self.op}],
+            "object_size": self.size,
+            "part_size": axes.get("part_size", 0),
+            "parallel_parts": axes.get("parallel_parts", 0) or 1,
+            "payload": self.payload(),
+            "workers": self.workers,
+            "threads": max(1, len(os.sched_getaffinity(0)) // axes["clients"]),
+            "rate": rate,
+            "rate_first": job.client if rate else 0,
+            "rate_stride": axes["clients"] if rate else 1,
+            "seed": derive_seed(job.point.seed, job.client),
+            "timeout_s": TIMEOUT_S,
+            "drain_s": DRAIN_S,
+            "client": job.client,
+            "most_single": max(1, bins.MOST_SINGLE // axes["clients"]),
+            "records": str(self.records),
+        }
+
+    @abstractmethod
+    def told(self) -> dict[str, Any]:
+        """What the operation needs in the job: objects, contents, ranges."""
+
+    def payload(self) -> str:
+        chosen = self.job.point.axes.get("payload", "default")
+        return "unsigned" if chosen == "default" else chosen
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._failed("ended at once")
+
+    def _failed(self, what: str) -> None:
+        """Raises UserError with the program's own line where it refused the job, else MeasurementFailed."""
+        status = processes.stop(self.process, 2.0, signal.SIGINT)
+        self.reader.join(5)
+        said = " | ".join(self.plain[-3:])[:500]
+        if status == 2 and said:
+            raise UserError("engine loadgen", said.removeprefix("loadgen: "))
+        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if said else ''}{said}")
+
+    def _listen(self) -> None:
+        """Take the program's lines until it ends, and watch the limits."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            try:
+                ((what, values),) = json.loads(line).items()
+            except (ValueError, AttributeError):
+                self.plain.append(line.decode(errors="replace").strip())
+                continue
+            now = clock.now_ns()
+            if what == "ready":
+                self.last = values
+                self.ready.set()
+            elif what == "progress" and self.stop is None:
+                self.samples.append((now, values["connections"]))
+                try:
+                    self.guard.observe(now, values["bytes"], values["requests"], values["operations"], values["errors"])
+                except LimitExceeded as limit:
+                    self.stop = limit
+                    self.process.send_signal(signal.SIGINT)
+            elif what == "summary":
+                self.summary = values
+        self.ready.set()  # nobody waits for what has ended
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
+        wait_s = (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S + GRACE_S
+        try:
+            self.status = self.process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._failed(f"did not end {DRAIN_S + GRACE_S:.0f} s after the deadline")
+        self.reader.join(5)
+        if self.stop is not None:
+            first = next(iter(self.summary.get("messages", {}).values()), "")
+            raise LimitExceeded(f"{self.stop}{': ' if first else ''}{first}")
+        if self.status or not self.summary:
+            self._failed("failed")
+
+    def result(self) -> Result:
+        told = self.summary
+        messages = told["messages"]
+        checks = [Check("something moved", told["operations"] > 0, next(iter(messages.values()), f"{told['operations']} operations"))]
+        checks += self.checks()
+        engine = {
+            "name": "loadgen",
+            "version": self.version,
+            "settings": {
+                "workers": self.workers,
+                "threads": told["threads"],
+                "retries": 0,
+                "payload": self.payload(),
+                "timeout_s": TIMEOUT_S,
+                "part_size_bytes": self.job.point.axes.get("part_size") or None,
+                "parallel_parts": self.job.point.axes.get("parallel_parts", 0) or 1,
+                "verified_every": VERIFY_EVERY,
+            },
+            "requests_per_operation": told["requests_per_operation"],
+            "errors": messages,
+            "cut_off": told["cut_off"],
+            "not_begun": told["not_begun"],
+            "dials": told["dials"],
+        }
+        written = Written(self.records, told["operations"], told["errors"], told["bytes"])
+        return Result(
+            {}, engine=engine, checks=checks, connections={"max": told["connections_max"], "samples": self.samples}, written=written
+        )
+
+    def checks(self) -> Sequence[Check]:
+        return ()
+
+    def close(self) -> None:
+        if getattr(self, "process", None) is not None:
+            processes.stop(self.process, 2.0, signal.SIGINT)
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+
+class LoadgenPut(LoadgenClient):
+    """Uploads of bodies to new keys, spread over the account's buckets round robin."""
+
+    op = "PUT"
+
+    def told(self) -> dict[str, Any]:
+        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
+        name = put_key(self.job.attempt, self.job.client, 0).removesuffix("00000000")
+        own = [(i, b) for i, b in enumerate(self.job.buckets) if b.account == self.job.account]
+        return {
+            "bodies": [str(f) for f in files],
+            "uploads": [{"bucket": i, "prefix": b.prefix + name} for i, b in own],
+            "first_put": self.job.client,
+        }
+
+
+class LoadgenGet(LoadgenClient):
+    """Downloads of whole staged objects, each worker in an order of its own; with `part_size`, as parallel ranges."""
+
+    op = "GET"
+
+    def told(self) -> dict[str, Any]:
+        self.manifest, own = shares.staged(self.job)
+        self.files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
+        objects = {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
+        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": objects}
+
+    def checks(self) -> Sequence[Check]:
+        compared, differ = self.summary["compared"], self.summary["differ"]
+        same = payload.body_sums(self.files) == self.manifest["bodies"]
+        return (
+            Check("content", compared > 0 and not differ, f"{compared - differ} of {compared} answers compared hold the right bytes"),
+            Check("body files", same, "what answers were compared with has the SHA-256 of the data set"),
+        )
+
+
+class LoadgenGetRange(LoadgenGet):
+    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+
+    op = "GET_RANGE"
+
+    def told(self) -> dict[str, Any]:
+        axes = self.job.point.axes
+        offset = axes["offset"] if axes["offset"] in ("random", "sequential") else str(fixed(axes["offset"]))
+        return super().told() | {"range": {"length": axes["range_size"], "offset": offset}}
+
+
+class LoadgenDelete(LoadgenClient):
+    """Deletions of objects made for the point, one by one or `batch` at a time, until none is left or the deadline comes."""
+
+    def told(self) -> dict[str, Any]:
+        batch = self.job.point.axes["batch"]
+        self.op = "DELETE" if batch == 1 else "DELETE_MULTI"
+        pieces = shares.to_delete(self.job, batch)
+        keys = [key for _, piece in pieces for key in piece]
+        self.objects = len(keys)
+        buckets = [b for b, piece in pieces for _ in piece]
+        return {"operations": [{"op": self.op}], "batch": batch, "objects": {"key": keys, "bucket": buckets}}
+
+    def checks(self) -> Sequence[Check]:
+        left = self.objects - self.summary["operations"] - self.summary["errors"]
+        return (Check("no object twice", left >= 0, f"{left} objects left"),)

@@ -1,0 +1,1 @@
+"""Engine `obstore`. May import: what `engines` may, and `common`."""

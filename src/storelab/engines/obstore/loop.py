@@ -1,0 +1,141 @@
+"""Engine `obstore`: the loop of one process (level 2, measuring side): threads that work until the deadline, times of each operation.
+
+Threads with the blocking calls take half of the CPU that asyncio takes for the same small requests, and obstore leaves the
+interpreter's lock while it waits. A process of its own per loop: the interpreter may abort at its exit after large objects,
+so results go to a file first, and the process leaves by `os._exit`.
+"""
+
+import itertools
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storelab.core import clock
+from storelab.engines.common.arrivals import Closed, Open
+from storelab.engines.common.error_classes import classify
+from storelab.engines.common.guard import Guard, LimitExceeded
+
+DRAIN_S = 5.0  # operations in flight at the deadline may end for so long; what then is still in flight is cut off
+KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the check of content: the first and each 64th of a worker
+COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
+
+
+class Task(NamedTuple):
+    """One operation to do. key: index of the object's name in the client's list of names, or -1; place: bucket index."""
+
+    key: int
+    bucket: int
+    path: str
+    body: int = 0
+    begin: int = 0
+    end: int = 0
+    paths: tuple[str, ...] = ()
+
+
+class Done(NamedTuple):
+    """What came of it: objects, useful bytes, when the head of the answer came (0: not told), the content where it was to be kept."""
+
+    count: int
+    size: int
+    first_ns: int
+    content: bytes | None = None
+
+
+Operation = Callable[[Task, bool], Done]
+
+
+@dataclass
+class Loop:
+    """One process's share of a client: `workers` numbers, an operation, endless or finite tasks for each worker."""
+
+    operation: Operation
+    tasks: Callable[[int], Iterator[Task]]  # by worker
+    workers: list[int]
+    size: int  # bytes of an object, for the share of memory that kept answers take
+    requests: int  # HTTP requests of one operation
+    guard: Guard
+    messages: dict[str, str] = field(default_factory=dict)
+    stop: LimitExceeded | None = None
+    closed: bool = False
+
+    def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
+        """Work until the deadline, and DRAIN_S longer at most for what is in flight. Raises LimitExceeded."""
+        self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
+        self.parts = [{name: array("q") for name in COLUMNS} for _ in self.workers]
+        self.failures: list[dict[int, tuple[str, int]]] = [{} for _ in self.workers]
+        most = max(1, min(KEPT, KEPT_BYTES // max(self.size, 1)))
+        self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
+        self.busy = [0] * len(self.workers)
+        self.moved = self.operations = self.failed = 0
+        threads = [threading.Thread(target=self._work, args=(i, arrivals, deadline_ns), daemon=True) for i in range(len(self.workers))]
+        clock.sleep_until(start_ns)
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(max(0.0, (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S))
+        self.ended_ns = clock.now_ns()
+        self.closed = True
+        for lock in self.locks:  # what is still in flight finds no place any more
+            lock.acquire()
+        self.cut_off = sum(self.busy)
+        if self.stop:
+            raise self.stop
+
+    def _work(self, i: int, arrivals: Closed | Open, deadline_ns: int) -> None:
+        part, failures, worker = self.parts[i], self.failures[i], self.workers[i]
+        appends = [part[name].append for name in COLUMNS]
+        tasks, now = self.tasks(worker), clock.now_ns
+        for n in itertools.count():
+            if self.stop is not None or (due := arrivals.next()) is None or (task := next(tasks, None)) is None:
+                return
+            self.busy[i] = 1
+            begun = now()
+            failure: tuple[str, int] | None = None
+            try:
+                done = self.operation(task, n % EVERY == 0)
+            except Exception as caught:  # noqa: BLE001 - whatever the library throws is an operation that failed
+                failure, done = classify(caught), Done(max(1, len(task.paths)), 0, 0)
+                self.messages.setdefault(failure[0], f"{type(caught).__name__}: {caught}"[:300])
+            ended = now()
+            values = (worker, task.key, done.count, done.size, self.requests, begun, done.first_ns, ended, due)
+            with self.locks[i]:
+                if self.closed:
+                    return
+                if failure:
+                    failures[len(part["worker"])] = failure
+                elif done.content is not None:
+                    self.kept.append((task, done.content))
+                for append, value in zip(appends, values, strict=True):
+                    append(value)
+                self.busy[i] = 0
+            if self.guard.active:
+                self._watch(ended, done.size, failure is not None)
+
+    def _watch(self, now_ns: int, size: int, failed: bool) -> None:
+        with self.lock:
+            self.moved += size
+            self.operations += 1
+            self.failed += failed
+            try:
+                self.guard.observe(now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed)
+            except LimitExceeded as limit:
+                first = next(iter(self.messages.values()), "")
+                self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
+
+    def save(self, path: Path) -> None:
+        """Columns of all threads, shape (operations,) each, and the failures by row, as one .npz file."""
+        import numpy as np
+
+        columns = {name: np.concatenate([np.frombuffer(p[name], np.int64) for p in self.parts]) for name in COLUMNS}
+        rows, classes, statuses, before = [], [], [], 0
+        for part, failures in zip(self.parts, self.failures, strict=True):
+            rows += [before + row for row in failures]
+            classes += [name for name, _ in failures.values()]
+            statuses += [status for _, status in failures.values()]
+            before += len(part["worker"])
+        extra: dict[str, Any] = {"row": np.array(rows, np.int64), "error": np.array(classes, "U"), "status": np.array(statuses, np.int16)}
+        np.savez(path, **columns, **extra)

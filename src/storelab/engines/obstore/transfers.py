@@ -1,0 +1,199 @@
+"""Uploads, downloads, ranges and deletions by the engine `obstore`, and the checks of what was moved (level 2, measuring side)."""
+
+import hashlib
+import itertools
+import mmap
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from storelab.core import clock
+from storelab.core.model import derive_seed
+from storelab.datasets import payload
+from storelab.engines.common import shares
+from storelab.engines.common.error_classes import WrongAnswer
+from storelab.engines.common.names import put_key
+from storelab.engines.common.ranges import begins
+from storelab.engines.contract import Check, Result
+from storelab.engines.obstore.client import ObstoreClient
+from storelab.engines.obstore.loop import Done, Task
+
+ANY_CHUNK = 1  # bytes are thrown away as they arrive: larger chunks would be put together first
+
+
+class ObstorePut(ObstoreClient):
+    """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
+
+    op = "PUT"
+
+    def prepare_tasks(self) -> None:
+        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
+        self.bodies = [_mapped(f) for f in files]
+        self.own = [i for i, b in enumerate(self.job.buckets) if b.account == self.job.account]
+        self.in_parts = bool(self.part_size) and self.size > self.part_size
+
+    def bucket_of(self, n: int) -> int:
+        return self.own[(self.job.client + n) % len(self.own)]
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        for n in itertools.count(worker, self.workers):
+            bucket = self.bucket_of(n)
+            key = f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
+            yield Task(n, bucket, key, n % payload.BODIES)
+
+    def names(self, keys: Any) -> list[str | None]:
+        places, attempt, client = self.job.buckets, self.job.attempt, self.job.client
+        return [places[self.bucket_of(n)].prefix + put_key(attempt, client, n) for n in keys.tolist()]
+
+    def do(self, task: Task, keep: bool) -> Done:
+        parts = {"chunk_size": self.part_size, "max_concurrency": self.parallel} if self.in_parts else {}
+        self.obstore.put(self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts)
+        return Done(1, self.size, 0)
+
+    def requests(self) -> int:
+        return -(-self.size // self.part_size) + 2 if self.in_parts else 1
+
+
+class ObstoreGet(ObstoreClient):
+    """Downloads of whole staged objects, each worker in an order of its own; with `part_size`, as parallel ranges."""
+
+    op = "GET"
+
+    def prepare_tasks(self) -> None:
+        self.manifest, own = shares.staged(self.job)
+        self.objects = [(o.number, o.key, o.body) for o in own]
+        self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
+
+    def orders(self, worker: int) -> Iterator[Task]:
+        rng = random.Random(derive_seed(self.job.point.seed, self.job.client, worker))
+        every = range(len(self.objects))
+        while True:
+            for i in rng.sample(every, len(every)):
+                bucket, key, body = self.objects[i]
+                yield Task(i, bucket, self.paths[bucket] + key, body, 0, self.size)
+
+    tasks = orders
+
+    def names(self, keys: Any) -> list[str | None]:
+        known = [key for _, key, _ in self.objects]
+        return [known[i] for i in keys.tolist()]
+
+    def open(self) -> None:
+        super().open()
+        # One pool for all workers: each has at most `parallel_parts` of its requests in it.
+        self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
+
+    def fetch(self, task: Task, begin: int, end: int, whole: bool, keep: bool) -> tuple[int, list[bytes], int]:
+        """(when the head of the answer came, chunks if to be kept, bytes) of one request."""
+        options = None if whole else {"range": (begin, end)}
+        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns when the answer's head is there
+        first, size, chunks = clock.now_ns(), 0, []
+        for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
+            size += len(chunk)
+            if keep:
+                chunks.append(bytes(chunk))
+        return first, chunks, size
+
+    def do(self, task: Task, keep: bool) -> Done:
+        wanted = task.end - task.begin
+        if not self.parts:
+            first, chunks, got = self.fetch(task, task.begin, task.end, wanted == self.size, keep)
+        else:
+            assert self.pool is not None
+            edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
+            answers = [
+                a for batch in _batches(edges, self.parallel) for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
+            ]
+            first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
+            chunks = [c for a in answers for c in a[1]]
+        if got != wanted:
+            raise WrongAnswer(f"{got} B instead of {wanted} B")
+        return Done(1, got, first, b"".join(chunks) if keep else None)
+
+    def requests(self) -> int:
+        return -(-self.size // self.parts) if self.parts else 1
+
+    def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
+        """SHA-256 of the answers kept, against the manifest."""
+        sums = [body["sha256"] for body in self.manifest["bodies"]]
+        return sum(hashlib.sha256(a).hexdigest() == sums[t.body] for t, a in kept), "answers kept have the right SHA-256"
+
+
+def _mapped(path: Path) -> Any:
+    """The file's content without a copy: all workers and processes share the pages of the tmpfs."""
+    if not path.stat().st_size:
+        return b""
+    with open(path, "rb") as f:
+        return mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def _batches(edges: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+    for i in range(0, len(edges), most):
+        yield edges[i : i + most]
+
+
+class ObstoreGetRange(ObstoreGet):
+    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+
+    op = "GET_RANGE"
+
+    def prepare_tasks(self) -> None:
+        super().prepare_tasks()
+        self.length, self.offset = self.job.point.axes["range_size"], self.job.point.axes["offset"]
+        self.bodies = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        rng = random.Random(derive_seed(self.job.point.seed, self.job.client, worker, "ranges"))
+        for task in self.orders(worker):
+            for begin in begins(self.offset, self.size, self.length, rng):
+                yield task._replace(begin=begin, end=begin + self.length)
+
+    def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
+        """The bytes of the answers kept against the bodies: a wrong offset or a whole object never counts."""
+        good = 0
+        for task, answer in kept:
+            with open(self.bodies[task.body], "rb") as f:
+                f.seek(task.begin)
+                good += f.read(self.length) == answer
+        return good, "ranges kept hold the right bytes"
+
+
+class ObstoreDelete(ObstoreClient):
+    """Deletions of objects made for the point, one by one or `batch` at a time, until none is left or the deadline comes."""
+
+    def prepare_tasks(self) -> None:
+        self.batch = self.job.point.axes["batch"]
+        self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
+        self.multi_delete = self.per_bucket = self.batch > 1
+        self.pieces = shares.to_delete(self.job, self.batch)
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        for i in range(worker, len(self.pieces), self.workers):
+            bucket, keys = self.pieces[i]
+            yield Task(i, bucket, self.paths[bucket] + keys[0], paths=keys)
+
+    def names(self, keys: Any) -> list[str | None]:
+        return [self.pieces[i][1][0] if self.batch == 1 else None for i in keys.tolist()]
+
+    def do(self, task: Task, keep: bool) -> Done:
+        if self.batch == 1:
+            self.obstore.delete(self.stores[task.bucket], task.path)
+        else:
+            self.obstore.delete(self.stores[task.bucket], list(task.paths))
+        return Done(len(task.paths), 0, 0)
+
+    def requests(self) -> int:
+        return 1
+
+    def result(self) -> Result:
+        out = super().result()
+        left = sum(len(keys) for _, keys in self.pieces) - int(sum(out.ops["count"]))
+        out.engine["left"] = left  # objects that no operation came to before the deadline
+        return Result(
+            out.ops,
+            engine=out.engine,
+            checks=[*out.checks, Check("no object twice", left >= 0, f"{left} objects left")],
+            connections=out.connections,
+        )

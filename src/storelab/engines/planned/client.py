@@ -1,0 +1,216 @@
+"""Engine `planned`: selection reads by the read planner and the decoder of storelab's own (level 2, measuring side).
+
+May import: `selections`, `transports`, `readplan`, `rootio`, uproot (to read a header). The link is measured in `prepare`, through the
+connections that will read: the record has it as `link`, and its requests and bytes as `calibration`.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import time
+import zlib
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from storelab.datasets.root import baskets
+from storelab.datasets.root.header import COLUMNS, Header
+from storelab.datasets.root.pages import PageReader, Pages
+from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.engines.common.selections import GRACE, Done, SelectionClient, WrongData
+from storelab.engines.common.wire import Counts
+from storelab.engines.contract import Job
+from storelab.engines.planned import counted
+from storelab.readplan import measure, several
+
+PARALLEL = 64
+PARALLEL_SEVERAL = 16  # requests in flight where each asks for several ranges
+APART = 1000  # bytes between baskets that are asked for together: a server may send near ones as one
+
+
+class PlannedBase(SelectionClient):
+    """Common part with `replay`: the transport, its calibration, the wishes."""
+
+    library = "obstore"
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        axes = job.point.axes
+        self.wishes: dict[str, Any] = {"thrift": float(axes["thrift"])}
+        if axes["max_amplification"]:
+            self.wishes["max_amplification"] = float(axes["max_amplification"])
+        self.calibration: dict[str, Any] | None = None
+        self.way = axes.get("transport", "default")
+        self.multirange: list[dict[str, Any]] | None = None
+        self.past, self.opened, self.lost = Counts(), 0, 0  # of transports before this one: counts, connections, such as were lost
+
+    def connect(self, root: dict[str, Any]) -> None:
+        self.root = root
+        endpoint = self.job.endpoint
+        self.transport = self.make()
+        if endpoint.protocol == "root":
+            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+        self.settings = {
+            "retries": 0,
+            "protocol": endpoint.protocol,
+            "library": self.transport.library,
+            "transport": self.way,
+            "parallel": self.transport.parallel,
+            "timeout_s": self.timeout_s,
+            **self.wishes,
+        }
+        self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
+
+    @property
+    def timeout_s(self) -> float:
+        return max(5.0, self.duration_s * (1 + GRACE))
+
+    def make(self) -> counted.Counted:
+        return counted.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
+
+    def fresh(self) -> None:
+        """What is known of the link and of several ranges stays known. A connection that was lost spoils the wire bytes of its read, not of later ones."""
+        old = self.transport
+        spent = old.now()
+        self.past = self.past + (spent if spent.wire_bytes is not None else replace(spent, wire_bytes=0))
+        if old.wire:
+            self.opened, self.lost = self.opened + old.wire.opened, self.lost + old.wire.lost
+        old.close()
+        self.transport = self.make()
+        if self.multirange:
+            self.transport.ranges, self.transport.inner.parallel = old.ranges, old.parallel
+        self.last = self.counts()
+
+    def calibrate(self) -> None:
+        """Raises what the transport raises: the first read tells it as its error."""
+        before, begun = self.transport.now(), time.perf_counter()
+        if self.way == "http":
+            self.probe()
+        self.link = measure(self.transport, self.size)
+        self.transport.calibrated()
+        self.calibration = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
+
+    def probe(self) -> None:
+        """Find out how many ranges the store truly answers in one request: baskets whose CRC-32 is known, far from each other."""
+        order = np.argsort(self.staged.offset)
+        offset, size = self.staged.offset[order], self.staged.size[order]
+        kept, end = [], -APART
+        for i in np.flatnonzero(size <= np.quantile(size, 0.5)).tolist():
+            if offset[i] >= end + APART:
+                kept.append(i)
+                end = int(offset[i] + size[i])
+        crc = self.crc[order][kept].tolist()
+        starts, stops = offset[kept].tolist(), (offset + size)[kept].tolist()
+        self.multirange = several.probe(self.transport, starts, stops, lambda i, data: zlib.crc32(data) == crc[i])
+        if self.transport.ranges > 1:
+            self.transport.inner.parallel = PARALLEL_SEVERAL
+        self.settings["parallel"] = self.transport.parallel
+
+    def counts(self) -> Counts:
+        return self.past + self.transport.now()
+
+    def connections(self) -> tuple[int, int, int]:
+        wire = self.transport.wire
+        return (wire.open, wire.most_open, wire.opened + self.opened) if wire else (0, 0, 0)
+
+    def facts(self) -> dict[str, Any]:
+        wire = self.transport.wire
+        known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
+        asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
+        return {"libraries": self.transport.versions, "connections_lost": wire.lost + self.lost if wire else None, **known, **asked}
+
+    def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
+        """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
+        self.hurry()
+        offset = self.staged.offset[rows].tolist()
+        for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
+            if zlib.crc32(part) != crc:
+                raise WrongData("ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged")
+
+
+class PlannedClient(PlannedBase):
+    engine = "planned"
+    libraries = ("uproot", "numpy", "cramjam")
+
+    def connect(self, root: dict[str, Any]) -> None:
+        super().connect(root)
+        self.header = self.job.point.axes.get("header", "read")
+        self.settings["header"] = self.header
+        self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+        name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
+        self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
+        with contextlib.suppress(Exception):  # what is wrong is an error of the first read
+            if self.header == "cached":
+                self.keep_header()
+            self.calibrate()
+
+    def open_file(self) -> None:
+        """By uproot, through the transport, or the header that was kept; then only branches that are no numbers, nor lists of them, need uproot."""
+        if self.root.get("format") == "RNTuple":
+            pages = Pages.of(self.tree(self.transport))
+            self.as_staged(pages.layout)
+        else:
+            header = Header.load(self.kept, self.identity) if self.header == "cached" else None
+            tree = self.tree(self.transport) if header is None else None
+            header = header or Header.of(tree, self.identity)
+            self.as_staged(header.layout)
+        if self.calibration is None:
+            self.calibrate()
+        if self.root.get("format") == "RNTuple":
+            self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
+        else:
+            foreign = self.by_uproot(tree, header)
+            self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
+        self.reader.check(self.branches)
+
+    def tree(self, transport: Any) -> Any:
+        """uproot's, its header read through this transport."""
+        import uproot
+
+        from storelab.readplan.source import PlannedSource
+
+        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
+        options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        return uproot.open({url: None}, **options)[self.root["tree"]]
+
+    def as_staged(self, found: baskets.Baskets) -> None:
+        """Hold what the file tells against the side-car. Raises WrongData."""
+        staged = self.staged
+        if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+            raise WrongData(
+                "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
+            )
+        for row in found.inside:
+            if found.inside_crc(row) != self.crc[row]:
+                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
+
+    def by_uproot(self, tree: Any, header: Header) -> Any:
+        """The decoder of branches that have no form here; None where there are none."""
+        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        if not missing:
+            return None
+        from storelab.engines.uproot.reader import decoder
+
+        tree = self.tree(self.transport) if tree is None else tree
+        return decoder({name: tree[name] for name in missing})
+
+    def keep_header(self) -> None:
+        """Unless it is kept already: read the header and keep it beside the clients. One client of the machine does it, the others wait for it."""
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.kept.with_suffix(".lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if Header.load(self.kept, self.identity) is None:
+                Header.of(self.tree(self.transport), self.identity).save(self.kept)
+
+    def selection(self, entries: np.ndarray) -> Done:
+        spent, seen = Spent(), set()
+        for name, _ in self.reader.read(self.branches, entries, spent):
+            seen.add(name)
+        wanted = len(entries) * len(self.branches)
+        if spent.decoded != wanted:
+            raise WrongData("EntriesMismatch", f"{spent.decoded} entries decoded over all branches, {wanted} wanted")
+        times = (spent.plan_s, spent.transfer_s, spent.inspect_s, spent.decompress_s, spent.deserialise_s)
+        ns = (max(1, round(t * 1e9)) for t in times)
+        return Done(len(seen), spent.baskets, spent.decoded, spent.needed_bytes, spent.requests, spent.asked_bytes, *ns)

@@ -1,0 +1,158 @@
+"""Transports of the read planner for a store's endpoint, counted (level 2, measuring side).
+
+`default`: S3 by obstore (`obstore`) or s3fs (`fsspec`), every other protocol by fsspec. `http`: presigned GETs (S3), or plain ones, with several
+ranges each where the store truly answers them. Retries are off; a request ends by a time-out of its own. docs/readers.md has the table.
+"""
+
+import importlib.metadata
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from storelab.core.errors import UserError
+from storelab.engines.common.wire import Counts, ProcessWire, Wire
+from storelab.readplan.several import HttpTransport, VectorTransport
+from storelab.readplan.transports import FsspecTransport, ObstoreTransport
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
+LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
+SIGNED_FOR = timedelta(days=1)
+
+
+class Counted:
+    """A transport that counts requests, bytes asked for and bytes of bodies; wire bytes by `wire` (None: there is no wire, or none that can be counted).
+
+    It has `groups`, `extra` and `ranges` where the transport has.
+    """
+
+    def __init__(self, inner: Any, wire: Wire | ProcessWire | None, versions: dict[str, str]):
+        self.inner, self.wire, self.versions = inner, wire, versions
+        self.library = next((name for name in versions if name != "fsspec"), "fsspec")
+        self.asked = self.body = 0
+        self.twice = (
+            0  # bytes of bodies that came once: a calibration asks small objects for the same bytes again, and obstore joins such ranges
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def ranges(self) -> int:
+        return getattr(self.inner, "ranges", 1)
+
+    @ranges.setter
+    def ranges(self, value: int) -> None:
+        self.inner.ranges = value
+
+    def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """One request for all these ranges (`http` only)."""
+        return self._counted(self.inner.ask, starts, stops)
+
+    def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        return self._counted(self.inner.fetch, starts, stops)
+
+    def _counted(self, way: Any, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        self.asked += sum(stops) - sum(starts)
+        parts = way(starts, stops)
+        self.body += sum(memoryview(p).nbytes for p in parts)
+        return parts
+
+    def calibrated(self) -> None:
+        """All that was asked so far was a calibration: ranges may have overlapped; those of reads never do."""
+        if self.wire and (wire := self.wire.bytes) is not None:
+            self.twice = max(0, self.body - wire)
+
+    def now(self) -> Counts:
+        wire = self.wire.bytes if self.wire else None
+        if self.wire and self.wire.lost:
+            wire = None  # what a connection brought between the last look and its end is not known
+        if wire is not None and wire < self.body - self.twice:
+            wire = None  # the server sent the client elsewhere: the bytes came by connections that are not looked at
+        return Counts(self.inner.requests, self.asked, self.body, wire)
+
+
+def s3_store(endpoint: Endpoint, bucket: str, timeout_s: float) -> Any:
+    """An obstore store of one bucket. Raises UserError where the environment holds no credentials."""
+    from obstore.store import S3Store
+
+    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret:
+        raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
+    options: dict[str, Any] = {
+        "allow_http": True,
+        "http1_only": True,
+        "allow_invalid_certificates": not endpoint.verify,
+        "connect_timeout": "10s",
+        "timeout": f"{max(1, round(timeout_s))}s",
+        "randomize_addresses": False,
+    }
+    if endpoint.ca_file:
+        options["root_certificate"] = Path(endpoint.ca_file).read_bytes()
+    virtual = endpoint.addressing == "virtual"
+    return S3Store(
+        bucket,
+        endpoint=endpoint.url.replace("://", f"://{bucket}.", 1) if virtual else endpoint.url,
+        virtual_hosted_style_request=virtual,
+        region=endpoint.region,
+        access_key_id=key,
+        secret_access_key=secret,
+        **({"session_token": token} if (token := os.environ.get("AWS_SESSION_TOKEN")) else {}),
+        client_options=options,
+        retry_config={"max_retries": 0},
+    )
+
+
+def port_wire(endpoint: Endpoint) -> ProcessWire | None:
+    """All connections to the endpoint's port; None where there is no wire."""
+    parts = urlsplit(endpoint.url)
+    port = parts.port or PORTS.get(parts.scheme)
+    return ProcessWire(port) if port and endpoint.protocol in LIBRARIES else None
+
+
+def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default") -> Counted:
+    """A counted transport to an object (key without the bucket's prefix). Raises UserError: no credentials.
+
+    library: of S3, `obstore` or `fsspec`; way: `default` or `http`.
+    """
+    if way == "http":
+        return _http(endpoint, bucket, key, parallel, timeout_s)
+    if library == "obstore" and endpoint.protocol == "s3":
+        store = s3_store(endpoint, bucket.name, timeout_s)
+        return Counted(ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), port_wire(endpoint), _versions("obstore"))
+    fs = filesystems.data(endpoint, os.environ, parallel)
+    place = filesystems.path(endpoint, bucket, key)
+    inner = VectorTransport(fs, place) if endpoint.protocol == "root" else FsspecTransport(fs, place, parallel)
+    return Counted(inner, port_wire(endpoint), versions_of(endpoint))
+
+
+def versions_of(endpoint: Endpoint) -> dict[str, str]:
+    """fsspec's, and that of the library behind it for this protocol."""
+    name = LIBRARIES.get(endpoint.protocol)
+    return _versions("fsspec", *([name] if name else []))
+
+
+def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s: float) -> Counted:
+    from storelab.engines.common.http_wire import HttpWire
+
+    headers: dict[str, str] = {}
+    if endpoint.protocol == "s3":
+        import obstore
+
+        url = obstore.sign(s3_store(endpoint, bucket.name, timeout_s), "GET", f"{bucket.prefix}{key}", SIGNED_FOR)
+        versions = _versions("urllib3") | _versions("obstore")
+    else:
+        url, versions = quote(filesystems.path(endpoint, bucket, key), safe="/:@[]"), _versions("urllib3")
+        headers = filesystems.authorization(endpoint)
+    inner = HttpTransport(url, parallel, headers=headers, ca_file=endpoint.ca_file, verify=endpoint.verify, timeout_s=timeout_s)
+    wire = HttpWire()
+    inner.http.pool_classes_by_scheme = wire.pools()
+    return Counted(inner, wire, versions)
+
+
+def _versions(*names: str) -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in names}

@@ -1,0 +1,1 @@
+"""Engine `root`. May import: what `engines` may, and `common`."""

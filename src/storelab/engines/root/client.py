@@ -1,0 +1,175 @@
+"""Engine `root`: selection reads by ROOT itself, TTree and TTreeCache, over root:// and local files: the reference (level 2, measuring side).
+
+May import: `selections`, `root_loop`, `rootio.decode`, `datasets.baskets`. ROOT plans while it reads, so there is no plan to hold its counts against;
+its read calls are counted by TFile, wire bytes by the kernel. What it decodes is compared after the window, see `content`.
+"""
+
+import contextlib
+import zlib
+from typing import Any
+
+import numpy as np
+
+from storelab.core import clock
+from storelab.datasets.root import baskets, decode
+from storelab.engines.common.selections import Done, Late, SelectionClient, WrongData
+from storelab.engines.common.wire import Counts, ProcessWire
+from storelab.engines.contract import Check, Job
+from storelab.stores.protocols import filesystems
+
+CACHE = 40_000_000  # bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for
+LATE = -1_000_000_000
+COMPARED = 16  # branches whose content is compared after the window
+AGAIN = 256_000_000  # bytes of baskets that are read again for it, at most
+TYPES = {
+    "Bool_t": "?",
+    "Char_t": "i1",
+    "UChar_t": "u1",
+    "Short_t": ">i2",
+    "UShort_t": ">u2",
+    "Int_t": ">i4",
+    "UInt_t": ">u4",
+    "Long64_t": ">i8",
+    "ULong64_t": ">u8",
+    "Float_t": ">f4",
+    "Double_t": ">f8",
+}
+
+
+class RootClient(SelectionClient):
+    engine = "root"
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.tree: Any = None
+        self.wire: ProcessWire | None = None
+        self.past = np.zeros(2, "i8")  # read calls and bytes of files before this one
+        self.read: np.ndarray | None = None  # entries of the last read
+
+    def connect(self, root: dict[str, Any]) -> None:
+        from storelab.engines.root import loop
+
+        loop.library()
+        endpoint, self.root = self.job.endpoint, root
+        self.url = filesystems.path(endpoint, self.bucket, self.object)
+        if endpoint.protocol == "root":
+            self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
+            self.wire = ProcessWire(int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094)
+            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+        self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
+        self.settings = {"protocol": endpoint.protocol, "library": "ROOT", "cache_bytes": CACHE, "coalescing": "TTreeCache"}
+
+    def version(self) -> str:
+        from storelab.engines.root import loop
+
+        return loop.version()
+
+    def open_file(self) -> None:
+        from storelab.engines.root import loop
+
+        tree = loop.Tree(self.url, self.root["tree"], self.branches, CACHE)
+        found = np.array(loop.library().storelab.baskets(tree.branches)).reshape(-1, 2)
+        place = {name: i for i, name in enumerate(self.branches)}
+        code = np.array([place.get(name, -1) for name in self.staged.names])[self.staged.branch]
+        rows = np.lexsort((self.staged.basket, code))
+        self.rows = rows[code[rows] >= 0]
+        if not np.array_equal(found, np.stack((self.staged.offset[self.rows], self.staged.size[self.rows]), 1)):
+            tree.close()
+            raise WrongData(
+                "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
+            )
+        self.tree = tree
+
+    def fresh(self) -> None:
+        if self.tree:
+            self.past = np.add(self.past, self.tree.counts())
+            self.tree.close()
+            self.tree = None
+
+    def selection(self, entries: np.ndarray) -> Done:
+        from storelab.engines.root import loop
+
+        library, before, times = loop.library(), self.counts(), self.tree.times()
+        wanted = library.std.vector("long long")(entries.tolist())
+        self.tree.forget()
+        begun = clock.now_ns()
+        decoded = library.storelab.loop(self.tree.tree, self.tree.branches, wanted, self.latest_ns)
+        took = clock.now_ns() - begun
+        if decoded == LATE:
+            raise Late
+        if decoded < 0:
+            raise OSError(f"ROOT cannot read branch {self.branches[-1 - decoded]!r} of {self.key}")
+        if decoded != len(entries) * len(self.branches):
+            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted")
+        self.read = entries
+        spent = self.counts() - before
+        disk, unzip = (round(1e9 * (b - a)) for a, b in zip(times, self.tree.times(), strict=True))
+        rows, needed, _ = baskets.ranges(self.staged, self.branches, entries)
+        rest = max(0, took - disk - unzip)
+        return Done(len(self.branches), len(rows), decoded, needed, spent.requests, spent.asked_bytes, 0, disk, 0, unzip, rest)
+
+    def counts(self) -> Counts:
+        calls, size = np.add(self.past, self.tree.counts() if self.tree else (0, 0)).tolist()
+        return Counts(calls, size, size, self.wire.bytes if self.wire and not self.wire.lost else None)
+
+    def connections(self) -> tuple[int, int, int]:
+        return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
+
+    def facts(self) -> dict[str, Any]:
+        return {"counters": self.tree.counters if self.tree else None, "connections_lost": self.wire.lost if self.wire else None}
+
+    def checks(self) -> list[Check]:
+        """Those that ROOT can fail; and what it read and decoded last, compared."""
+        shared = [c for c in super().checks() if c.name not in ("requests", "bytes", "crc32")]
+        if self.read is None:
+            return shared
+        if self.tree is None:  # the read after the last good one could not open it
+            with contextlib.suppress(Exception):
+                self.open_file()
+        return [*shared, self.content() if self.tree else Check("content", False, "the file could not be opened again")]
+
+    def content(self) -> Check:
+        """Of the last read: its baskets as ROOT's file hands them out against the CRC-32 of the side-car, and, of some branches, ROOT's values against
+        those that storelab's own decoder finds in these bytes."""
+        layout = self.staged
+        rows, _, _ = baskets.ranges(layout, self.branches, self.read)
+        few = rows[np.cumsum(layout.size[rows]) <= AGAIN] if len(rows) else rows
+        data, compared, wrong = {}, 0, []
+        for some in np.array_split(few, -(-len(few) // 500)) if len(few) else ():
+            data |= zip(some.tolist(), self.tree.bytes(layout.offset[some], layout.size[some]), strict=True)
+        bad = sum(zlib.crc32(part) != self.crc[row] for row, part in data.items())
+        places = {layout.names[code]: rows[positions].tolist() for code, positions in baskets.by_branch(layout, rows)}
+        for i in range(0, len(self.branches), max(1, len(self.branches) // COMPARED)):
+            name, form = self.branches[i], _form(self.tree.branches[i])
+            if form is None or not all(row in data for row in places.get(name, [-1])):
+                continue
+            compared += 1
+            if not np.array_equal(self.tree.values(i, self.read), self._expected(form, places[name], data)):
+                wrong.append(name)
+        told = f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} branches, {len(wrong)} wrong"
+        return Check("content", not wrong and not bad and len(data) > 0, told + (f": {', '.join(wrong[:3])}" if wrong else ""))
+
+    def _expected(self, form: decode.Form, rows: list[int], data: dict[int, np.ndarray]) -> np.ndarray:
+        """Values of the last read in these baskets, as they lie in memory, shape (n,) uint8."""
+        edges = [(int(self.staged.entry_start[r]), int(self.staged.entry_stop[r])) for r in rows]
+        wanted = [self.read[(self.read >= a) & (self.read < b)] - a for a, b in edges]
+        found = decode.take(form, [decode.unpack(data[r]) for r in rows], wanted)
+        return np.frombuffer((found[1] if isinstance(form, decode.Lists) else found).tobytes(), np.uint8)
+
+    def _compare(self, spent: Counts, done: Done) -> None:
+        """There is no plan to compare with."""
+
+    def close(self) -> None:
+        self.fresh()
+        super().close()
+
+
+def _form(branch: Any) -> decode.Form | None:
+    """How storelab decodes this branch of ROOT's; None where only ROOT can."""
+    leaves = branch.GetListOfLeaves()
+    if type(branch).__name__ != "TBranch" or len(leaves) != 1 or leaves[0].GetTypeName() not in TYPES:
+        return None
+    dtype, fixed = np.dtype(TYPES[leaves[0].GetTypeName()]), leaves[0].GetLenStatic()
+    if leaves[0].GetLeafCount():
+        return decode.Lists(dtype) if fixed == 1 else None
+    return decode.Flat(np.dtype((dtype, (fixed,))) if fixed > 1 else dtype)

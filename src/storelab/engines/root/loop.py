@@ -1,0 +1,151 @@
+"""The entry loop of ROOT in C++, and what it needs of a tree; ROOT is imported here and nowhere else (level 2, measuring side).
+
+A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch, as an analysis reads.
+"""
+
+import os
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from storelab.stores.protocols.filesystems import XROOTD
+
+CODE = """
+#include <TBranch.h>
+#include <TFile.h>
+#include <TLeaf.h>
+#include <TTree.h>
+#include <chrono>
+#include <vector>
+namespace storelab {
+long long now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+// Entries read over all branches; -1 - i where branch i fails, -1000000000 where the clock passes `latest`.
+long long loop(TTree* tree, const std::vector<TBranch*>& branches, const std::vector<long long>& entries, long long latest) {
+  long long done = 0;
+  for (auto entry : entries) {
+    if (now_ns() > latest) return -1000000000;
+    const long long local = tree->LoadTree(entry);
+    for (size_t i = 0; i < branches.size(); ++i, ++done)
+      if (local < 0 || branches[i]->GetEntry(local) < 0) return -1 - static_cast<long long>(i);
+  }
+  return done;
+}
+// Where the baskets of these branches lie: offset and size, one after the other.
+std::vector<long long> baskets(const std::vector<TBranch*>& branches) {
+  std::vector<long long> out;
+  for (auto branch : branches)
+    for (int i = 0; i < branch->GetWriteBasket(); ++i) { out.push_back(branch->GetBasketSeek(i)); out.push_back(branch->GetBasketBytes()[i]); }
+  return out;
+}
+// The values of a branch of one leaf, as they lie in memory, of these entries.
+std::vector<unsigned char> values(TTree* tree, TBranch* branch, const std::vector<long long>& entries) {
+  std::vector<unsigned char> out;
+  auto leaf = static_cast<TLeaf*>(branch->GetListOfLeaves()->At(0));
+  for (auto entry : entries) {
+    branch->GetEntry(tree->LoadTree(entry));
+    auto begin = static_cast<const unsigned char*>(leaf->GetValuePointer());
+    out.insert(out.end(), begin, begin + static_cast<size_t>(leaf->GetLen()) * leaf->GetLenType());
+  }
+  return out;
+}
+// Ranges of the file, ascending, one behind the other.
+std::vector<unsigned char> bytes(TFile* file, std::vector<long long> offsets, std::vector<int> sizes) {
+  long long total = 0;
+  for (auto size : sizes) total += size;
+  std::vector<unsigned char> out(total);
+  const auto failed = file->ReadBuffers(reinterpret_cast<char*>(out.data()), offsets.data(), sizes.data(), static_cast<int>(sizes.size()));
+  if (failed) out.clear();
+  return out;
+}
+}
+"""
+
+
+@cache
+def library() -> Any:
+    """The module ROOT, with the functions of above in `ROOT.storelab`; seconds of CPU at the first call."""
+    for name, value in (XROOTD | {"RunForkHandler": 0}).items():
+        os.environ.setdefault(f"XRD_{name.upper()}", str(value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is an alpha stage
+        import ROOT
+
+        ROOT.PyConfig.IgnoreCommandLineOptions = True
+        ROOT.gROOT.SetBatch(True)
+        if not ROOT.gInterpreter.Declare(CODE):
+            raise RuntimeError("ROOT's interpreter does not compile the entry loop")
+    return ROOT
+
+
+def version() -> str:
+    return f"ROOT {library().gROOT.GetVersion()}"
+
+
+class Tree:
+    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be opened, or lacks a branch.
+
+    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry on.
+    """
+
+    def __init__(self, url: str, name: str, branches: list[str], cache_bytes: int):
+        root = library()
+        self.file = root.TFile.Open(url, "READ")
+        if not self.file or self.file.IsZombie():
+            raise OSError(f"ROOT cannot open {url}")
+        self.tree = self.file.Get(name)
+        if not self.tree:
+            raise OSError(f"{url} has no tree {name!r}")
+        self.statistics = root.TTreePerfStats("storelab", self.tree)  # before the cache is filled: afterwards it costs minutes
+        self.tree.SetCacheSize(cache_bytes)
+        self.branches, self.counters = root.std.vector("TBranch*")(), 0
+        counters = {}
+        for branch in branches:
+            found = self.tree.GetBranch(branch) or self.tree.FindBranch(branch.rpartition("/")[2])
+            if not found:
+                raise OSError(f"ROOT finds no branch {branch!r} in {name}")
+            self.branches.push_back(found)
+            self.tree.AddBranchToCache(found, True)
+            for leaf in found.GetListOfLeaves():
+                if counter := leaf.GetLeafCount():
+                    counters[counter.GetBranch().GetName()] = counter.GetBranch()
+        for name in counters.keys() - set(branches):
+            self.tree.AddBranchToCache(counters[name], True)
+            self.counters += 1
+        self.tree.StopCacheLearningPhase()
+
+    def counts(self) -> tuple[int, int]:
+        """Read calls and bytes of the file so far (the sums over all files that ROOT keeps count vector reads twice)."""
+        return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
+
+    def times(self) -> tuple[float, float]:
+        """Seconds in reading and in decompression so far."""
+        return self.statistics.GetDiskTime(), self.statistics.GetUnzipTime()
+
+    def forget(self) -> None:
+        """What was read before is not kept: the next read begins like the first."""
+        self.tree.DropBaskets()
+        if cache := self.file.GetCacheRead(self.tree):
+            cache.ResetCache()
+
+    def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
+        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where they cannot be read."""
+        vector = library().std.vector
+        whole = _array(library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist())))
+        if len(whole) != size.sum():
+            raise OSError("ROOT cannot read the baskets again")
+        return np.split(whole, np.cumsum(size)[:-1])
+
+    def values(self, number: int, entries: np.ndarray) -> np.ndarray:
+        """Of the `number`-th branch, as they lie in memory, shape (n,) uint8."""
+        return _array(library().storelab.values(self.tree, self.branches[number], library().std.vector("long long")(entries.tolist())))
+
+    def close(self) -> None:
+        self.file.Close()
+
+
+def _array(found: Any) -> np.ndarray:
+    return np.array(found, np.uint8) if len(found) else np.empty(0, np.uint8)

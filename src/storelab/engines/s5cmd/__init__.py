@@ -1,0 +1,1 @@
+"""Engine `s5cmd`. May import: what `engines` may, and `common`."""

@@ -1,0 +1,1 @@
+"""Engine `uproot-s3fs`. May import: what `engines` may, and `common`."""

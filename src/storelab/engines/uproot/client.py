@@ -1,0 +1,90 @@
+"""Engine `uproot-s3fs`: selection reads by uproot, ranges merged over a fixed gap, on s3fs; timed by phase, counted to the byte (level 2).
+
+May import: `selections`, `uproot_reader`, `s3fs_counted`, `datasets.baskets`.
+"""
+
+import contextlib
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from storelab.core import clock
+from storelab.datasets.root import baskets
+from storelab.engines.common.selections import GRACE, Done, SelectionClient
+from storelab.engines.common.wire import Counts
+from storelab.engines.contract import Job
+from storelab.engines.uproot import s3fs_counted
+from storelab.engines.uproot.reader import Reader, TupleReader
+
+
+class UprootClient(SelectionClient):
+    engine = "uproot-s3fs"
+    libraries = ("uproot", "s3fs", "fsspec", "awkward", "aiobotocore", "aiohttp", "numpy", "cramjam")
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.counter = s3fs_counted.Counter()
+        self.fs: s3fs_counted.OnceFileSystem | None = None
+        axes = job.point.axes
+        self.gap, self.pool, self.split = axes["max_range_gap"], axes.get("connections", 64), axes.get("split", 0)
+
+    def connect(self, root: dict[str, Any]) -> None:
+        """Sends nothing."""
+        endpoint = self.job.endpoint
+        chosen = s3fs_counted.settings(endpoint, self.pool, max(5, math.ceil(self.duration_s * (1 + GRACE))))
+        self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}
+        self.fs, self.root = s3fs_counted.filesystem(endpoint, self.counter, chosen), root
+        self.fs.split, self.fs.latest_ns = self.split, self.latest_ns
+        kind = TupleReader if root.get("format") == "RNTuple" else Reader
+        self.reader = kind(self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap)
+
+    def fresh(self) -> None:
+        s3fs_counted.disconnect(self.fs)
+        self.connect(self.root)
+
+    def begin(self, latest_ns: int) -> None:
+        super().begin(latest_ns)
+        self.fs.latest_ns = latest_ns
+
+    def open_file(self) -> None:
+        self.reader.open()
+
+    def selection(self, entries: np.ndarray) -> Done:
+        reader, stamps = self.reader, [clock.now_ns()]
+        rows, needed, ranges = reader.plan(entries)
+        stamps.append(clock.now_ns())
+        chunks = reader.transfer(ranges)
+        stamps.append(clock.now_ns())
+        reader.verify(rows, chunks)
+        stamps.append(clock.now_ns())
+        data = reader.decompress(rows, chunks)
+        stamps.append(clock.now_ns())
+        branches, held, decoded = reader.deserialise(rows, data, entries)
+        stamps.append(clock.now_ns())
+        starts, stops = baskets.merge_pairs(ranges, self.gap)
+        lengths = stops - starts
+        pieces = int((-(-lengths // self.split)).sum()) if self.split else len(starts)
+        planned = int(lengths.sum())
+        return Done(branches, held, decoded, needed, pieces, planned, *(b - a for a, b in itertools.pairwise(stamps)))
+
+    def settle(self, timeout_s: float) -> None:
+        self.reader.settle(timeout_s)
+
+    def counts(self) -> Counts:
+        return self.counter.now()
+
+    def connections(self) -> tuple[int, int, int]:
+        wire = self.counter.wire
+        return wire.open, wire.most_open, wire.opened
+
+    def facts(self) -> dict[str, Any]:
+        return {"statuses": {str(k): v for k, v in sorted(self.counter.statuses.items())}}
+
+    def close(self) -> None:
+        if self.fs is not None:
+            with contextlib.suppress(OSError):
+                s3fs_counted.disconnect(self.fs)
+            self.fs = None
+            super().close()

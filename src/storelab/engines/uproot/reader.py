@@ -1,0 +1,236 @@
+"""One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs (level 2).
+
+May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`, `rootio.pages`. Phases: open (header, tree, branches) →
+plan (ranges from uproot's own branch metadata) → transfer (one `chunks()` call of uproot's source) → verify (CRC-32
+against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise (uproot's interpretation, cut to
+the wanted entries). Nothing that was decoded is kept.
+"""
+
+import queue
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from typing import Any
+
+import cramjam  # noqa: F401 - uproot imports it at the first basket: let that not be measured
+import numpy as np
+import pyarrow as pa
+import uproot
+from fsspec.asyn import FSTimeoutError
+from uproot.interpretation.library import Awkward, NumPy
+from uproot.models.TBasket import Model_TBasket
+from uproot.source.chunk import Chunk
+from uproot.source.coalesce import CoalesceConfig
+from uproot.source.cursor import Cursor
+
+from storelab.core import clock
+from storelab.datasets.root import baskets
+from storelab.datasets.root.pages import Pages
+from storelab.engines.common.selections import Late, WrongData
+from storelab.engines.uproot.s3fs_counted import CountedSource, OnceFileSystem
+
+LIBRARIES = Awkward(), NumPy()
+
+
+class Reader:
+    """A ROOT file in a store and the branches to read from it.
+
+    url: `s3://bucket/key`; tree: its name; side_car: `baskets.basket_table()` of the staged file; gap: largest gap, in
+    bytes, over which ranges are merged. After `latest_ns` every phase raises Late.
+    """
+
+    def __init__(self, fs: OnceFileSystem, url: str, tree: str, side_car: pa.Table, branches: list[str], gap: int):
+        self.fs, self.url, self.name, self.branches, self.gap = fs, url, tree, branches, gap
+        self.file: Any = None
+        self.layout: baskets.Baskets | None = None
+        staged = baskets.Baskets.from_table(side_car)
+        place = {name: i for i, name in enumerate(branches)}
+        code = np.array([place.get(name, -1) for name in staged.names])[staged.branch]
+        rows = np.lexsort((staged.basket, code))
+        rows = rows[code[rows] >= 0]
+        columns = (getattr(staged, k)[rows] for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
+        self.staged = baskets.Baskets(branches, code[rows], *columns)
+        self.crc = side_car["crc32"].to_numpy()[rows]
+
+    def open(self) -> None:
+        """Open the file and read the tree's header with all its branches. Raises Late, or what uproot and s3fs raise."""
+        try:
+            file = uproot.open(
+                {self.url: None},
+                handler=CountedSource,
+                fs=self.fs,
+                coalesce_config=CoalesceConfig(max_range_gap=self.gap),
+                object_cache=None,
+                array_cache=None,
+            )
+            tree = file[self.name]
+            self.file, self.source = file, tree.file.source
+            self.look(tree)
+        except FSTimeoutError:
+            raise Late from None
+
+    def look(self, tree: Any) -> None:
+        """What the reader needs to know of the tree: its branches, and how to interpret those to be read. For objects that takes the file's
+        class descriptions, which uproot fetches when first asked."""
+        self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        for name in self.branches:
+            _ = self.objects[name].interpretation
+
+    def found(self) -> baskets.Baskets:
+        """Of the branches to read, by uproot's metadata."""
+        return baskets.Baskets.from_tree(self.objects, self.branches)
+
+    def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
+        """`baskets.ranges()` of these entries, by uproot's metadata. Raises WrongData where the side-car tells another story."""
+        if self.layout is None:
+            found = self.found()
+            names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
+            if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
+                raise WrongData(
+                    "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
+                )
+            for row in found.inside:
+                if found.inside_crc(row) != self.crc[row]:
+                    raise WrongData("ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged")
+            self.layout = found
+        return baskets.ranges(self.layout, self.branches, entries)
+
+    def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
+        if not ranges:
+            return []  # all that is wanted came with the header
+        notifications: queue.Queue = queue.Queue()
+        self.source.futures.clear()
+        chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
+        for _ in chunks:
+            try:
+                chunk = notifications.get(timeout=max(0.0, (self.fs.latest_ns - clock.now_ns()) / 1e9))
+            except queue.Empty:
+                raise Late from None
+            chunk.wait(insist=True)  # raises what the request raised, or OSError for a wrong length
+        return chunks
+
+    def settle(self, timeout_s: float) -> None:
+        """After an error: let the requests in flight end, or cancel them, so that their bytes fall to the read that asked."""
+        if self.file is not None:
+            for future in wait(self.source.futures, timeout=max(0.0, timeout_s)).not_done:
+                future.cancel()
+
+    def verify(self, rows: np.ndarray, chunks: list[Any]) -> None:
+        """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
+        for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
+            if zlib.crc32(chunk.raw_data) != crc:
+                raise WrongData("ChecksumMismatch", f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged")
+
+    def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
+        """uproot's basket objects, in the order of `rows`."""
+        layout, file, out = self.layout, self.file.file, []
+        assert layout is not None
+        for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
+            self._hurry()
+            out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
+        return out
+
+    def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Rows and basket objects of what came with the tree's header of these entries: nothing of it is transferred or decompressed."""
+        assert self.layout is not None
+        rows = baskets.embedded_rows(self.layout, self.branches, entries)
+        return rows, [self.layout.inside[row] for row in rows.tolist()]
+
+    def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
+        """Make the arrays of `arrays()` and drop them: (branches, baskets, entries decoded over all branches).
+
+        data: of `decompress()`; what came with the tree's header is added here.
+        """
+        inside, held = self.embedded(entries)
+        n = dict.fromkeys(self.branches, 0)
+        for name, array in self.arrays(np.concatenate((rows, inside)), data + held, entries):
+            n[name] += len(array)
+        return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
+
+    def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
+        """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (the rest).
+
+        Raises WrongData where a branch gives another number of entries than its baskets hold of the wanted ones.
+        """
+        layout = self.layout
+        assert layout is not None
+        known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
+        for code, positions in baskets.by_branch(layout, rows):
+            self._hurry()
+            start, stop = layout.entry_start[rows[positions]], layout.entry_stop[rows[positions]]
+            key = (start.tobytes(), stop.tobytes())  # branches share their clusters: look the entries up once
+            if key not in known:
+                known[key] = _local(start, stop, entries)
+            edges, wanted = known[key]
+            array = interpret(self.objects[layout.names[code]], [data[p] for p in positions], edges)
+            if len(array) == edges[-1] and len(wanted) < len(array):
+                array = array[wanted]
+            if len(array) != len(wanted):
+                raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
+            yield layout.names[code], array
+
+    def _hurry(self) -> None:
+        if clock.now_ns() > self.fs.latest_ns:
+            raise Late
+
+
+class TupleReader(Reader):
+    """The same of an RNTuple: fields and their pages in place of branches and baskets."""
+
+    def look(self, tree: Any) -> None:
+        self.pages = Pages.of(tree, self.branches)
+
+    def found(self) -> baskets.Baskets:
+        return self.pages.layout
+
+    def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
+        """Pages by their offset."""
+        self._hurry()
+        return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
+
+    def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
+        names, decoded = set(), 0
+        for name, array in self.pages.arrays(self.branches, data, entries):
+            self._hurry()
+            names.add(name)
+            decoded += len(array)
+        if decoded != len(entries) * len(self.branches):
+            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted")
+        return len(names), len(rows), decoded
+
+
+def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
+    """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
+    how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
+    library = LIBRARIES[isinstance(how, uproot.AsDtype)]
+    context = {**branch.context, "forth": threading.local()}  # of objects: uproot keeps there what it found out in the first basket
+    for i, b in enumerate(found):
+        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
+    return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
+
+
+def basket(branch: Any, number: int, data: np.ndarray) -> Any:
+    """uproot's basket object of these bytes, shape (n,) uint8."""
+    file = branch.file
+    return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
+
+
+def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
+    """`foreign` of `rootio.reader.SelectionReader`: branches that it has no form for, as uproot reads them."""
+
+    def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
+        branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
+        found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
+        return interpret(branch, found, edges)[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
+
+    return decode
+
+
+def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Baskets laid end to end: their edges, shape (b + 1,), and where the wanted entries then are, shape (k,)."""
+    edges = np.concatenate(([0], np.cumsum(stop - start)))
+    basket = np.minimum(np.searchsorted(stop, entries, side="right"), len(stop) - 1)
+    inside = (entries >= start[basket]) & (entries < stop[basket])
+    return edges, (edges[:-1] - start)[basket[inside]] + entries[inside]

@@ -1,0 +1,91 @@
+"""Credentials on their way to the nodes: a file that its owner alone can read, gone when the gang has met (level 3, measuring side).
+
+They never stand in a submit file, on a command line, in a log or a record. S3 keys and tokens are environment variables of the clients; of
+those variables that name a file (an x509 proxy, a WLCG token), the file's content goes along and lies on the node's tmpfs until the end. Both
+are looked up anew for every point, so that a campaign outlives a token.
+"""
+
+import base64
+import binascii
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import UserError
+
+FILES = ("X509_USER_PROXY", "BEARER_TOKEN_FILE", "XRD_SECRET_FILE")  # variables that name a file
+TOKENS = ("BEARER_TOKEN",)
+SECRET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", *TOKENS)
+
+
+def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What goes to the nodes. environs: variables by account; environ: of this process; tokens: further variables that a store names.
+
+    Raises UserError: a variable names a file that cannot be read.
+    """
+    shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name)}
+    files = {}
+    for name in FILES:
+        if path := environ.get(name):
+            try:
+                files[name] = base64.b64encode(Path(path).read_bytes()).decode()
+            except OSError as error:
+                raise UserError(
+                    name, f"it names {path}, which cannot be read ({error.strerror})", "renew the credential, or unset it"
+                ) from None
+    return {"environs": [shared | e for e in environs], "files": files}
+
+
+def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
+    """Lay it into the gang's folder, for its owner alone."""
+    path = folder / name
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as f:
+        json.dump(parcel, f)
+
+
+def forget(folder: Path) -> None:
+    """It is not needed any more."""
+    for name in ("keys", "ticket"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
+    """The clients' variables by account; files are laid into `folder`, which is the node's own and goes at the end."""
+    named = {}
+    for name, content in parcel.get("files", {}).items():
+        path = folder / name.lower()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as f:
+            f.write(base64.b64decode(content))
+        named[name] = str(path)
+    return [dict(e) | named for e in parcel.get("environs") or [{}]]
+
+
+def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, str]:
+    """An environment without secrets (tokens: as in `collect`), for a batch system's own commands."""
+    return {k: v for k, v in environ.items() if k not in (*SECRET, *tokens)}
+
+
+def expires(token: str) -> float | None:
+    """When a JSON web token ends (`exp`, RFC 7519), in seconds of UTC; None where it does not say."""
+    try:
+        payload = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
+    except (IndexError, KeyError, ValueError, TypeError, binascii.Error):
+        return None
+
+
+def too_short(environ: Mapping[str, str], seconds: float) -> str:
+    """Why a token ends before a point of so many seconds would, or ''."""
+    for name in TOKENS:
+        if (end := expires(environ.get(name, ""))) is not None and end < time.time() + seconds:
+            return f"the token in {name} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
+    if path := environ.get("BEARER_TOKEN_FILE"):
+        end = expires(Path(path).read_text().strip()) if Path(path).is_file() else None
+        if end is not None and end < time.time() + seconds:
+            return f"the token in {path} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
+    return ""

@@ -1,0 +1,101 @@
+"""Which launcher a configuration asks for, and whether it can be had (level 3, measuring side)."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Point
+from storelab.gang import credentials
+from storelab.gang.launchers import condor, remote, srun
+from storelab.gang.launchers.local import LocalLauncher
+from storelab.stores.base import Store
+from storelab.stores.protocols.s3_clients import LOOPBACK
+
+LOCAL = "local"
+
+
+def make(config: Config, point: Point, folder: Path, environs: list[dict[str, str]]) -> Any:
+    """The launcher of one point's gang. Raises UserError: not to be had, too few nodes; MeasurementFailed: too little time left."""
+    settings, clients = config.launcher, point.axes["clients"]
+    if settings.kind == LOCAL:
+        return LocalLauncher(folder, clients, environs)
+    seconds = point.fixed["duration_ns"] / 1e9
+    if reason := credentials.too_short(os.environ, seconds):
+        raise MeasurementFailed(reason)
+    place, per_node = f"sweeps.{point.sweep}.axes.clients", point.axes.get("clients_per_node", 0)
+    if settings.kind == "htcondor":
+        return condor.CondorLauncher(folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings)
+    around = srun.allocation(os.environ)
+    nodes = remote.spread(clients, per_node, settings.nodes or around, place)
+    if len(nodes) > around:
+        raise UserError("launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation")
+    left = srun.left_s(os.environ)
+    if left is not None and left < seconds + srun.BESIDE_S:
+        raise MeasurementFailed(f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s")
+    return srun.SrunLauncher(folder, nodes, environs, settings)
+
+
+def most_nodes(config: Config) -> int:
+    """How many nodes a gang may have. Raises UserError."""
+    if config.launcher.kind == "htcondor":
+        condor.require()
+        if config.launcher.nodes is None:
+            raise UserError("launcher.nodes", "HTCondor does not say how many nodes a gang may have", "give a number")
+        return config.launcher.nodes
+    if config.launcher.nodes and not srun.inside(os.environ):  # each point is to be a job of its own
+        srun.require(os.environ)
+        if (there := srun.cluster()) is not None and there < config.launcher.nodes:
+            raise UserError("launcher.nodes", f"{config.launcher.nodes} nodes are asked, the cluster has {there}", "give at most so many")
+        return config.launcher.nodes
+    around = srun.allocation(os.environ)
+    wanted = config.launcher.nodes or around
+    if wanted > around:
+        raise UserError("launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation")
+    return wanted
+
+
+def nodes_of(config: Config, point: Point) -> int:
+    """How many nodes the gang of a point takes where each point is a job of its own. Raises UserError."""
+    clients, place = point.axes["clients"], f"sweeps.{point.sweep}.axes.clients"
+    return len(remote.spread(clients, point.axes.get("clients_per_node", 0), config.launcher.nodes or clients, place))
+
+
+def lives_outside(config: Config, store: Store, front_ends: int) -> None:
+    """A managed store is not started in a measuring job: it would share the clients' node, and end with it. Raises UserError."""
+    if store.managed and config.launcher.kind == "srun" and srun.on_node(os.environ):
+        try:
+            store.endpoints(front_ends)
+        except UserError as error:
+            raise UserError(
+                error.place, f"{error.problem}, and no store is started in a measuring job", "`storelab up --planned` on its host first"
+            ) from None
+
+
+def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Before anything is measured: nodes enough for every point, and stores that other hosts can reach. Raises UserError."""
+    if config.launcher.kind == LOCAL:
+        for p in points:
+            k = p.axes.get("clients_per_node", 0)
+            if k and k < p.axes["clients"]:
+                raise UserError(
+                    f"sweeps.{p.sweep}.axes.clients_per_node",
+                    f"{p.axes['clients']} clients, {k} on a node, need several nodes, and the launcher is local",
+                    "choose launcher.kind srun or htcondor, or sweep fewer clients",
+                )
+        return
+    nodes = most_nodes(config)
+    for p in points:
+        place = f"sweeps.{p.sweep}.axes.clients"
+        if len(remote.spread(p.axes["clients"], p.axes.get("clients_per_node", 0), nodes, place)) == 1 and nodes == 1:
+            continue
+        store = stores[p.store]
+        here = LOOPBACK.match(config.launcher.address or "")  # the nodes are this very host
+        if not here and store.managed and LOOPBACK.match(getattr(store.settings, "address", "")):
+            raise UserError(
+                f"stores.{p.store}.address",
+                f"{store.settings.address} is this host only, and clients run on other nodes",
+                "give an address of this host that the nodes reach",
+            )

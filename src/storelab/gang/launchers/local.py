@@ -1,0 +1,67 @@
+"""Launcher `local`: the clients are processes on this host. An agent on a node (`node.py`) starts its clients by it as well."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storelab.host import processes
+
+
+class LocalLauncher:
+    """Starts the clients of these ranks (a number: that many, from 0); each ends with its launcher, kill -9 included. `environs`: by account,
+    client i has account i mod n."""
+
+    name, noun = "local", "client"
+
+    def __init__(self, folder: Path, ranks: int | Sequence[int], environs: list[dict[str, str]]):
+        self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
+        self.environs = [{**os.environ, **environ} for environ in environs]
+        self.clients: dict[int, subprocess.Popen] = {}
+
+    @property
+    def participants(self) -> int:
+        return len(self.ranks)
+
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
+        """All are on this host."""
+        return ""
+
+    def start(self) -> None:
+        for rank in self.ranks:
+            with open(self.folder / f"client.{rank}.log", "wb") as log:
+                self.clients[rank] = subprocess.Popen(
+                    [sys.executable, "-m", "storelab.gang.client", str(self.folder), str(rank)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environs[rank % len(self.environs)],
+                    preexec_fn=processes.die_with_parent(),
+                    start_new_session=True,  # Ctrl-C reaches the coordinator, which ends them in order
+                )
+
+    def pids(self) -> dict[int, int]:
+        """rank -> pid of the clients on this host."""
+        return {rank: c.pid for rank, c in self.clients.items()}
+
+    def ended(self) -> dict[int, int]:
+        """rank -> exit status of the clients that have ended."""
+        return {rank: status for rank, c in self.clients.items() if (status := c.poll()) is not None}
+
+    def trouble(self) -> str:
+        """What else stands in the way: nothing here."""
+        return ""
+
+    def last_words(self) -> str:
+        """Of the batch system: there is none."""
+        return ""
+
+    def stop(self) -> None:
+        """End all clients: SIGTERM, and SIGKILL after 5 s. Idempotent."""
+        for c in self.clients.values():
+            if c.poll() is None:
+                c.terminate()
+        for c in self.clients.values():
+            processes.stop(c, 5.0)

@@ -1,0 +1,248 @@
+"""What launchers over several nodes share: who runs where, signs of life, versions, the clock, credentials (level 3, measuring side)."""
+
+import contextlib
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from storelab import __version__
+from storelab.core import records
+from storelab.core.errors import UserError
+from storelab.gang import clocks, credentials, post
+from storelab.gang.rendezvous import Folder
+from storelab.host import environment, processes
+
+SETTLE_S = 5.0  # for the last files of the nodes to be seen
+END_S = 15.0  # for the agents to end their clients before the batch system is asked to
+ALIVE_S = 3.0  # between two signs of the coordinator's life
+SETUP, TOLD_TO_END = "launcher.setup", "was told to end"
+
+
+def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
+    """Ranks by node, in turn, so that client i mod n is on node n. per_node 0: over all nodes, evenly. Raises UserError: too few nodes."""
+    wanted = -(-clients // per_node) if per_node else min(clients, nodes)
+    if wanted > nodes:
+        raise UserError(
+            place,
+            f"{clients} clients, {per_node} on a node, need {wanted} nodes; there are {nodes}",
+            "ask for more nodes, or fewer clients",
+        )
+    return [list(range(n, clients, wanted)) for n in range(wanted)]
+
+
+def host_names(configured: str | None) -> list[str]:
+    """Where other nodes may find this host."""
+    name = socket.gethostname()
+    return [configured] if configured else list(dict.fromkeys([name, socket.getfqdn()]))
+
+
+def prepared(setup: str | None, command: list[str]) -> list[str]:
+    """The command behind the site's lines, in a login shell (that is where `module` is defined); the command itself where there are none."""
+    return ["/bin/bash", "-l", "-c", script(setup), SETUP, *command] if setup else command
+
+
+def script(setup: str) -> str:
+    """Lines, then the command given as arguments; a line that fails ends it, by the node's name."""
+    told = (
+        'echo "storelab: node ${SLURM_PROCID:-?} (${SLURMD_NODENAME:-$(uname -n)}): '
+        f'{SETUP} failed" >&2; sleep 1'
+    )  # a batch system in a hurry loses last words
+    return f"trap '{told}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
+
+
+class SignsOfLife:
+    """The coordinator's, in the gang's folder, until `close()`: agents that see none for long end."""
+
+    def __init__(self, folder: Path):
+        self.place = Folder(folder)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._give, daemon=True, name="alive")
+        self._thread.start()
+
+    def _give(self) -> None:
+        while True:
+            with contextlib.suppress(OSError):  # a file system that is away for a while
+                self.place.put("coordinator", {"time_ns": time.time_ns()})
+            if self._closed.wait(ALIVE_S):
+                return
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(2)
+
+
+class RemoteLauncher(ABC):
+    """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
+
+    name, noun = "remote", "node"
+    module = "storelab.gang.node"  # what runs on a node
+    look_s = 0.05  # between two looks whether the agents have ended
+
+    def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
+        self.folder, self.nodes, self.settings = folder, nodes, settings
+        endpoints = records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
+        self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
+        self.parcel = credentials.collect(environs, os.environ, self.tokens)
+        self.clock: clocks.Server | None = None
+        self.office: post.Office | None = None
+        self.met = False
+        self.alive: SignsOfLife | None = None
+        self.process: subprocess.Popen | None = None
+        self._signs: dict[int, tuple[int, float]] = {}
+        self._over: float | None = None  # since when the command is seen to have ended
+
+    @property
+    def participants(self) -> int:
+        return len(self.nodes)
+
+    @abstractmethod
+    def launch(self) -> None:
+        """Have the batch system start all agents. Raises MeasurementFailed: it refuses."""
+
+    def agent(self) -> list[str]:
+        """The command of one agent without its number."""
+        place = self.office.url if self.office else str(self.folder.resolve())
+        return [self.settings.python or sys.executable, "-m", self.module, place]
+
+    def start(self) -> None:
+        """Raises UserError, MeasurementFailed: the batch system's command is missing, or refuses."""
+        self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
+        job = records.read_json(self.folder / "job.json")
+        job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
+        job["silence_ns"] = 2 * self.settings.silence  # a coordinator that waits for the batch system is not lost
+        records.write_json(self.folder / "job.json", job)
+        self.alive = SignsOfLife(self.folder)
+        credentials.send(self.folder, "keys", self.parcel)
+        if not self.settings.shared_folder:
+            manifest = Path(job["manifest"]) if job["manifest"] else None
+            self.office = post.Office(self.folder, manifest, host_names(self.settings.address)[0], self.settings.port)
+            credentials.send(self.folder, "ticket", self.office.ticket())
+        self.launch()
+
+    def run(self, command: list[str]) -> None:
+        """Run what starts all agents, and ends when they have ended; its words go to a log."""
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=credentials.clean(os.environ, self.tokens),
+                preexec_fn=processes.die_with_parent(15),
+                start_new_session=True,
+            )
+
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
+        """Each node on a host of its own, with its own clients, the versions of this host, a clock that is known well enough."""
+        credentials.forget(self.folder)
+        self.met = True
+        hosts: dict[str, int] = {}
+        here = {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
+        for n, about in ready.items():
+            host = about["host"]
+            if host in hosts:
+                return f"nodes {hosts[host]} and {n} are both {host}: ask for a node each"
+            hosts[host] = n
+            if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
+                return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
+            if differs := [k for k, v in here.items() if about.get(k) != v]:
+                return f"node {n} ({host}) has other versions: {difference(differs[0], about.get(differs[0]), here[differs[0]])}"
+            error_ns = about["clock_error_ns"]
+            if error_ns is None or error_ns > self.settings.clock_error:
+                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms how far"
+                return (
+                    f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
+                )
+        return ""
+
+    def ended(self) -> dict[int, int]:
+        """rank -> status: clients that ended on their node, as its agent tells."""
+        place = Folder(self.folder)
+        return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
+
+    def trouble(self) -> str:
+        """A node that failed, or has given no sign of life for too long; the batch system's command, where it ended too early."""
+        place = Folder(self.folder)
+        for n in sorted(place.present("failed")):
+            told = place.get(f"failed.{n}") or {}
+            return f"node {n} ({told.get('host')}): {told.get('failure')}"
+        now, done = time.monotonic(), place.present("node")
+        for n in sorted(place.present("alive") - done):
+            sign = (place.get(f"alive.{n}") or {}).get("time_ns", 0)
+            if self._signs.get(n, (None, 0.0))[0] != sign:
+                self._signs[n] = sign, now
+            elif now - self._signs[n][1] > self.settings.silence / 1e9:
+                host = (place.get(f"alive.{n}") or {}).get("host")
+                return f"node {n} ({host}) has given no sign of life for {self.settings.silence / 1e9:g} s: it is lost"
+        return self._ended_early(now)
+
+    def _ended_early(self, now: float) -> str:
+        """Its last files may still be on their way."""
+        if self.process is None or (status := self.process.poll()) is None:
+            return ""
+        self._over = self._over or now
+        if now - self._over < SETTLE_S:
+            return ""
+        words = self.last_words()
+        return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
+
+    def last_words(self) -> str:
+        """What agents, who have nobody else to tell, or the batch system's command said of why."""
+        logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
+        lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in lines if TOLD_TO_END not in line]  # they end for another's sake
+        return self.telling(lines)[:300] if lines else ""
+
+    def telling(self, lines: list[str]) -> str:
+        """The line that tells why: an agent's own, else the last."""
+        own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
+        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "") if own.endswith(f"{SETUP} failed") else ""
+        return f"{own} ({said})" if said else own
+
+    def pids(self) -> dict[int, int]:
+        """No client is on this host by way of this launcher; the agents watch theirs."""
+        return {}
+
+    def running(self) -> bool:
+        """Whether agents may still run."""
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        """The agents end by themselves, or are ended. Idempotent."""
+        credentials.forget(self.folder)
+        begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
+        limit = time.monotonic() + (END_S if begun else 0.0)
+        while (running := self.running()) and time.monotonic() < limit:
+            time.sleep(self.look_s)
+        if running:
+            self.cancel()
+        if self.process is not None:
+            processes.stop(self.process, 10.0)
+        for server in (self.clock, self.office, self.alive):
+            if server is not None:
+                server.close()
+        self.clock = self.office = self.alive = None
+
+    def cancel(self) -> None:
+        """Ask the batch system to end the agents."""
+
+    def about(self) -> list[dict[str, Any]]:
+        """What each node said of itself at its end: host, clock, versions, what its monitor saw."""
+        place = Folder(self.folder)
+        return [{"node": n, **(place.get(f"node.{n}") or {})} for n in range(len(self.nodes))]
+
+
+def difference(what: str, there: Any, here: Any) -> str:
+    """Of versions, in words."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in sorted(here.keys() | there.keys()):
+            if here.get(name) != there.get(name):
+                return f"{name} {there.get(name)}, here {here.get(name)}"
+    return f"{what} {there}, here {here}"

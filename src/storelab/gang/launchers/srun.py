@@ -1,0 +1,167 @@
+"""Launcher `srun`: one step of a Slurm job over its nodes; inside of an allocation, or of a job of Snakemake's Slurm executor (level 3)."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang import credentials, post
+from storelab.gang.launchers import remote
+from storelab.gang.launchers.remote import SETTLE_S, TOLD_TO_END, RemoteLauncher
+from storelab.gang.rendezvous import Folder
+
+TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # in srun's words
+NOISE = "cluster configuration lacks support for cpu binding"
+BESIDE_S = 60  # of a point beside its window, that must fit into the walltime too
+KEPT = "STORELAB_SLURM_CONF"  # SLURM_CONF under a name that gets into a job of Snakemake's executor, which drops all of SLURM_…
+
+
+def keep(environ: dict[str, str] | os._Environ) -> None:
+    """Before jobs are submitted: where Slurm's configuration is."""
+    if "SLURM_CONF" in environ:
+        environ[KEPT] = environ["SLURM_CONF"]
+
+
+def inside(environ: dict[str, str] | os._Environ) -> bool:
+    """Whether a Slurm job is around us."""
+    return "SLURM_JOB_ID" in environ
+
+
+def on_node(environ: dict[str, str] | os._Environ) -> bool:
+    """Whether this process runs on a node of the job, not on the host where it was asked for (salloc)."""
+    return inside(environ) and "SLURMD_NODENAME" in environ
+
+
+def require(environ: dict[str, str] | os._Environ) -> None:
+    """Slurm's commands can be used from here on. Raises UserError."""
+    if shutil.which("srun") is None:
+        raise UserError("launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher")
+    if KEPT in environ:
+        environ.setdefault("SLURM_CONF", environ[KEPT])
+
+
+def allocation(environ: dict[str, str] | os._Environ) -> int:
+    """Nodes of the Slurm job around us. Raises UserError: not inside of one, or no srun."""
+    require(environ)
+    if not inside(environ):
+        mend = "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        raise UserError("launcher.kind", "srun wants an allocation, and there is none around", mend)
+    return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
+
+
+def cluster() -> int | None:
+    """How many nodes Slurm has in all; None where it does not answer. A job that asks for more would wait for ever."""
+    try:
+        done = subprocess.run(["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return len(set(done.stdout.split())) or None
+
+
+def _nodes(job: str) -> int:
+    """Of a job whose variables were dropped (Snakemake's executor). Raises MeasurementFailed: Slurm does not answer."""
+    try:
+        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        raise MeasurementFailed("squeue gave no answer within 60 s") from None
+    if done.returncode or not done.stdout.strip().isdigit():
+        raise MeasurementFailed(f"squeue does not tell the nodes of job {job}: {' '.join(done.stderr.split())[-300:]}")
+    return int(done.stdout)
+
+
+def left_s(environ: dict[str, str] | os._Environ) -> float | None:
+    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises UserError: it is over; the point is then not begun, nor failed."""
+    job = environ["SLURM_JOB_ID"]
+    try:
+        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    state, _, left = done.stdout.strip().partition(" ")
+    if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
+        raise UserError("SLURM_JOB_ID", f"the Slurm job {job} around is over", "salloc or sbatch again, and the same command goes on")
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(v or 0) for v in found.groups())
+    return 86400 * days + 3600 * hours + 60 * minutes + seconds
+
+
+class SrunLauncher(RemoteLauncher):
+    name = "srun"
+    ticket: str | None = None
+    scratch = "/dev/shm"
+    _told: float | None = None  # since when agents are seen to have been told to end
+
+    def launch(self) -> None:
+        if self.office:  # no folder is shared: Slurm brings the ticket, and the agents remove it
+            self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
+            command = ["sbcast", "--force", str(self.folder / "ticket"), self.ticket]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            except subprocess.TimeoutExpired:
+                raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
+            if done.returncode:
+                raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
+        self.run(self.command())
+
+    def telling(self, lines: list[str]) -> str:
+        """srun names who failed before those whom it ends for that; a step that is ended from outside it calls aborted first."""
+        lines = [line for line in lines if NOISE not in line]
+        if not lines:
+            return ""
+        own = super().telling(lines)
+        if own.startswith("storelab: "):
+            return own
+        marks = [EXECVE, *([] if self._one_failed(lines) else [CANCELLED]), "error: "]
+        return next((line for mark in marks for line in lines if mark in line), own)
+
+    def _one_failed(self, lines: list[str]) -> bool:
+        return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
+
+    def last_words(self) -> str:
+        """srun waits in silence for a step that cannot begin."""
+        words = super().last_words()
+        if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
+            options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
+            return (
+                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
+            )
+        return words
+
+    def trouble(self) -> str:
+        """Where agents were told to end: for whose sake, or with Slurm's word why."""
+        text = super().trouble()
+        if TOLD_TO_END not in text:
+            return text
+        self._told = self._told or time.monotonic()
+        words = self.last_words()
+        if words.startswith("storelab: "):
+            return words.removeprefix("storelab: ")
+        if TASK.search(words) or EXECVE in words:
+            return f"an agent was lost, and srun ended the others ({words})"
+        if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
+            return ""  # Slurm's word may come later than the agent's
+        return f"{text} ({words})" if words else text
+
+    def stop(self) -> None:
+        """The ticket goes too, where agents have not read it."""
+        super().stop()
+        ticket, self.ticket = self.ticket, None
+        if ticket and not self.met:
+            with contextlib.suppress(subprocess.SubprocessError):
+                subprocess.run(
+                    [*self.step(), "rm", "-f", ticket], env=credentials.clean(os.environ), capture_output=True, timeout=20, check=False
+                )
+
+    def step(self) -> list[str]:
+        """srun, one task on each node of the gang."""
+        n = str(len(self.nodes))
+        return ["srun", f"--nodes={n}", f"--ntasks={n}", "--ntasks-per-node=1", "--input=none", "--mem=0", "--overlap"]
+
+    def command(self) -> list[str]:
+        export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
+        how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
+        return [*self.step(), *export, *how, *self.settings.options, *remote.prepared(self.settings.setup, self.agent())]

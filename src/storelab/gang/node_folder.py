@@ -1,0 +1,69 @@
+"""A gang's folder on a node's tmpfs: its agent removes it at the end, and the next agent does where that one was killed (level 3, measuring side)."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from storelab.host import scratch
+
+TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; names of a gang's clients' folders
+
+
+class GangFolder:
+    """`gang-<attempt>-<number>` in the user's scratch folder on this node; locked until `remove()`, or until the kernel ends its owner."""
+
+    def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
+        self.base, self._held = base, ExitStack()
+        self.scratch = self._held.enter_context(scratch.using(base))
+        with _turn(self.scratch):
+            sweep(self.scratch)
+            self.path = self.scratch / f"gang-{attempt}-{number}"
+            self.path.mkdir(mode=0o700)
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
+
+    def remove(self) -> None:
+        """With what its clients have left; and all of the scratch folder where nobody else uses it, as the coordinator does on its host. Once."""
+        _remove(self.path)
+        os.close(self._lock)
+        self._held.close()
+        scratch.clear(self.base)
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove the folders of gangs whose agent was killed, credentials among them; returns their names. No other agent may begin meanwhile."""
+    out = []
+    for path in sorted(folder.glob("gang-*")):
+        try:
+            lock = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+            out.append(path.name)
+        except BlockingIOError:
+            pass  # its agent lives
+        finally:
+            os.close(lock)
+    return out
+
+
+def _remove(path: Path) -> None:
+    """Clients first: while the folder is there, someone knows of them."""
+    names = (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []
+    for name in names:
+        shutil.rmtree(path.parent / name, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One agent at a time: a folder that is not locked yet would look left behind."""
+    with open(folder / TURN, "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,4 @@
+"""A real Slurm cluster or HTCondor pool on one machine, for tests and for teaching.
+
+May import: `install`, `host`, `core`.
+"""

@@ -1,0 +1,177 @@
+"""Testbed (b): nodes in network namespaces, links shaped (level 3, measuring side; needs root).
+
+    node1 … nodeN ──(client rate)──┐
+                                   switch (a bridge in a namespace of its own)
+    head ──(unshaped)──────────────┤
+         ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
+
+The machine's own network is not touched. Shaping is by token bucket (tbf) at both ends of a link, so for each direction. The head's answers leave by
+the link of the address that was asked (policy routing). Names begin with the plan's prefix; what was made is noted before it is made, and only
+that is removed. Slurm's daemons live there, or HTCondor's (`pool.py`).
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang.testbed.folder import PLACE, claim
+from storelab.gang.testbed.slurm import Cluster, Node
+from storelab.install import program
+
+PREFIX = "storelab-tb-"
+NET = "10.99.0."
+HEAD, FIRST_FRONT_END = NET + "254", 240
+MOST_NODES, MOST_FRONT_ENDS = 100, 8
+HEAD_SPACE = PREFIX + "head"  # of Slurm's testbed
+BURST, DELAY = "128kb", "50ms"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one for each node; front_ends: of the store's links; prefix: of
+    the namespaces' names."""
+
+    rates: list[str]
+    front_ends: list[str]
+    prefix: str = PREFIX
+
+    @property
+    def switch(self) -> str:
+        return f"{self.prefix}switch"
+
+    @property
+    def head(self) -> str:
+        """Namespace of the head."""
+        return f"{self.prefix}head"
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Namespace -> address of each node."""
+        return {f"{self.prefix}n{i + 1}": f"{NET}{i + 1}" for i in range(len(self.rates))}
+
+    @property
+    def namespaces(self) -> list[str]:
+        return [self.switch, self.head, *self.nodes]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of the front-ends."""
+        return [f"{NET}{FIRST_FRONT_END + 1 + i}" for i in range(len(self.front_ends))]
+
+
+class Network:
+    """The namespaces and links of a plan; `folder` keeps the note of what was made."""
+
+    def __init__(self, folder: Path):
+        self.note = folder / "links.json"
+
+    def planned(self) -> Plan | None:
+        """What was made and not yet removed."""
+        return Plan(**json.loads(self.note.read_text())) if self.note.exists() else None
+
+    def up(self, plan: Plan) -> None:
+        """Raises UserError: no root, too many, names in use."""
+        if os.geteuid() != 0:
+            raise UserError(PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links")
+        if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
+            raise UserError(
+                PLACE, f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends", f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}"
+            )
+        if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
+            raise UserError(PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made")
+        claim(self.note.parent)
+        self.note.write_text(json.dumps(asdict(plan)))
+        try:
+            self._make(plan)
+        except BaseException:
+            self.down()
+            raise
+
+    def _make(self, plan: Plan) -> None:
+        for name in plan.namespaces:
+            _ip("netns", "add", name)
+            _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", plan.switch, "link", "add", "switch", "type", "bridge")
+        _ip("-n", plan.switch, "link", "set", "switch", "up")
+        self._link(plan, plan.head, "eth0", HEAD, "head", "")
+        for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
+            self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
+        for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
+            _run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}")
+        for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
+            self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
+            table = str(100 + i)
+            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", f"fe{i + 1}", "src", address, "table", table)
+            _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
+
+    def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:
+        """A cable from `inside` in a namespace to the switch."""
+        _ip("-n", plan.switch, "link", "add", port, "type", "veth", "peer", "name", inside, "netns", space)
+        _ip("-n", plan.switch, "link", "set", port, "master", "switch", "up")
+        _ip("-n", space, "addr", "add", f"{address}/{bits}", "dev", inside)
+        _ip("-n", space, "link", "set", inside, "up")
+        if rate:
+            for where, device in ((space, inside), (plan.switch, port)):
+                _run("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", BURST, "latency", DELAY)
+
+    def down(self) -> list[str]:
+        """Remove what was made; links go with their namespaces. Returns the names. Idempotent."""
+        if (plan := self.planned()) is None:
+            return []
+        gone = [name for name in plan.namespaces if Path("/run/netns", name).exists()]
+        for name in gone:
+            _ip("netns", "delete", name)
+        self.note.unlink()
+        return gone
+
+
+def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, ...]:
+    """The command that enters a namespace, with a host name and a /etc/hosts of its own, and becomes what follows.
+
+    Not `ip netns exec`: that mounts /sys anew without control groups, and slurmd 22.05 ends for want of them.
+    """
+    inside = ("nsenter", f"--net=/run/netns/{space}")
+    if not host:
+        return inside
+    script = f'mount --bind {hosts} /etc/hosts && hostname {host} && exec "$@"'
+    return (*inside, "unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c", script, "sh")
+
+
+def write_hosts(folder: Path, plan: Plan) -> Path:
+    """The /etc/hosts of all: the head bears this machine's name."""
+    path = folder.absolute() / "hosts"
+    names = [f"{address} node{i}" for i, address in enumerate(plan.nodes.values(), 1)]
+    path.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")
+    return path
+
+
+def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cluster:
+    """Network and cluster; nodes have 16 processors each (over-declared: they are shared)."""
+    cluster, network = Cluster(folder), Network(folder)
+    cluster.require()
+    report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
+    network.up(plan)
+    hosts = write_hosts(folder, plan)
+    nodes = [
+        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts)) for i, (space, address) in enumerate(plan.nodes.items(), 1)
+    ]
+    try:
+        cluster.up(HEAD, port, nodes, 16, report, enter(plan.head, os.uname().nodename, hosts))
+    except BaseException:
+        network.down()
+        raise
+    return cluster
+
+
+def _ip(*arguments: str) -> None:
+    _run(str(program("ip", "slurm", PLACE)), *arguments)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {' '.join(done.stderr.split())[:200]}")

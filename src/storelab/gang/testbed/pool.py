@@ -1,0 +1,282 @@
+"""Testbed (c): an HTCondor pool from a chroot of Debian 13, its nodes in network namespaces with shaped links (level 3, measuring side; root).
+
+Each host of the pool (head: collector, negotiator, schedd; nodes: one startd with one partitionable slot) has namespaces of its own: network,
+host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their own paths and the host's root at /host; jobs are put
+back into the host's root by a wrapper, so that they run the very software of this machine. HTCondor runs no jobs of root: in the user namespace
+root is called `storelab`, and can do what root's files allow. All of a host ends with its first process, and its mounts with it.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from storelab import install
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang.testbed.folder import PLACE, claim, claimed
+from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
+from storelab.install import chroot
+
+PREFIX = "storelab-pool-"
+UP_S, DOWN_S = 60.0, 10.0
+CORES, MEMORY_MB = 16, 4000  # of each node: over-declared, they are shared
+COLLECTOR_PORT = 9618
+TOOLS = (
+    "condor_submit",
+    "condor_q",
+    "condor_qedit",
+    "condor_rm",
+    "condor_hold",
+    "condor_release",
+    "condor_status",
+    "condor_wait",
+    "condor_history",
+    "condor_transfer_data",
+    "condor_config_val",
+    "condor_version",
+)
+# $1: the chroot, $2: /etc/hosts, $3: host name; then HTCondor's environment and command. As root, in the host's namespaces but the user's.
+ENTER = r"""#!/bin/sh
+set -e
+root=$1 hosts=$2; hostname "$3"; shift 3
+mkdir -p "$root/host"
+mount --rbind / "$root/host"
+for folder in "$root"/host/* "$root"/host/var/tmp; do
+    inside=${folder#"$root/host"}
+    case $inside in
+        /bin | /boot | /etc | /host | /lib* | /lost+found | /proc | /run | /sbin | /sys | /usr | /var) continue ;;
+    esac
+    [ -d "$folder" ] && [ ! -L "$folder" ] || continue
+    mkdir -p "$root$inside"
+    mount --rbind "$folder" "$root$inside"
+done
+for place in "$root" "$root/host"; do
+    mount -t proc proc "$place/proc"
+    [ -e "$place/etc/hosts" ] || touch "$place/etc/hosts"
+    mount --bind "$hosts" "$place/etc/hosts"
+done
+capability="-all,+sys_chroot"
+exec unshare --user --map-user=%(user)d --map-group=%(user)d --keep-caps chroot "$root" \
+    setpriv --inh-caps "$capability" --ambient-caps "$capability" env -i "$@"
+"""
+# A job leaves the chroot for the host's root, and the one capability that this takes.
+WRAPPER = """#!/bin/sh
+exec /usr/sbin/chroot /host setpriv --inh-caps=-all --ambient-caps=-all /bin/sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+"""
+TOOL = """#!/bin/sh
+# storelab: {name} on the head of the pool in {folder}
+exec nsenter --target="$(cat {folder}/head/first.pid)" --mount --uts --net --user --preserve-credentials --root \\
+    env --chdir="$PWD" CONDOR_CONFIG={folder}/head/condor_config /usr/bin/{name} "$@"
+"""
+
+
+def configuration(folder: Path, name: str, host: str, address: str, daemons: str) -> str:
+    """condor_config of one host. Who can write the machine's /tmp as root is believed (FS): nobody else reaches the pool's network."""
+    local = folder / name
+    lines = {
+        "LOCAL_DIR": local,
+        "LOG": local / "log",
+        "SPOOL": local / "spool",
+        "EXECUTE": local / "execute",
+        "LOCK": local / "lock",
+        "RUN": local / "run",
+        "RELEASE_DIR": "/usr",
+        "BIN": "/usr/bin",
+        "SBIN": "/usr/sbin",
+        "LIB": "/usr/lib/condor",
+        "LIBEXEC": "/usr/libexec/condor",
+        "CONDOR_HOST": HEAD,
+        "COLLECTOR_HOST": f"{HEAD}:{COLLECTOR_PORT}",
+        "NETWORK_INTERFACE": address,
+        "NETWORK_HOSTNAME": f"{host}.pool",
+        "BIND_ALL_INTERFACES": False,
+        "NO_DNS": True,
+        "DEFAULT_DOMAIN_NAME": "pool",
+        "UID_DOMAIN": "pool",
+        "FILESYSTEM_DOMAIN": "pool",
+        "TRUST_UID_DOMAIN": True,
+        "DAEMON_LIST": f"MASTER {daemons}",
+        "SCHEDD_NAME": "head@",
+        "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
+        "SEC_DEFAULT_AUTHENTICATION_METHODS": "FS",
+        **{f"ALLOW_{what}": "*" for what in ("READ", "WRITE", "DAEMON", "NEGOTIATOR", "ADMINISTRATOR")},
+        "USER_JOB_WRAPPER": folder / "job",
+        "BASE_CGROUP": "",
+        "DISCARD_SESSION_KEYRING_ON_STARTUP": False,
+        "RUNBENCHMARKS": 0,
+        "NUM_CPUS": CORES,
+        "MEMORY": MEMORY_MB,
+        "NUM_SLOTS_TYPE_1": 1,
+        "SLOT_TYPE_1": "100%",
+        "SLOT_TYPE_1_PARTITIONABLE": True,
+        "START": True,
+        "SUSPEND": False,
+        "PREEMPT": False,
+        "KILL": False,
+        "DedicatedScheduler": '"DedicatedScheduler@head@"',
+        "STARTD_ATTRS": "$(STARTD_ATTRS) DedicatedScheduler",
+        "RANK": "Scheduler =?= $(DedicatedScheduler)",
+        "UNUSED_CLAIM_TIMEOUT": 5,  # of the parallel universe; slots are the vanilla universe's again thereafter
+        "NEGOTIATOR_INTERVAL": 2,
+        "NEGOTIATOR_CYCLE_DELAY": 2,
+        "NEGOTIATOR_MIN_INTERVAL": 1,
+        "SCHEDD_INTERVAL": 2,
+        "SCHEDD_MIN_INTERVAL": 1,
+        "UPDATE_INTERVAL": 5,
+        "CLASSAD_LIFETIME": 30,  # a node that died stays in the pool for so long
+        "PERIODIC_EXPR_INTERVAL": 5,
+    }
+    return "".join(f"{k} = {v}\n" for k, v in lines.items())
+
+
+class Pool:
+    """HTCondor in `folder`, in namespaces of its own."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder.absolute()
+        self.network = Network(self.folder)
+
+    def environ(self) -> dict[str, str]:
+        """For what runs on the head: HTCondor's commands are in PATH."""
+        return os.environ | {"PATH": f"{self.folder}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"}
+
+    def up(self, plan: Plan, report: Callable[[str], None]) -> None:
+        """Raises UserError: no root, no chroot, it is up; MeasurementFailed: did not come up, with the last words of its logs."""
+        root = chroot.folder(install.tools_folder())
+        if not chroot.present(install.tools_folder()):
+            raise UserError(PLACE, f"there is no HTCondor in {root}", "`storelab install condor` as root builds it, in one to two minutes")
+        if self.pids():
+            raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
+        self.down()  # what a killed `up` left
+        claim(self.folder)
+        report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
+        self.network.up(plan)
+        try:
+            self._write_programs()
+            hosts = write_hosts(self.folder, plan)
+            report("head: collector, negotiator, schedd")
+            self._start(root, hosts, "head", os.uname().nodename, plan.head, HEAD, "COLLECTOR NEGOTIATOR SCHEDD")
+            for i, (space, address) in enumerate(plan.nodes.items(), 1):
+                report(f"startd node{i}")
+                self._start(root, hosts, f"node{i}", f"node{i}", space, address, "STARTD")
+            self._wait(len(plan.rates))
+        except BaseException:
+            self.down()
+            raise
+
+    def _write_programs(self) -> None:
+        (self.folder / "bin").mkdir(exist_ok=True)
+        programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
+        for path, text in (programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}).items():
+            path.write_text(text)
+            path.chmod(0o755)
+
+    def _start(self, root: Path, hosts: Path, name: str, host: str, space: str, address: str, daemons: str) -> None:
+        """One host of the pool; its first process is HTCondor's master."""
+        local = self.folder / name
+        for part in ("log", "spool", "execute", "lock", "run"):
+            (local / part).mkdir(parents=True, exist_ok=True)
+        conf = local / "condor_config"
+        conf.write_text(configuration(self.folder, name, host, address, daemons))
+        spaces = ["unshare", "--uts", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"]
+        inside = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", f"CONDOR_CONFIG={conf}", "condor_master", "-f"]
+        note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]  # by itself: `up` may be killed at any time
+        script = [str(self.folder / "enter"), str(root), str(hosts), host]
+        with open(local / "start.log", "wb") as log:
+            process = subprocess.Popen(
+                [*note, "nsenter", f"--net=/run/netns/{space}", *spaces, *script, *inside],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            (local / "first.pid").write_text(_child(process))
+        except BaseException:
+            process.kill()  # and its child with it
+            process.wait()
+            raise
+
+    def _wait(self, nodes: int) -> None:
+        """Until all nodes are in the collector, and the schedd answers."""
+        limit = time.monotonic() + UP_S
+        while time.monotonic() < limit:
+            if dead := [name for name in self._names() if name not in self.pids()]:
+                break
+            if len(set(self._ask("condor_status", "-af", "Machine"))) == nodes and self._ask("condor_q", "-totals"):
+                return
+            time.sleep(0.3)
+        name = dead[0] if dead else "head"
+        words = (_read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog")).strip().splitlines()[-1:]
+        what = f"{name} ended" if dead else f"not all of {nodes} nodes are in the pool after {UP_S:.0f} s"
+        raise MeasurementFailed(f"{PLACE}: {what} ({words[0][:300] if words else 'no log'})")
+
+    def _ask(self, tool: str, *arguments: str) -> list[str]:
+        try:
+            done = subprocess.run([self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        except subprocess.TimeoutExpired:
+            return []
+        return done.stdout.split() if done.returncode == 0 else []
+
+    def _names(self) -> list[str]:
+        """Hosts that were started."""
+        return [] if not claimed(self.folder) else sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
+
+    def pids(self) -> dict[str, int]:
+        """Host of the pool -> pid of its first process, of those that run."""
+        found = {name: int(_read(self.folder / name / "first.pid") or 0) for name in self._names()}
+        return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
+
+    def _ours(self, pid: int) -> bool:
+        """Whether this process was started for our folder: a pid may have gone to another."""
+        started = _read(Path(f"/proc/{pid}/cmdline")) + "\0" + _read(Path(f"/proc/{pid}/environ"))
+        return f"{self.folder}/" in started
+
+    def down(self) -> list[str]:
+        """All of it, and the namespaces. Returns the hosts' names. Idempotent."""
+        found = self.stop()
+        self.network.down()
+        return found
+
+    def stop(self) -> list[str]:
+        """End all hosts of the pool, with all that runs there. Returns their names. Idempotent."""
+        names, noted = self._names(), set()
+        for name in names:
+            outer = _read(self.folder / name / "outer.pid").strip()
+            children = _read(Path(f"/proc/{outer}/task/{outer}/children")).split() if outer else []
+            noted |= {(name, int(pid)) for pid in (outer, *children, _read(self.folder / name / "first.pid")) if pid}
+        ours = {(name, pid) for name, pid in noted if self._ours(pid)}
+        for _, pid in ours:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
+        limit = time.monotonic() + DOWN_S
+        while any(_alive(pid) for _, pid in ours) and time.monotonic() < limit:
+            time.sleep(0.02)
+        for name in names:
+            for note in ("first.pid", "outer.pid"):
+                (self.folder / name / note).unlink(missing_ok=True)
+        return sorted({name for name, _ in ours})
+
+
+def _child(process: subprocess.Popen) -> str:
+    """pid of the first process in its process namespace, '' where it has ended."""
+    while process.poll() is None:
+        if children := _read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
+            return children[0]
+        time.sleep(0.01)
+    return ""
+
+
+def _alive(pid: int) -> bool:
+    """Whether it runs; one that is only to be collected yet does not, and what was in its process namespace is gone."""
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

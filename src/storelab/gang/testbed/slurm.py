@@ -1,0 +1,259 @@
+"""Slurm's daemons for the testbed: munged, slurmctld, one slurmd for each node (level 3, measuring side).
+
+All run as the calling user. Configuration after Slurm 22.05's own defaults where nothing else is said; no accounting database, so that
+`squeue` tells states, and `sacct` nothing.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.gang.testbed.folder import PLACE, claim, claimed
+from storelab.install import program
+
+UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
+MADE = (
+    "state",
+    "spool.*",
+    "tmp.*",
+    "munge.key",
+    "munge.seed",
+    "munge.socket*",
+    "*.pid",
+)  # goes when it goes down; slurm.conf and logs stay
+
+
+@dataclass(frozen=True)
+class Node:
+    """name; address; port of its slurmd; prefix: the command that enters where it lives."""
+
+    name: str
+    address: str
+    port: int
+    prefix: tuple[str, ...] = ()
+
+
+def user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: int) -> str:
+    """slurm.conf. head: the controller's address."""
+    host, who = socket.gethostname(), user()
+    lines = {
+        "ClusterName": "storelab",
+        "SlurmctldHost": f"{host}({head})",
+        "SlurmctldPort": port,
+        "SlurmUser": who,
+        "SlurmdUser": who,
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={folder}/munge.socket",
+        "CredType": "cred/munge",
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "SwitchType": "switch/none",
+        "MpiDefault": "none",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core",
+        "SchedulerType": "sched/backfill",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=5,bf_interval=5",
+        "AccountingStorageType": "accounting_storage/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "JobCompType": "jobcomp/none",
+        "ReturnToService": 2,
+        "SlurmdParameters": "config_overrides",
+        "StateSaveLocation": folder / "state",
+        "SlurmdSpoolDir": folder / "spool.%n",
+        "SlurmctldPidFile": folder / "slurmctld.pid",
+        "SlurmdPidFile": folder / "slurmd.%n.pid",
+        "SlurmctldLogFile": folder / "slurmctld.log",
+        "SlurmdLogFile": folder / "slurmd.%n.log",
+        "TmpFS": folder / "tmp.%n",
+        "SlurmctldTimeout": 30,
+        "SlurmdTimeout": 20,
+        "InactiveLimit": 0,
+        "KillWait": 5,
+        "MinJobAge": 300,
+        "Licenses": "storelab:1",
+    }
+    text = [f"{k}={v}" for k, v in lines.items()]
+    for n in nodes:
+        hosts = f" NodeHostname={host}" if not n.prefix else ""
+        text.append(f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN")
+    text.append("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
+    return "\n".join(text) + "\n"
+
+
+class Cluster:
+    """Slurm in `folder`; `up()` starts what is missing, `down()` ends all of it."""
+
+    def __init__(self, folder: Path, prefix: tuple[str, ...] = ()):
+        self.folder, self.prefix = folder.absolute(), prefix
+
+    @property
+    def conf(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    def environ(self) -> dict[str, str]:
+        """For Slurm's commands."""
+        return os.environ | {"SLURM_CONF": str(self.conf)}
+
+    def require(self) -> dict[str, Path]:
+        """The programs. Raises UserError that says what installs them."""
+        return {name: program(name, "slurm", PLACE) for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")}
+
+    def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None], prefix: tuple[str, ...] = ()) -> None:
+        """prefix: the command that enters where the controller lives, and all who submit. Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
+        programs, self.prefix = self.require(), prefix
+        if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
+            self.down()
+        if self.pids():
+            raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
+        claim(self.folder)
+        for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
+            (self.folder / name).mkdir(exist_ok=True)
+        for n in (port, *(node.port for node in nodes)) if not prefix else ():
+            _free(head, n)
+        self.conf.write_text(configuration(self.folder, head, port, nodes, cpus))
+        try:
+            report("munged")
+            self._munge(programs["munged"])
+            report("slurmctld")
+            self._run([*prefix, str(programs["slurmctld"]), "-f", str(self.conf)])
+            for node in nodes:
+                report(f"slurmd {node.name}")
+                self._run([*node.prefix, str(programs["slurmd"]), "-f", str(self.conf), "-N", node.name])
+            self._wait([*prefix, str(programs["sinfo"])], len(nodes))
+        except BaseException:
+            self.down()
+            raise
+
+    def _munge(self, munged: Path) -> None:
+        key = self.folder / "munge.key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(os.urandom(128))
+        files = {f"--{name}": self.folder / f"munge.{name.removesuffix('-file')}" for name in ("pid-file", "log-file", "seed-file")}
+        options = [f"{name}={path}" for name, path in files.items()]
+        self._run([str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options])
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=self.environ(), check=False
+        )
+        if done.returncode:
+            raise MeasurementFailed(
+                f"{PLACE}: {Path(command[0]).name} ended with {done.returncode}: {' '.join(done.stderr.split())[-300:]}"
+            )
+
+    def _wait(self, sinfo: list[str], nodes: int) -> None:
+        limit = time.monotonic() + UP_S
+        while time.monotonic() < limit:
+            done = subprocess.run(
+                [*sinfo, "-h", "-t", "idle", "-o", "%D"], env=self.environ(), capture_output=True, text=True, timeout=20, check=False
+            )
+            if done.stdout.split() and sum(map(int, done.stdout.split())) == nodes:
+                return
+            time.sleep(0.3)
+        log = (self.folder / "slurmctld.log").read_text(errors="replace").splitlines()
+        raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})")
+
+    def pids(self) -> dict[str, int]:
+        """daemon -> pid of what runs, by the pid files."""
+        out = {}
+        for path in sorted(self.folder.glob("*.pid")):
+            try:
+                pid = int(path.read_text())
+            except (ValueError, OSError):
+                continue
+            if self._ours(pid):
+                out[path.name.removesuffix(".pid")] = pid
+        return out
+
+    def _ours(self, pid: int) -> bool:
+        """Whether this process was started with a file of our folder: a pid may have gone to another."""
+        try:
+            return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+    def down(self) -> list[str]:
+        """End all jobs, then all daemons, nodes first; what does not end is killed. Returns the daemons' names; their logs stay. Idempotent.
+        In a folder that is no testbed's nothing is touched."""
+        if not claimed(self.folder):
+            return []
+        found = self.pids()
+        if "slurmctld" in found:
+            self._cancel_jobs()
+        for name in sorted(found, key=lambda n: (n == "munge", n == "slurmctld")):
+            pid = found[name]
+            _signal(pid, signal.SIGTERM)
+            limit = time.monotonic() + DOWN_S
+            while self._ours(pid) and time.monotonic() < limit:
+                time.sleep(0.05)
+            if self._ours(pid):
+                _signal(pid, signal.SIGKILL)
+            (self.folder / f"{name}.pid").unlink(missing_ok=True)
+        self._kill_steps()
+        for made in (p for pattern in MADE for p in self.folder.glob(pattern)):
+            shutil.rmtree(made, ignore_errors=True) if made.is_dir() else made.unlink(missing_ok=True)
+        return sorted(found)
+
+    def _ask(self, *command: str) -> str:
+        """What one of Slurm's commands says, '' where the controller does not answer."""
+        try:
+            done = subprocess.run([*self.prefix, *command], env=self.environ(), capture_output=True, text=True, timeout=DOWN_S, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout
+
+    def _cancel_jobs(self) -> None:
+        """A step outlives the daemon that began it."""
+        limit = time.monotonic() + DOWN_S
+        while (jobs := self._ask("squeue", "-h", "-o", "%A").split()) and time.monotonic() < limit:
+            self._ask("scancel", *jobs)
+            time.sleep(0.5)
+
+    def _kill_steps(self) -> None:
+        """What no daemon is there to end any more: steps, what ran in them, and what salloc began beside them."""
+        own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+        begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
+        for p in begun:
+            _signal(p.pid, signal.SIGTERM)
+        for p in psutil.wait_procs(begun, KILL_S)[1]:
+            _signal(p.pid, signal.SIGKILL)
+
+    def _of_a_job(self, process: psutil.Process) -> bool:
+        try:
+            if process.name() == "slurmstepd":  # its environment is gone
+                return process.cwd() == str(self.folder)
+            environ = process.environ()
+        except (psutil.Error, OSError):
+            return False  # it has ended, or is another user's
+        return environ.get("SLURM_CONF") == str(self.conf) and ("SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun"))
+
+
+def _signal(pid: int, sig: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, sig)
+
+
+def _free(host: str, port: int) -> None:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as error:
+            raise UserError(f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port") from None

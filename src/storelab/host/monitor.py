@@ -1,0 +1,203 @@
+"""The monitor of a point: what client, server and host used, sampled beside the measurement (level 2, measuring side).
+
+A thread samples from the agreed start to the deadline: every 200 ms the CPU and memory of the host, its TCP sockets (established,
+TIME_WAIT) and interfaces, and CPU and memory of each client and each daemon of the store with all their child processes; every
+second what costs more: new processes, the open sockets of the clients, sockets that are being opened or closed. Both come less
+often where they would take more than their share of a core, as with very many processes or sockets: the monitor must not be the
+load. Its own CPU time stands in the record. See docs/resources.md.
+"""
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from storelab.core import clock, records
+from storelab.host import proc
+
+PERIOD_NS, LOOK_NS = 200_000_000, 1_000_000_000
+SAMPLES, LOOKS = 0.006, 0.0025  # of one core: where they would take more, they come less often; together below 1 %
+NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
+
+
+class Tree:
+    """A process and what it started: its descendants, and the other processes of its session. CPU never falls when one ends."""
+
+    def __init__(self, pid: int):
+        self.pid, self.members = pid, {pid}
+        self.now: dict[int, proc.Process] = {}
+        self.ended = [0.0, 0.0]
+
+    def sample(self, files: proc.Files) -> tuple[float, float, int]:
+        """CPU user and system seconds since their begin, resident bytes now, of all members."""
+        for pid in list(self.members):
+            found = proc.process(files, pid)
+            if found:
+                self.now[pid] = found
+            else:  # what it had used when it was last seen stays
+                self.members.discard(pid)
+                last = self.now.pop(pid, None)
+                if last:
+                    self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
+        here = self.now.values()
+        return self.ended[0] + sum(p.user for p in here), self.ended[1] + sum(p.system for p in here), sum(p.rss for p in here)
+
+
+class Monitor:
+    """`start(t0_ns)` as soon as the start is agreed, `stop()` when the clients are done; then `summary` and `columns()`.
+
+    store_actors: daemon -> pid; client_pids: gives client -> pid of the clients of this host. `summary` has the keys of `host` in
+    run.json; it stays empty where no sample was taken. Never raises out of its thread; `stop` may come at any time.
+    """
+
+    def __init__(self, store_actors: dict[str, int], client_pids: Callable[[], dict[int, int]], duration_ns: int):
+        self.actors, self.client_pids, self.duration_ns = store_actors, client_pids, duration_ns
+        self.summary: dict[str, Any] = {}
+        self._host = platform.node()
+        self._rows: list[tuple[Any, ...]] = []
+        self._trees: dict[tuple[str, str], Tree] = {}
+        self._born: dict[int, tuple[int, int]] = {}  # pid -> parent, session
+        self._changing: dict[int, int] | None = None
+        self._look_cost = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, t0_ns: int) -> None:
+        self._thread = threading.Thread(target=self._run, args=(t0_ns,), daemon=True, name="monitor")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join(5)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Columns of records.MONITOR; interfaces without traffic are left out."""
+        counters: dict[str, set[tuple[Any, ...]]] = {}
+        for row in self._rows:
+            if row[1] == "interface":
+                counters.setdefault(row[2], set()).add(row[-4:])
+        rows = [r for r in self._rows if r[1] != "interface" or len(counters[r[2]]) > 1]
+        return dict(zip(records.MONITOR.names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+
+    def _run(self, t0_ns: int) -> None:
+        files = proc.Files()
+        try:
+            begun = time.thread_time()
+            self._find()  # before the start: the first sample shall not wait for it
+            self._look()
+            self._look_cost = time.thread_time() - begun
+            if not self._stop.wait(max(0, t0_ns - clock.now_ns()) / 1e9):
+                self._watch(files, t0_ns, t0_ns + self.duration_ns)
+        finally:
+            files.close()
+
+    def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
+        """Samples on the grid of the start, the last one at the deadline; what would pass its share of a core is put off."""
+        own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
+        look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
+        while True:
+            now, begun, sockets = clock.now_ns(), time.thread_time(), None
+            last_one = now >= deadline_ns or self._stop.is_set()
+            if now >= find_at:
+                self._find()
+                find_at += LOOK_NS
+            if now >= look_at:
+                before = time.thread_time()
+                sockets = self._look()
+                self._look_cost = time.thread_time() - before
+                looked += self._look_cost
+                look_at = max(look_at + LOOK_NS, t0_ns + int(1e9 * (looked + self._look_cost) / LOOKS))
+            last = self._sample(files, clock.now_ns(), sockets)
+            first, samples = first or last, samples + 1
+            spent = time.thread_time() - own - looked
+            if last_one:
+                break
+            due = max(now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2)
+            due += (t0_ns - due) % PERIOD_NS  # the next place on the grid
+            self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
+        self._summarise(first, last, spent + looked, samples)
+
+    def _find(self) -> None:
+        """Which processes belong to whom. Only new ones are looked at: whose child, which session."""
+        roots = {("server", name): pid for name, pid in self.actors.items()}
+        roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
+        for who, pid in roots.items():
+            if who not in self._trees or self._trees[who].pid != pid:
+                self._trees[who] = Tree(pid)
+        there = proc.pids()
+        files = proc.Files(0)
+        for pid in there - self._born.keys():
+            found = proc.process(files, pid)
+            if found:
+                self._born[pid] = (found.parent, found.session)
+        for pid in self._born.keys() - there:
+            del self._born[pid]
+        own = {tree.pid: tree for tree in self._trees.values()}
+        for pid in self._born:
+            tree = self._owner(pid, own)
+            if tree:
+                tree.members.add(pid)
+
+    def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:
+        """The tree of the nearest ancestor, or of the leader of the session; a root belongs to itself alone."""
+        at = pid
+        for _ in range(64):
+            if at in own:
+                return own[at]
+            if at not in self._born:
+                break
+            at = self._born[at][0]
+        return own.get(self._born[pid][1])
+
+    def _look(self) -> dict[str, int | None]:
+        """The dearer part: sockets in passing states; returns client -> open sockets."""
+        self._changing = proc.changing()
+        out: dict[str, int | None] = {}
+        for (what, name), tree in self._trees.items():
+            if what == "client":
+                counts = [n for pid in tree.members if (n := proc.sockets(pid)) is not None]
+                out[name] = sum(counts) if counts else None
+        return out
+
+    def _sample(self, files: proc.Files, now: int, sockets: dict[str, int | None] | None) -> dict[str, Any]:
+        """One row for the host, each process of interest and each interface. `sockets`: where this sample came with a look."""
+        cpu, nics, (established, opened) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
+        syn = closing = None
+        if self._changing is not None:
+            if established is not None:  # the kernel counts those that the other side has closed with them
+                established = max(0, established - self._changing[proc.CLOSE_WAIT])
+            if sockets is not None:
+                syn, closing = (sum(self._changing[s] for s in states) for states in (proc.OPENING, proc.SHUTTING))
+        tcp = (established, proc.time_wait(files), syn, closing)
+        none4 = (None,) * 4
+        add, host = self._rows.append, self._host
+        add((host, "host", "", now, cpu.user, cpu.system, proc.memory_in_use(files), *tcp, None, *none4))
+        server = 0.0
+        for (what, name), tree in self._trees.items():
+            user, system, rss = tree.sample(files)
+            add((host, what, name, now, user, system, rss, *none4, (sockets or {}).get(name) if what == "client" else None, *none4))
+            server += user + system if what == "server" else 0.0
+        for nic, values in nics.items():
+            add((host, "interface", nic, now, None, None, None, *none4, None, *values))
+        return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": opened}
+
+    def _summarise(self, first: dict[str, Any], last: dict[str, Any], cpu_s: float, samples: int) -> None:
+        self.summary = {
+            "cores": os.cpu_count(),
+            "seconds": (last["ns"] - first["ns"]) / 1e9,
+            "cpu_busy_s": last["busy"] - first["busy"],
+            "server_cpu_s": last["server"] - first["server"] if self.actors else None,
+            "network": {
+                nic: {name: now - then for name, now, then in zip(NICS, values, first["nics"][nic], strict=True)}
+                | {"link_bits_per_s": proc.link_speed(nic)}
+                for nic, values in last["nics"].items()
+                if nic in first["nics"]
+            },
+            "monitor_cpu_s": cpu_s,
+            "monitor_samples": samples,
+            "ports": proc.ephemeral_ports(),
+            "connections_opened": None if last["opened"] is None else last["opened"] - first["opened"],
+        }

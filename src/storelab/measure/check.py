@@ -1,0 +1,237 @@
+"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched (level 3)."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storelab.core import calibration, units
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.core.model import Point, Workload
+from storelab.core.plan import deployment, stores_of
+from storelab.datasets import own_file
+from storelab.datasets.payload import BODIES
+from storelab.host import scratch
+from storelab.measure import check_axes
+from storelab.stores import changed, make
+from storelab.stores.base import Store
+from storelab.workloads.staging import stage
+
+
+@dataclass
+class Summary:
+    """What a plan asks for, by store. Bytes are those that are known before: staged data; uploads last until the deadline."""
+
+    points: dict[str, int] = field(default_factory=dict)  # workload -> points
+    seconds: dict[str, float] = field(default_factory=dict)  # workload -> seconds of windows
+    staged_bytes: int = 0
+    staged_objects: int = 0
+    buckets: int = 0
+    scratch_bytes: int = 0
+
+
+def scratch_bytes(point: Point) -> int:
+    """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
+    what = point.axes.get("operation", point.workload)  # of a calibration: its operation
+    if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
+        return 0
+    size = point.axes["object_size"]
+    if point.axes["engine"] not in ("s5cmd", "none"):  # answers stay in memory
+        return BODIES * size
+    ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
+    return BODIES * size + (ring if what in ("get", "write", "read") else 0)
+
+
+def summarise(points: list[Point], store: str) -> Summary:
+    """Totals of the points of one store; a data set counts once."""
+    out, datasets = Summary(), {}
+    for p in (p for p in points if p.store == store):
+        out.points[p.workload] = out.points.get(p.workload, 0) + 1
+        out.seconds[p.workload] = out.seconds.get(p.workload, 0.0) + p.fixed["duration_ns"] / 1e9
+        out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
+        out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
+        if p.dataset:
+            datasets[p.dataset["name"]] = p.dataset
+    made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
+    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max((n * size for n, size in made), default=0)
+    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max((n for n, _ in made), default=0)
+    return out
+
+
+def _own_first(points: list[Point]) -> list[Point]:
+    """A mistake is told of the sweep that has it, before the calibration that follows from it."""
+    return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
+
+
+def files(points: list[Point]) -> None:
+    """The user's own ROOT files. Raises UserError."""
+    for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
+        own_file.check(dataset)
+
+
+def limits(config: Config, points: list[Point]) -> None:
+    """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
+    bound = config.limits
+    for store in stores_of(config, points):
+        total = summarise(points, store)
+        for what, value, limit, show in (
+            ("stored_bytes", total.staged_bytes, bound.stored_bytes, units.human_size),
+            ("objects", total.staged_objects, bound.objects, str),
+            ("buckets", total.buckets, bound.buckets, str),
+        ):
+            if value > limit:
+                raise UserError(
+                    f"limits.{what}",
+                    f"campaign {config.name} needs {show(value)} in store {store}, the limit is {show(limit)}",
+                    "raise the limit, or ask for less",
+                )
+    for p in _own_first(points):
+        clients = p.axes.get("clients", 1)
+        if clients > bound.clients:
+            raise UserError(
+                "limits.clients",
+                f"sweep {p.sweep} asks for {clients} clients, the limit is {bound.clients}",
+                "raise the limit, or ask for less",
+            )
+        if clients * p.axes.get("workers", 1) > bound.connections:
+            raise UserError(
+                "limits.connections",
+                f"sweep {p.sweep} asks for {clients * p.axes['workers']} workers, the limit is {bound.connections}",
+                "raise the limit, or ask for less",
+            )
+
+
+def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
+    """What a store cannot or may not do. Raises UserError."""
+    for p in _own_first(points):
+        settings = config.stores[p.store]
+        if settings.read_only and workloads[p.workload].direction == "write":
+            raise UserError(
+                f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
+            )
+        _able(p, stores[p.store], workloads[p.workload])
+        if getattr(settings, "addressing", "path") == "virtual" and p.axes.get("engine") == "s5cmd":
+            raise UserError(
+                f"stores.{p.store}.addressing",
+                "s5cmd addresses buckets by path at an endpoint that is given",
+                "set `path`, or sweep other engines only",
+            )
+        if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
+            raise UserError(
+                f"sweeps.{p.sweep}.axes.buckets",
+                f"store {p.store} has the one bucket {settings.bucket!r}",
+                "sweep one bucket, or let storelab make buckets",
+            )
+
+
+def _able(point: Point, store: Store, workload: Workload) -> None:
+    """Can this store, deployed so, do what the point asks? Raises UserError."""
+    place, axes, needs = f"sweeps.{point.sweep}.axes", point.axes, workload.needs
+    _null_server(point, store, workload)
+    if store.protocol != "s3" and axes.get("engine") in workload.only_s3:
+        others = [e for e in workload.axis("engine").choices if e not in workload.only_s3]
+        raise UserError(
+            f"{place}.engine",
+            f"{axes['engine']} speaks s3, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
+            f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
+        )
+    changed(store, axes)
+    if "used_bytes" in needs and not store.tells_used:
+        raise UserError(
+            f"sweeps.{point.sweep}.workload",
+            f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) does not tell",
+            "leave the sweep out, or the store",
+        )
+    check_axes.transfer(point, store)
+    for axis in ("front_ends", "accounts"):
+        if axes.get(axis, 1) > (most := store.most(axis)):
+            mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
+            raise UserError(f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend)
+    owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
+    if most and owned > most:
+        raise UserError(
+            f"{place}.buckets",
+            f"an account of store {store.name} may have {most} buckets, {owned} are asked",
+            "sweep fewer buckets, or more `accounts`",
+        )
+    if "second_account" not in needs and axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
+        raise UserError(
+            f"{place}.accounts",
+            f"{axes['accounts']} accounts need as many buckets and clients",
+            "raise `buckets` and `clients`, or lower `accounts`",
+        )
+
+
+def _null_server(point: Point, store: Store, workload: Workload) -> None:
+    """The null server serves calibrations, and no other does. Raises UserError."""
+    calibrates = "null_server" in workload.needs
+    if calibrates == store.keeps:
+        problem = "keeps what it is given" if store.keeps else "keeps nothing"
+        mend = "calibrate at one of kind `nullserver`" if store.keeps else "only the workload `calibrate` uses it"
+        raise UserError(
+            f"sweeps.{point.sweep}.workload", f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}", mend
+        )
+    if calibrates:
+        from storelab.workloads.calibrate import workload as calibrate
+
+        calibrate.possible(point)
+
+
+def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
+    """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
+    from storelab.engines.loadgen import client
+    from storelab.engines.s5cmd import client as s5cmd
+
+    s5cmd.binary()
+    if any(p.axes.get("engine") == "loadgen" for p in points):
+        client.binary()
+    for point in {deployment(p): p for p in _own_first(points)}.values():
+        store = stores[point.store]
+        if store.managed:
+            name, settings = changed(store, point.axes)
+            try:
+                make(name, settings, store.state).require()
+            except UserError as error:
+                if store.keeps:
+                    raise
+                raise UserError(error.place, error.problem, f"{error.mend}, or set `calibrate: false`") from None
+
+
+def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Disk of the stores, tmpfs of the clients, disk of the results. Raises UserError."""
+    for name in stores_of(config, points):
+        need, free = summarise(points, name).staged_bytes, stores[name].free_bytes()
+        if free is not None and need > free:
+            raise UserError(
+                f"stores.{name}",
+                f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has {units.human_size(free)} free",
+                "make room, or lower `objects`",
+            )
+        need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(scratch.folder(config.scratch)).free
+        if need > free:
+            raise UserError(
+                "scratch",
+                f"the clients need {units.human_size(need)} of tmpfs, {config.scratch} has {units.human_size(free)} free",
+                "make room, or lower object_size, workers or clients",
+            )
+    results = Path(config.results)
+    while not results.exists():
+        results = results.parent
+    if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
+        raise UserError(
+            "results", f"{config.results!r} has less than 100 MB free or cannot be written", "make room, or name another folder"
+        )
+
+
+def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
+    """All of the above, cheapest first. Raises UserError."""
+    from storelab.gang.launchers import choose
+
+    files(points)
+    limits(config, points)
+    choose.check(config, points, stores)
+    rights(config, points, workloads, stores)
+    programs(points, stores)
+    room(config, points, stores)

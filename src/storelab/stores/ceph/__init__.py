@@ -1,0 +1,1 @@
+"""Ceph: the store, its cluster, configuration and administration. May import: what `stores` may."""

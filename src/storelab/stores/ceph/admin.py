@@ -1,0 +1,145 @@
+"""Asking and telling a Ceph: the daemons' admin sockets, and Ceph's own programs (level 2, measuring side).
+
+The sockets answer in milliseconds, without keys and without a monitor; a program takes a tenth of a second or more.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import MeasurementFailed
+from storelab.install import program
+
+# Debian's units set the same; a tenth of it by default, which costs many small objects dearly.
+TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
+
+
+class Admin:
+    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there. `place`: for messages."""
+
+    def __init__(self, folder: Path, place: str):
+        self.folder, self.place = folder, place
+
+    @property
+    def conf(self) -> str:
+        """Path of `ceph.conf` for command lines, whose working folder is the store's: Ceph takes it for a list of paths."""
+        path = str(self.folder / "ceph.conf")
+        return "ceph.conf" if re.search(r"[\s,;=]", path) else path
+
+    def environ(self) -> dict[str, str]:
+        """Of daemons and programs: nobody's CEPH_ARGS or PYTHONPATH reach them."""
+        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run"), **TCMALLOC}
+
+    def _mortal(self) -> list[str]:
+        """Prefix of programs that must not outlive storelab: without a monitor they would go on for minutes."""
+        setpriv = shutil.which("setpriv")
+        return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+
+    def ask(self, daemon: str, prefix: str, timeout: float = 2.0, **arguments: Any) -> Any:
+        """The answer of a daemon's admin socket, e.g. of `osd.0`. Raises OSError, ValueError where it gives none."""
+        request = json.dumps({"prefix": prefix, "format": "json", **arguments}).encode() + b"\0"
+        run = os.open(self.folder / "run", os.O_PATH)  # paths of sockets may have 107 bytes at most
+        try:
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(timeout)
+                s.connect(f"/proc/self/fd/{run}/{daemon}.sock")
+                s.sendall(request)
+                with s.makefile("rb") as answer:
+                    head = answer.read(4)
+                    body = answer.read(struct.unpack(">I", head)[0]) if len(head) == 4 else b""
+        finally:
+            os.close(run)
+        return json.loads(body)
+
+    def state(self, daemon: str, prefix: str) -> str:
+        """What a daemon says of its `state`; empty where it says nothing (yet)."""
+        try:
+            return str(self.ask(daemon, prefix)["state"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
+        """What one of Ceph's programs prints. Raises MeasurementFailed with its last words, or where it takes over `timeout` s."""
+        what = " ".join((name, *arguments[:2]))
+        command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
+        try:
+            done = subprocess.run(
+                command, input=feed, cwd=self.folder, env=self.environ(), capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise MeasurementFailed(f"{self.place}: `{what}` does not end within {timeout:g} s") from None
+        # Fed with several commands, `ceph` goes on after one that fails, and ends well.
+        failed = [line for line in done.stderr.splitlines() if line.startswith("Error ")]
+        if done.returncode or failed:
+            last = (failed or done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            raise MeasurementFailed(f"{self.place}: `{what}` failed: {last.strip()[:300]}")
+        return done.stdout
+
+    def tell(self, commands: Iterable[str]) -> None:
+        """These commands to the monitor, one after the other in one session: each session costs half a second on a busy machine."""
+        self.tool("ceph", feed="\n".join(commands) + "\n")
+
+    def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
+        """Run these programs (name of the daemon -> command) at the same time, their output to the daemons' logs.
+
+        Raises MeasurementFailed where one fails.
+        """
+        log.mkdir(exist_ok=True)
+        running: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for name, command in commands.items():
+                with (log / f"{name}.log").open("ab") as f:
+                    running[name] = subprocess.Popen(
+                        [*self._mortal(), *command],
+                        stdin=subprocess.DEVNULL,
+                        stdout=f,
+                        stderr=f,
+                        cwd=self.folder,
+                        env=self.environ(),
+                    )
+            for name, child in running.items():
+                if child.wait(timeout):
+                    words = (log / f"{name}.log").read_text(errors="replace").strip().splitlines()[-3:]
+                    raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {' | '.join(words)[:500]}")
+        except subprocess.TimeoutExpired:
+            raise MeasurementFailed(f"{self.place}: making {', '.join(running)} takes over {timeout:g} s") from None
+        finally:
+            for child in running.values():
+                if child.poll() is None:
+                    child.kill()
+                    child.wait()
+
+    def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+        """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id, groups)."""
+        wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
+        for osd in osds:
+            number = int(osd.rpartition(".")[2])
+            with contextlib.suppress(OSError):
+                for group in [g for g, state in wanted.items() if not state]:
+                    with contextlib.suppress(ValueError, LookupError, TypeError):  # not its own
+                        answer = self.ask(osd, "pg", pgid=group, cmd="query")
+                        if answer["acting"][0] == number:
+                            wanted[group] = answer["state"]
+        return wanted
+
+    def put_user(self, name: str, keys: Mapping[str, str]) -> None:
+        """Make this user of the gateways, or give it these keys. They go through a pipe: others can read command lines."""
+        user = {
+            "user_id": name,
+            "display_name": name,
+            "max_buckets": 0,  # no bound
+            "keys": [{"user": name, **keys}],
+            "op_mask": "read, write, delete",
+        }
+        tag = hashlib.sha256(keys["access_key"].encode()).hexdigest()[:16]
+        entry = {"key": f"user:{name}", "ver": {"tag": tag, "ver": 1}, "mtime": "2000-01-01T00:00:00.000000Z", "data": user}
+        self.tool("radosgw-admin", "metadata", "put", f"user:{name}", feed=json.dumps(entry))

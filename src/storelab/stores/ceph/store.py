@@ -1,0 +1,219 @@
+"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, a manager where asked for (level 2, measuring side).
+
+`memory`: OSDs keep all in memory (memstore), and a cluster that lost more of them than its redundancy bears is made anew;
+`disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). See docs/stores.md.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import psutil
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host.folders import existing
+from storelab.install import program
+from storelab.stores.ceph import conf
+from storelab.stores.ceph.cluster import CephCluster
+from storelab.stores.managed import net
+from storelab.stores.managed.base import LOOPBACK
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.protocols.endpoint import Endpoint
+
+PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
+LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
+CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
+
+
+class Ceph(CephCluster):
+    system = "Ceph"
+    most_front_ends = 24
+    most_accounts = 32
+    port_block = 100
+    start_timeout = 60.0
+
+    def require(self) -> None:
+        s = self.settings
+        for name in PROGRAMS:
+            program(name, "ceph", self.place)
+        if s.servers < conf.COPIES[s.redundancy]:
+            raise UserError(
+                f"{self.place}.servers",
+                f"{s.servers} OSDs cannot hold {s.redundancy}",
+                f"set servers to {conf.COPIES[s.redundancy]} or more",
+            )
+        if s.osd_size < LEAST_OSD:
+            raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
+
+    @cached_property
+    def _version(self) -> str:
+        gateway = program("radosgw", "ceph", self.place)
+
+        def ask() -> str:
+            done = subprocess.run([gateway, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
+            found = re.search(r"ceph version (\S+)", done.stdout)
+            return found.group(1) if found else ""
+
+        return self.memoised(gateway, ask)
+
+    def version(self) -> str:
+        return self._version
+
+    # Daemons
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return ["mon"], [*(["mgr"] if self.settings.mgr else []), *self.osds], front_ends
+
+    def daemon(self, name: str) -> Daemon:
+        """How the daemon `mon`, `mgr`, `osd-0` … or `s3-1` … runs."""
+        kind, _, number = name.partition("-")
+        i, s, first = int(number or 0), self.settings, self.settings.port
+        host, health, grace = LOOPBACK, self._health(name), 10.0
+        if kind == "s3":
+            host, ports, grace = self.address(i), [first + i - 1], 5.0
+            tls = "ssl_certificate=tls/server.pem ssl_private_key=tls/server.key"  # in its working folder
+            listen = f"ssl_endpoint={host}:{ports[0]} {tls}" if s.tls else f"endpoint={host}:{ports[0]}"
+            options = ["-n", f"client.rgw.{i}", "-f", f"--admin-socket=run/client.rgw.{i}.sock"]
+            options.append(f"--rgw-frontends=beast {listen} tcp_nodelay=1")  # without it a GET of 4 kB takes 40 ms
+        elif kind == "mon":
+            ports, options = [first + conf.MON], ["-i", "a", "-f"]
+        else:
+            start = first + (conf.MGR if kind == "mgr" else conf.OSD + i * conf.OSD_PORTS)
+            count = conf.MGR_PORTS if kind == "mgr" else conf.OSD_PORTS
+            ports = list(range(start, start + (1 if kind == "mgr" else 4)))
+            options = ["-i", "x" if kind == "mgr" else number, "-f"]
+            options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={start + count - 1}"]
+        path = program("radosgw" if kind == "s3" else f"ceph-{kind}", "ceph", self.place)
+        argv = (str(path), "-c", self.admin.conf, *options)
+        return Daemon(name, argv, host, tuple(ports), health, grace, self.admin.environ())
+
+    def _health(self, name: str) -> str | Callable[[], bool]:
+        if name.startswith("s3-"):
+            host, port = self.address(self._number(name)), self.settings.port + self._number(name) - 1
+            return (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
+        if name == "mon":
+            return lambda: self.admin.state("mon.a", "mon_status") == "leader"
+        if name == "mgr":
+            return self._mgr_works
+        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in everybody's map
+
+    def _mgr_works(self) -> bool:
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            return bool(self.admin.ask("mgr.x", "mgr_status")["initialized"])
+        return False
+
+    def healthy(self, daemon: Daemon) -> bool:
+        """An OSD that was suspended may be about to join again; stopping it would cost more, in memory its data."""
+        end = time.monotonic() + (15 if daemon.name in self.osds else 0)
+        while not daemon.healthy(3.0):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+        """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were all out of
+        reach hold up the making of buckets for 40 s: started anew, they are there at once."""
+        blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
+        return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
+
+    def started(self, daemon: Daemon) -> None:
+        if daemon.name == "mon" and not self.cluster()["made"]:
+            self.admin.tell(conf.first_commands(self.cluster()["osds"], self.settings.redundancy, self.settings.mgr))
+            self.note(made=True)
+        if daemon.name in self.osds:
+            self.back.append(daemon.name)
+            for name in self.front_ends():  # they must find it before they are relied on
+                self.daemons.note(name, warm=False)
+
+    def make_accounts(self, accounts: int) -> None:
+        self._wait_clean()
+        users, stamps = self.cluster()["users"], []
+        for i, keys in enumerate(self.make_keys(max(accounts, len(users)))):
+            stamps.append(sha256("".join(keys.values()).encode()).hexdigest()[:16])
+            if stamps[i:] != users[i : i + 1]:
+                self.admin.put_user(f"storelab-{i}", keys)
+                self.note(users=stamps)
+
+    def _wait_clean(self) -> None:
+        """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay out of reach."""
+        begun = time.monotonic()
+        pools = {name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)}  # in the order of their making
+        while True:
+            states = self.admin.groups([n.replace("-", ".") for n in self.osds], pools)
+            asleep = {g: state for g, state in states.items() if not state.startswith("active")}
+            waited = time.monotonic() - begun
+            if all(state == "active+clean" for state in states.values()) or (waited > CLEAN_S and not asleep):
+                return
+            if asleep and waited > ACTIVE_S:
+                group, state = next(iter(asleep.items()))
+                raise MeasurementFailed(
+                    f"{self.place}: {len(asleep)} of {len(states)} placement groups are not active after {ACTIVE_S:g} s, "
+                    f"the first is {group} ({state or 'unknown'})"
+                )
+            time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        """Buckets can be made and dropped as well: not before a gateway that was killed is given up by its OSDs, 10 s later."""
+        from storelab.stores.protocols import access
+        from storelab.stores.protocols.open_access import open_access
+
+        super().warm_up_one(endpoint)
+        way, bucket = open_access(endpoint, self.credentials(), self.place), f"storelab-warmup-{endpoint.url.rpartition(':')[2].strip('/')}"
+        with suppress(access.BucketExists):
+            way.make_bucket(bucket)
+        way.drop_bucket(bucket)
+
+    # What it tells
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {
+            "objectstore": conf.objectstore(self.settings),
+            "osd_size_bytes": self.settings.osd_size,
+            "tcp_nodelay": True,
+            "placement_groups": dict(conf.POOLS),
+        }
+
+    def _counters(self) -> list[dict[str, Any]] | None:
+        """Performance counters of each OSD; None where not all of them tell."""
+        try:
+            return [self.admin.ask(n.replace("-", "."), "perf dump") for n in self.osds]
+        except (OSError, ValueError):
+            return None
+
+    def used_bytes(self) -> int | None:
+        """Raw bytes of all OSDs that hold objects; what bluestore takes for its own database is left out."""
+        told = self._counters()
+        if told is None:
+            return None
+        return sum(d["osd"]["stat_bytes_used"] if self.memory else d["bluestore"]["bluestore_allocated"] for d in told)
+
+    def free_bytes(self) -> int | None:
+        """Room for objects, copies taken into account: as the fullest OSD has it, and memory or disk."""
+        s, told = self.settings, self._counters()
+        full = int(s.osd_size * (1 - conf.FULL))
+        if told:
+            least = min(d["osd"]["stat_bytes_avail"] for d in told) - full
+        else:
+            blocks = [self.data / n / "block" for n in self.osds]
+            least = s.osd_size - full - max((p.stat().st_blocks * 512 for p in blocks if p.exists()), default=0)
+        machine = psutil.virtual_memory().available if self.memory else shutil.disk_usage(existing(self.data)).free
+        return max(0, int(min(least * s.servers, machine) / conf.SHARE[s.redundancy]))
+
+    def reclaim(self, timeout: float = 120.0) -> None:
+        """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second, tell no change."""
+        with self.daemons.lock():
+            self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)
+        end, last = time.monotonic() + 10, self.used_bytes()
+        while time.monotonic() < end:
+            time.sleep(1.5)
+            now = self.used_bytes()
+            if now is None or last is None or abs(now - last) < 2**20:
+                return
+            last = now

@@ -1,0 +1,1 @@
+"""HDFS: the store and its installation. May import: what `stores` may."""

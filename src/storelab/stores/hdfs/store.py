@@ -1,0 +1,296 @@
+"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, spoken to over WebHDFS (level 2, measuring side).
+
+The NameNode is the one front-end; it sends every reader and writer on to a DataNode, so these listen on `address` too.
+Nothing asks who somebody is. Heartbeats come more often than by default, so that a lost DataNode is missed after 14 s.
+"""
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.install import tools_folder
+from storelab.stores.hdfs import recipe
+from storelab.stores.managed import net
+from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.daemons import Daemon
+from storelab.stores.protocols.endpoint import Endpoint
+
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
+FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
+BLOCK = 128 * 1024**2  # bytes; Hadoop's default
+HEAP = {"namenode": 512, "datanode": 256}  # MiB
+JAVA = (
+    *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
+    *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
+)
+SERVER = "org.apache.hadoop.hdfs.server"
+CLASSES = {"namenode": f"{SERVER}.namenode.NameNode", "datanode": f"{SERVER}.datanode.DataNode"}
+CORE = {
+    "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
+    "ipc.client.connect.max.retries": 100,
+    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
+    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",  # no du over all blocks
+}
+SITE = {
+    "dfs.permissions.enabled": "false",
+    "dfs.blocksize": BLOCK,
+    "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+    "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
+    "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
+    "dfs.namenode.stale.datanode.interval": 5000,  # ms
+    "dfs.namenode.redundancy.interval.seconds": 1,
+    "dfs.namenode.safemode.extension": 0,
+    "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
+    "dfs.datanode.scan.period.hours": -1,  # no maintenance in the middle of a point
+    "dfs.datanode.directoryscan.interval": -1,
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
+    "dfs.namenode.fs-limits.min-block-size": 4096,
+}
+# Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
+ODD = re.compile(r"[^A-Za-z0-9_/.+@=~-]")
+LOGGING = """log4j.rootLogger=WARN,A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout
+log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
+"""
+
+
+def configuration(properties: Mapping[str, Any]) -> str:
+    """Hadoop's XML of these properties."""
+    rows = (f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items())
+    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *rows, "</configuration>", ""))
+
+
+def user_name() -> str:
+    """Of whoever runs the daemons: HDFS's superuser."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "storelab"
+
+
+class HDFS(Managed):
+    system = "HDFS"
+    protocol = "webhdfs"
+    front = "namenode-"
+    port_block = 40
+    start_timeout = 90.0
+    java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
+
+    @cached_property
+    def tools(self) -> Path:
+        """Where the jars are installed."""
+        return tools_folder()
+
+    def require(self) -> None:
+        s, copies = self.settings, COPIES[self.settings.redundancy]
+        if s.servers < copies:
+            raise UserError(
+                f"{self.place}.servers", f"{s.servers} DataNodes cannot hold {copies} copies", f"set servers to {copies} or more"
+            )
+        if ":" in s.address:
+            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {s.address} is none", f"use {LOOPBACK}")
+        for path in (self.data, self.folder, self.tools):
+            if odd := ODD.search(str(path)):
+                raise UserError(
+                    self.place, f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path", "choose another folder"
+                )
+        if recipe.java() is None:
+            oldest, newest = recipe.OLDEST, recipe.NEWEST
+            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+        if not recipe.class_path(self.tools).exists():
+            raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
+
+    def version(self) -> str:
+        """Of the jars that are installed."""
+        name = next((p.stem for p in recipe.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")), "")
+        return name.removeprefix("hadoop-hdfs-")
+
+    def _datanodes(self) -> list[str]:
+        return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        """All at once: a DataNode asks for its NameNode ten times a second, and most of a start is Java's."""
+        return ([*front_ends, *self._datanodes()],)
+
+    def _port(self, name: str) -> int:
+        """First port of a daemon."""
+        kind, _, number = name.partition("-")
+        return self.settings.port + (FIRST_DATANODE + 3 * (int(number) - 1) if kind == "datanode" else 0)
+
+    def _http(self, name: str) -> int:
+        return self._port(name) + 1
+
+    @cached_property
+    def _files(self) -> dict[str, str]:
+        """The configuration that all daemons share, by name of file."""
+        s, port = self.settings, self.settings.port
+        core = CORE | {
+            "fs.defaultFS": f"hdfs://{s.address}:{port}",
+            "hadoop.tmp.dir": self.folder / "tmp",
+            "hadoop.http.staticuser.user": user_name(),
+        }
+        site = SITE | {
+            "dfs.replication": COPIES[s.redundancy],
+            "dfs.namenode.name.dir": f"file://{self.data}/namenode",
+            "dfs.namenode.rpc-address": f"{s.address}:{port}",
+            "dfs.namenode.http-address": f"{s.address}:{port + 1}",
+            "dfs.datanode.hostname": s.address,
+        }
+        return {"core-site.xml": configuration(core), "hdfs-site.xml": configuration(site), "log4j.properties": LOGGING}
+
+    def _java(self, name: str) -> tuple[str, ...]:
+        """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken over."""
+        program = recipe.java()
+        assert program is not None  # see `require`
+        kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
+        archive = recipe.class_archive(self.tools, program)
+        return (
+            str(program),
+            *JAVA,
+            *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
+            *(o.replace("%s", name) for o in self.java_options),
+            f"-Xmx{HEAP[kind]}m",
+            *(f"-Djava.io.tmpdir={self.folder}/tmp", f"-Duser.home={self.folder}"),
+            f"-Dstorelab.settings={settings}",
+            *("-cp", f"{recipe.class_path(self.tools)}:{self.folder}/conf"),  # an archive of classes knows no folder in front
+        )
+
+    def daemon(self, name: str) -> Daemon:
+        """How `namenode-1` or `datanode-1` … runs."""
+        kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
+        argv = (*self._java(name), CLASSES[kind]) if recipe.java() else ("java", CLASSES[kind])
+        if kind == "namenode":
+            return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, self._environ())
+        own = {"data.dir": f"file://{self.data}/{name}"}
+        own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
+        argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
+        return Daemon(name, argv, address, (port + 1, port, port + 2), lambda: self._state(name) == "RUNNING", 10.0, self._environ())
+
+    def _environ(self) -> dict[str, str]:
+        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
+
+    def _state(self, name: str) -> str:
+        """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
+        try:
+            if name.startswith("namenode"):
+                return self._bean(name, "NameNode", "NameNodeStatus")["State"]
+            actors = json.loads(self._bean(name, "DataNode", "DataNodeInfo")["BPServiceActorInfo"])
+            return actors[0]["ActorState"] if actors else ""
+        except (MeasurementFailed, KeyError, ValueError):
+            return ""
+
+    def _bean(self, name: str, service: str, bean: str, timeout: float = 3.0) -> dict[str, Any]:
+        """Facts that a daemon tells of itself. Raises MeasurementFailed where it does not."""
+        try:
+            path = f"/jmx?qry=Hadoop:service={service},name={bean}"
+            return json.loads(net.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
+        except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
+            raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
+
+    def make_ready(self) -> None:
+        conf = self.folder / "conf"
+        for folder in (self.folder / "tmp", *(conf / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the jars lack what the web servers look for
+        for name, text in self._files.items():
+            if not (conf / name).exists() or (conf / name).read_text() != text:
+                (conf / name).write_text(text)
+        if not (self.data / "namenode" / "current" / "VERSION").exists():
+            self._format()
+
+    def _format(self) -> None:
+        """An empty name space, made beside its place: a format that is cut short leaves none."""
+        for old in self.data.glob("namenode.new*"):
+            shutil.rmtree(old)
+        new = self.data / f"namenode.new-{os.getpid()}"
+        argv = [*self._java("namenode-1"), CLASSES["namenode"], "-D", f"dfs.namenode.name.dir=file://{new}", "-format", "-nonInteractive"]
+        self.daemons.logs.mkdir(parents=True, exist_ok=True)
+        path = self.daemons.logs / "format.log"  # by its log `down` knows one whose starter was killed
+        with path.open("wb") as log:
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
+            try:
+                done = subprocess.run(argv, cwd=self.folder, env=self._environ(), timeout=self.start_timeout, check=False, **quiet)
+            except subprocess.TimeoutExpired:
+                raise MeasurementFailed(f"{self.place}: the NameNode did not make its name space in {self.start_timeout:g} s") from None
+        if done.returncode:
+            raise MeasurementFailed(f"{self.place}: the NameNode makes no name space; its log says: {self.daemons.log_tail('format')}")
+        shutil.rmtree(self.data / "namenode", ignore_errors=True)
+        new.rename(self.data / "namenode")
+
+    def make_accounts(self, accounts: int) -> None:
+        self._await_all()
+
+    def _await_all(self, timeout: float = 60.0) -> None:
+        """Until every DataNode has just told the NameNode that it lives, and this one lets clients write."""
+        end, wanted = time.monotonic() + timeout, {f"{self.settings.address}:{self._port(n)}" for n in self._datanodes()}
+        while True:
+            facts = self._bean("namenode-1", "NameNode", "NameNodeInfo", 10.0)
+            nodes = json.loads(facts["LiveNodes"])
+            live = {node["xferaddr"] for node in nodes.values() if node["lastContact"] <= 3}
+            if wanted <= live and not facts["Safemode"] and all(map(self._serves, self._datanodes())):
+                return
+            if time.monotonic() > end:
+                why = facts["Safemode"].partition("\n")[0] or "heartbeats are missing"
+                raise MeasurementFailed(f"{self.place}: {len(wanted & live)} of {len(wanted)} DataNodes joined the NameNode; {why}")
+            time.sleep(0.05)
+
+    def _serves(self, name: str) -> bool:
+        """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted, and the first
+        who asks for anything pays for it with an error. What is asked for is a folder, or nothing: 404."""
+        path = (
+            f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&namenoderpcaddress={self.settings.address}:{self.settings.port}"
+        )
+        try:
+            return net.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def resume(self) -> None:
+        """After a long sleep the NameNode takes its DataNodes for dead until each has spoken."""
+        super().resume()
+        if set(self.daemons.running()) >= {"namenode-1", *self._datanodes()}:
+            self._await_all()
+
+    def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
+        return ([n for n in names if n.startswith("namenode")], [n for n in names if n.startswith("datanode")])
+
+    def endpoint(self, name: str) -> Endpoint:
+        return replace(super().endpoint(name), user=user_name())
+
+    def deployment(self) -> dict[str, Any]:
+        program = recipe.java()
+        return super().deployment() | {"block_size_bytes": BLOCK, "java": recipe.java_version(program) if program else ""}
+
+    def used_bytes(self) -> int | None:
+        """Disk blocks of the DataNodes' folders: all copies, with their sums and the block files' unfilled rest."""
+        os.sync()
+        folders, total = [p for p in self.data.glob("datanode-*") if p.is_dir()], 0
+        for path in (p for folder in folders for p in folder.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # deleted, or moved when its block was finished
+                total += path.lstat().st_blocks * 512
+        return total if folders else None
+
+    def reclaim(self, timeout: float = 60.0) -> None:
+        """Wait until deleted files' blocks are gone, `timeout` s at most: NameNode and DataNodes each remove them in the background."""
+        end, steady, before = time.monotonic() + timeout, 0, -1
+        while steady < 3 and time.monotonic() < end:
+            pending = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["PendingDeletionBlocks"]
+            pending += sum(self._bean(n, "DataNode", "FSDatasetState", 10.0)["PendingAsyncDeletions"] for n in self._datanodes())
+            total = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["BlocksTotal"]
+            steady = steady + 1 if not pending and total == before else 0
+            before = total
+            time.sleep(1.1)  # more than one heartbeat: these carry what is to be deleted

@@ -1,0 +1,321 @@
+"""What all managed stores share: folder, data, start in stages, warm-up, stop, suspension (level 2, measuring side).
+
+A managed store says which daemons it has and how each runs; this class starts what is missing, takes over what runs as
+wanted, stops everything again when a start fails, and never touches a data folder that is not storelab's.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_json, write_json
+from storelab.host.folders import existing, filesystem
+from storelab.stores.base import Status, Store
+from storelab.stores.managed import elsewhere
+from storelab.stores.managed.accounts import Accounts
+from storelab.stores.managed.daemons import Daemon, Daemons
+from storelab.stores.protocols.endpoint import Endpoint
+
+LOOPBACK = "127.0.0.1"
+MARKER = ".storelab"  # in the data folder: storelab made it
+
+
+class Managed(Accounts, Store):
+    """A store of daemons. Front-ends are the daemons whose names begin with `front`, e.g. `s3-` for `s3-1`, `s3-2` …"""
+
+    managed = True
+    tells_used = True
+    system = ""  # name for people
+    front = "s3-"
+    most_front_ends = 1
+    most_accounts = 1
+    start_timeout = 20.0  # seconds until a daemon must be healthy
+
+    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
+        super().__init__(name, settings, state)
+        self.folder = Path(state).absolute() / name
+        self.daemons = Daemons(self.folder, self.place)
+        self.data = self._data_folder(scratch)
+
+    def _data_folder(self, scratch: Path | None) -> Path:
+        s = self.settings
+        if s.directory:
+            suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
+            folder = Path(s.directory).expanduser().absolute()
+            return folder / suffix if suffix else folder
+        if s.backing == "tmpfs":
+            return (scratch or Path("/dev/shm")) / f"storelab-{os.getuid()}-stores" / f"{short_name(self.folder)}-{self.name}"
+        return self.folder / "data"
+
+    # What a store says of itself
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
+
+    @abstractmethod
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        """Names of daemons in the order of their start; those of one stage start together. `front_ends`: names of these."""
+
+    @abstractmethod
+    def daemon(self, name: str) -> Daemon:
+        """How this daemon runs."""
+
+    @abstractmethod
+    def make_ready(self) -> None:
+        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts. Idempotent."""
+
+    def started(self, daemon: Daemon) -> None:
+        """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
+
+    def make_accounts(self, accounts: int) -> None:
+        """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        """One bucket, one PUT and one GET through a front-end; raises UserError, MeasurementFailed where it is not usable (yet)."""
+        from storelab.stores.protocols import access
+        from storelab.stores.protocols.open_access import open_access
+
+        way = open_access(endpoint, self.credentials(), self.place)
+        with contextlib.suppress(access.BucketExists):
+            way.make_bucket("storelab-warmup")
+        key = f"warm-{endpoint.url.rpartition(':')[2].strip('/')}"
+        try:
+            way.write("storelab-warmup", key, b"warm")
+            if way.read("storelab-warmup", key) != b"warm":
+                raise MeasurementFailed(f"{self.place}: what was written at {endpoint.url} is not read back")
+        except (access.NoSuchBucket, access.AccessRefused) as error:
+            raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
+
+    def healthy(self, daemon: Daemon) -> bool:
+        """Of one that was started earlier; the same as at its start, unless a store knows more."""
+        return daemon.healthy(3.0)
+
+    def dismantle(self) -> None:
+        """Called after all daemons have stopped: namespaces, sockets, mounts go."""
+
+    # What follows from it
+
+    def most(self, axis: str) -> int:
+        return {"front_ends": self.most_front_ends, "accounts": self.most_accounts}[axis]
+
+    def prepare(self) -> None:
+        """Raises UserError for a data folder that is not storelab's, or in use by another store."""
+        data, place = self.data, f"{self.place}.directory"
+        if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
+            raise UserError(place, f"{data} is not empty and not made by storelab", "give an empty or a new folder")
+        owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
+        if owner not in ("", str(self.folder)) and Daemons(Path(owner), self.place).running():
+            raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
+        for folder in (self.folder / "run", data):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (data / MARKER).write_text(str(self.folder))
+        self.make_ready()
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        if not 1 <= front_ends <= self.most_front_ends:
+            raise UserError(self.place, f"{front_ends} front-ends asked", f"1 to {self.most_front_ends} are possible")
+        if not 1 <= accounts <= self.most_accounts:
+            raise UserError(self.place, f"{accounts} accounts asked", f"1 to {self.most_accounts} are possible")
+        if self.daemons.elsewhere():
+            return elsewhere.look(self, front_ends, accounts)
+        self.require()
+        with self.daemons.lock():
+            try:
+                self.prepare()
+            except OSError as error:
+                raise UserError(f"{self.place}.directory", f"{error.filename}: {error.strerror}", "give a folder to write in") from None
+            self._resume()
+            before = set(self.daemons.running())
+            try:
+                self._start(front_ends)
+                self.make_accounts(accounts)
+                self.note_accounts(accounts)
+                self._warm_up()
+            except BaseException:
+                with contextlib.suppress(MeasurementFailed):
+                    self._stop([n for n in self.daemons.records() if n not in before])
+                    if not before:
+                        self.dismantle()
+                raise
+
+    def _start(self, front_ends: int) -> None:
+        running = set(self.daemons.running())
+        wanted = sorted(
+            {*(n for n in running if n.startswith(self.front)), *(f"{self.front}{i}" for i in range(1, front_ends + 1))}, key=self._number
+        )
+        fresh = False
+        for stage in self.stages(wanted):
+            started = [d for n in stage if not self._taken_over(d := self.daemon(n), stale=fresh)]
+            self.daemons.check_ports(started)
+            for daemon in started:
+                self.daemons.start(daemon)
+            for daemon in started:
+                self.daemons.wait_healthy(daemon, self.start_timeout)
+                self.started(daemon)
+            # One that lost what it talks to tries again with growing pauses: quicker, and surer, to start those behind it anew.
+            fresh = fresh or bool(started)
+
+    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+        """True if it runs already as wanted and is healthy; otherwise it is stopped, if it runs at all."""
+        pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
+        if not pid:
+            self.daemons.sweep([daemon.name])  # workers of one that was killed still have its port
+            return False
+        if not stale and self.daemons.records()[daemon.name]["argv"] == list(daemon.argv) and self.healthy(daemon):
+            return True
+        self.daemons.stop([daemon.name])
+        return False
+
+    def _number(self, name: str) -> int:
+        return int(name.removeprefix(self.front))
+
+    def _warm_up(self) -> None:
+        """Healthy is not usable: every front-end that is not known to be warm is tried for 30 s."""
+        end = time.monotonic() + 30
+        records = self.daemons.records()
+        for name in (n for n in self.front_ends() if not records[n].get("warm")):
+            while True:
+                try:
+                    self.warm_up_one(self.endpoint(name))
+                    break
+                except (UserError, MeasurementFailed):
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.05)
+            self.daemons.note(name, warm=True)
+
+    def stop_order(self, names: Sequence[str]) -> Iterable[Sequence[str]]:
+        """The daemons in stages of stopping: front-ends first, so that nothing is in flight when the rest ends."""
+        stages = [list(s) for s in self.stages([n for n in names if n.startswith(self.front)])]
+        return [[n for n in stage if n in names] for stage in reversed(stages)]
+
+    def _stop(self, names: list[str]) -> list[int]:
+        known = list(self.stop_order(names))
+        rest = [n for n in names if not any(n in s for s in known)]
+        return [pid for stage in (*known, rest) if stage for pid in self.daemons.stop(stage)]
+
+    def down(self) -> list[int]:
+        if not self.folder.exists() or self.daemons.elsewhere():
+            return []
+        with self.daemons.lock():
+            pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
+            self.dismantle()
+            for path in (self.folder / "run").glob("*.sock"):
+                path.unlink(missing_ok=True)
+            if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
+                shutil.rmtree(self.data)  # memory is given back; the marker says that storelab made it
+            return pids
+
+    def suspend(self) -> None:
+        """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent."""
+        if self.daemons.running():
+            with self.daemons.lock():
+                self.daemons.suspend()
+
+    def resume(self) -> None:
+        if self.daemons.running():
+            with self.daemons.lock():
+                self._resume()
+
+    def _resume(self) -> None:
+        if self.daemons.resume():
+            for name in self.front_ends():
+                self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
+
+    def actors(self) -> dict[str, int]:
+        """Daemons that run, and their workers."""
+        return self.daemons.everyone()
+
+    def front_ends(self) -> list[str]:
+        """Names of the front-ends that run."""
+        return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
+
+    def endpoint(self, name: str) -> Endpoint:
+        """How clients address this front-end."""
+        daemon, s = self.daemon(name), self.settings
+        tls = bool(getattr(s, "tls", False))
+        ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
+        host = getattr(s, "advertise", None) or daemon.host
+        return Endpoint(f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol)
+
+    def address(self, front_end: int) -> str:
+        """What the front-end of this number (from 1) listens on."""
+        several = self.settings.front_end_addresses
+        return several[(front_end - 1) % len(several)] if several else self.settings.address
+
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        names = self.front_ends()
+        if len(names) < front_ends:
+            raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
+        return [self.endpoint(n) for n in names[:front_ends]]
+
+    def status(self) -> Status:
+        pids = self.daemons.running()
+        missing, there = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids], self.daemons.elsewhere()
+        state = "down" if not pids else "partly" if missing else "up"
+        detail = f"started on {there}" if there else f"missing: {', '.join(missing)}" if state == "partly" else ""
+        try:
+            version = self.version()
+        except (UserError, MeasurementFailed):
+            version = ""
+        return Status(self.name, self.settings.kind, state, version, [self.endpoint(n).url for n in self.front_ends()], pids, detail)
+
+    def deployment(self) -> dict[str, Any]:
+        """System, version, daemons by kind (name up to the last '-'), front-ends, redundancy, backing, TLS, accounts."""
+        names = list(self.daemons.running())
+        kinds = [n.rpartition("-")[0] or n for n in names]
+        return {
+            "system": self.system,
+            "version": self.version(),
+            "daemons": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+            "front_ends": len(self.front_ends()),
+            "servers": getattr(self.settings, "servers", 1),
+            "redundancy": getattr(self.settings, "redundancy", "none"),
+            "backing": "memory" if self.settings.backing == "memory" else filesystem(self.data),
+            "tls": bool(getattr(self.settings, "tls", False)),
+            "accounts": self.accounts(),
+        }
+
+    def free_bytes(self) -> int | None:
+        return shutil.disk_usage(existing(self.data)).free
+
+    def used_bytes(self) -> int | None:
+        """Blocks that the data folder takes (sparse files count what is there), once the kernel has written all."""
+        os.sync()
+        return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
+
+    def memoised(self, program: Path, ask: Callable[[], str]) -> str:
+        """What `ask` says (a version), asked once for each installed program; kept in the store's folder."""
+        note, stat = self.folder / "version.json", program.stat()
+        stamp = [str(program), stat.st_mtime_ns, stat.st_size]
+        with contextlib.suppress(UserError, OSError, KeyError):
+            known = read_json(note)
+            if known["stamp"] == stamp:
+                return known["version"]
+        version = ask()
+        if self.folder.exists():
+            write_json(note, {"stamp": stamp, "version": version})
+        return version
+
+    def rss_bytes(self) -> int:
+        """Memory of all daemons."""
+        total = 0
+        for pid in self.actors().values():
+            with contextlib.suppress(psutil.Error):
+                total += psutil.Process(pid).memory_info().rss
+        return total
+
+
+def short_name(folder: Path) -> str:
+    """A short name that is this folder's alone: names of namespaces and of folders on tmpfs, the same at every call."""
+    return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

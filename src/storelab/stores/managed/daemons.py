@@ -1,0 +1,316 @@
+"""Daemons of a managed store: start, recognise, stop (level 2, measuring side; knows nothing of S3).
+
+Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else happens, and
+is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other processes of its session,
+share its fate. Callers hold `lock()` around what changes things.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import write_json
+from storelab.stores.managed import elsewhere, family
+from storelab.stores.managed.net import answers, free, holder
+
+LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
+SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start.
+
+    `health`: path that `ports[0]` answers with 200 when it is healthy, or a call that tells. `prefix`: command that enters a
+    namespace and then becomes `argv` (exec). `elsewhere`: `host` and `ports` are of a network namespace of its own.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    host: str
+    ports: tuple[int, ...]
+    health: str | Callable[[], bool] = "/healthz"
+    grace: float = 5.0
+    environ: Mapping[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    def healthy(self, timeout: float = 1.0) -> bool:
+        return answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
+
+
+class Daemons:
+    """The daemons of one store below one folder of its own. `place`: its place in the configuration, for messages."""
+
+    def __init__(self, folder: Path, place: str):
+        self.folder, self.place = folder, place
+        self.file, self.logs = folder / "daemons.json", folder / "log"
+        self._children: dict[int, subprocess.Popen[bytes]] = {}  # reaped here, else a dead one stays as a zombie
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float = 120.0) -> Iterator[None]:
+        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than `timeout` s."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.folder / "lock").open("w") as f:
+            end = time.monotonic() + timeout
+            while True:
+                try:
+                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise UserError(
+                            self.place, "another storelab process is starting or stopping it", "wait for that one to end"
+                        ) from None
+                    time.sleep(0.05)
+            yield
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Name -> {pid, created, argv, grace, …} as recorded, whether it still runs or not."""
+        try:
+            return json.loads(self.file.read_bytes())["daemons"]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise UserError(str(self.file), "is damaged", "stop its daemons by hand, then remove the file") from None
+
+    def _write(self, records: Mapping[str, Any]) -> None:
+        write_json(self.file, {"schema": 1, "daemons": dict(records)})
+
+    def note(self, name: str, **facts: Any) -> None:
+        """Add facts to the record of a daemon."""
+        records = self.records()
+        records[name].update(facts)
+        self._write(records)
+
+    def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
+        """The recorded process if that very one still runs, on this host."""
+        if elsewhere.host({"": record}):
+            return None
+        child = self._children.get(record["pid"])
+        if child is not None and child.poll() is not None:
+            return None
+        try:
+            process = psutil.Process(record["pid"])
+            if child is not None:
+                return process  # unreaped, so nobody else has its pid; its title may be changing just now
+            if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
+                return None
+            return process if family.runs_as(process.cmdline(), record["argv"]) else None
+        except psutil.Error:
+            return None
+
+    def elsewhere(self) -> str:
+        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this one."""
+        return elsewhere.host(self.records())
+
+    def running(self) -> dict[str, int]:
+        """Name -> pid of the recorded daemons that run; all of those of another host, whose pids mean nothing here."""
+        if self.elsewhere():
+            return {name: r["pid"] for name, r in self.records().items()}
+        return {name: r["pid"] for name, r in self.records().items() if self.process(r)}
+
+    def everyone(self) -> dict[str, int]:
+        """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""
+        leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
+        workers = family.workers(leaders.values())
+        out = {name: p.pid for name, p in leaders.items()}
+        return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
+
+    def log_tail(self, name: str, lines: int = 4) -> str:
+        """The last lines of a daemon's log on one line."""
+        try:
+            text = (self.logs / f"{name}.log").read_text(errors="replace")
+        except OSError:
+            return "(no log)"
+        return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(empty log)"
+
+    def check_ports(self, daemons: Iterable[Daemon]) -> None:
+        """Raises UserError that names the first port that is taken, who holds it, and the key to change."""
+        for daemon in daemons:
+            for port in () if daemon.elsewhere else daemon.ports:
+                try:
+                    usable = free(daemon.host, port)
+                    until = time.monotonic() + 1.0
+                    while not usable and time.monotonic() < until:  # of one that was just killed: its last thread closes it
+                        time.sleep(0.02)
+                        usable = free(daemon.host, port)
+                except OSError as error:
+                    why = (
+                        "is no address of this machine"
+                        if error.errno == errno.EADDRNOTAVAIL
+                        else f"cannot be listened at ({error.strerror or error})"
+                    )
+                    raise UserError(f"{self.place}.address", f"{daemon.host}:{port} {why}", "use 127.0.0.1") from None
+                if not usable:
+                    raise UserError(
+                        f"{self.place}.port",
+                        f"port {port} of {daemon.name} is taken{holder(port)}",
+                        f"stop that, or set {self.place}.port to another block",
+                    )
+
+    def adopt(self, daemon: Daemon) -> int | None:
+        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
+        for process in psutil.process_iter(["cmdline"]):
+            with contextlib.suppress(psutil.Error):
+                same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (0, process.uids().real)
+                if same and Path(process.cwd()) == self.folder.resolve():
+                    self._record(daemon, process)
+                    return process.pid
+        return None
+
+    def _record(self, daemon: Daemon, process: psutil.Process) -> None:
+        record = {
+            "pid": process.pid,
+            "created": process.create_time(),
+            "argv": list(daemon.argv),
+            "grace": daemon.grace,
+            "host": daemon.host,
+            "ports": list(daemon.ports),
+        }
+        self._write({**self.records(), daemon.name: record | elsewhere.here()})
+
+    def start(self, daemon: Daemon) -> int:
+        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid, recorded."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        path = self.logs / f"{daemon.name}.log"
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.old"))
+        with path.open("ab") as log:
+            child = subprocess.Popen(
+                (*daemon.prefix, *daemon.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=dict(daemon.environ),
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        try:
+            self._record(daemon, psutil.Process(child.pid))
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        return child.pid
+
+    def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
+        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s."""
+        end = time.monotonic() + timeout
+        while not daemon.healthy():
+            record = self.records().get(daemon.name)
+            if record is None or self.process(record) is None:
+                raise MeasurementFailed(f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}")
+            if time.monotonic() > end:
+                raise MeasurementFailed(
+                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: {self.log_tail(daemon.name)}"
+                )
+            time.sleep(0.02)
+
+    def suspend(self) -> None:
+        """SIGSTOP to all, the last started first, before its workers; returns when they have stopped."""
+        leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
+        workers = family.workers(leaders)
+        for process in (p for leader in leaders for p in (leader, *workers[leader.pid])):
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+                while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                    time.sleep(0.001)
+
+    def resume(self) -> list[str]:
+        """SIGCONT to all; returns the names of those that were suspended."""
+        leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
+        workers, woken = family.workers(leaders.values()), []
+        for name, leader in leaders.items():
+            for process in (*workers[leader.pid], leader):
+                with contextlib.suppress(psutil.Error):
+                    woken += [name] if process.status() == psutil.STATUS_STOPPED and name not in woken else []
+                    process.resume()
+        return woken
+
+    def stop(self, names: Iterable[str] | None = None) -> list[int]:
+        """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
+
+        Their workers end with them. Raises MeasurementFailed if one survives; it then stays recorded.
+        """
+        records = self.records()
+        chosen = [n for n in (records if names is None else names) if n in records]
+        alive = {n: p for n in chosen if (p := self.process(records[n]))}
+        workers = family.workers(alive.values())
+        for process in alive.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+                process.resume()  # a suspended one would never see the SIGTERM
+        rest = [w for group in workers.values() for w in group]
+        for process in rest:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        since = time.monotonic()
+        for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
+            if not self._gone(process, since + records[name]["grace"]):
+                self._kill(process, *workers[process.pid])
+        until = time.monotonic() + 0.5
+        for process in rest:
+            if not self._gone(process, until):
+                self._kill(process)
+        survivors = {n: p.pid for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)}
+        self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
+        survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
+        if survivors:
+            raise MeasurementFailed(f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} did not end on SIGKILL")
+        return [p.pid for p in (*alive.values(), *rest)]
+
+    def sweep(self, names: Iterable[str] | None = None) -> list[int]:
+        """Stop what daemons of these names (default: any) left behind: workers of one that was killed, one that was never recorded.
+
+        Returns the pids stopped.
+        """
+        wanted = None if names is None else set(names)
+        found = [p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+                process.resume()
+        since = time.monotonic()
+        for process in found:
+            if not self._gone(process, since + 5):
+                self._kill(process)
+                self._gone(process, time.monotonic() + 10)
+        return [p.pid for p in found]
+
+    @staticmethod
+    def _kill(*processes: psutil.Process) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def _gone(self, process: psutil.Process, end: float) -> bool:
+        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not free."""
+        child = self._children.get(process.pid)
+        while True:
+            try:
+                if child is not None:
+                    gone = child.poll() is not None
+                else:  # of another parent, who may never reap it; a zombie with threads is still closing its files
+                    zombie = process.status() == psutil.STATUS_ZOMBIE
+                    gone = (zombie and process.num_threads() <= 1) or not process.is_running()
+            except psutil.NoSuchProcess:
+                gone = True
+            if gone:
+                self._children.pop(process.pid, None)
+                return True
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)

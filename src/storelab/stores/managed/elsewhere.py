@@ -1,0 +1,38 @@
+"""A managed store that was started on another host which shares its folder: it is used, and never started, signalled or stopped from here (level 2, measuring side)."""
+
+import functools
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import MeasurementFailed, UserError
+
+
+@functools.cache
+def here() -> dict[str, str]:
+    """What a daemon's record says of its host: name, and boot id, which another host has not."""
+    return {"machine": platform.node(), "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+
+
+def host(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept its name."""
+    own = here()
+    for r in records.values():
+        if r.get("boot_id", own["boot_id"]) != own["boot_id"] and r["machine"] != own["machine"]:
+            return r["machine"]
+    return ""
+
+
+def look(store: Any, front_ends: int, accounts: int) -> None:
+    """Is so much of the store there, and does it answer? Raises UserError."""
+    there, names = store.daemons.elsewhere(), store.front_ends()
+    if len(names) < front_ends or store.accounts() < accounts:
+        problem = f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {store.accounts()} are on {there}"
+        raise UserError(store.place, problem, f"`storelab up` on {there}")
+    for name in names[:front_ends]:
+        try:
+            store.warm_up_one(store.endpoint(name))
+        except (UserError, MeasurementFailed, OSError) as error:
+            mend = f"`storelab up` on {there}; if that host is gone, remove {store.daemons.file}"
+            raise UserError(store.place, f"{name} on {there} does not answer: {error}", mend) from None

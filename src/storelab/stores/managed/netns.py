@@ -1,0 +1,104 @@
+"""A network namespace with a link to it, for servers that listen on all addresses (level 2, measuring side; needs root).
+
+One pair of virtual interfaces with two addresses: ours outside, the server's inside. Clients outside reach the server without
+entering; nobody beyond this machine does.
+"""
+
+import contextlib
+import ipaddress
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.install import program
+
+NAMES = Path("/run/netns")  # where iproute2 keeps the names of namespaces
+INSIDE = "eth0"
+
+
+class Namespace:
+    """`name`: of the namespace and of the outer end of its link, at most 15 characters; `subnet`: a /30; `place`: of the store."""
+
+    def __init__(self, name: str, subnet: str, place: str):
+        self.name, self.place = name, place
+        try:
+            self.network = ipaddress.IPv4Network(subnet)
+        except ValueError as error:
+            raise UserError(f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30") from None
+        self.ours, self.server = (str(address) for address in self.network.hosts())
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Command that enters the namespace, and a mount namespace of its own, and becomes what follows."""
+        return (str(self._ip()), "netns", "exec", self.name)
+
+    def _ip(self) -> Path:
+        return program("ip", "xrootd", self.place)
+
+    def _run(self, *arguments: str, batch: str | None = None) -> str:
+        command = [str(self._ip()), *arguments, *(["-batch", "-"] if batch else [])]
+        done = subprocess.run(command, input=batch or "", capture_output=True, text=True, timeout=20, check=False)
+        if done.returncode:
+            raise MeasurementFailed(f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}")
+        return done.stdout
+
+    def _json(self, *arguments: str) -> list[dict[str, Any]]:
+        return json.loads(self._run("-j", "-4", *arguments) or "[]")
+
+    def exists(self) -> bool:
+        """True if any part of it is there."""
+        return (NAMES / self.name).exists() or Path("/sys/class/net", self.name).exists()
+
+    def complete(self) -> bool:
+        """True if both ends of the link are up and have their addresses."""
+
+        def has(address: str, device: str, *where: str) -> bool:
+            links = self._json(*where, "addr", "show", "dev", device)
+            return any(a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", []))
+
+        try:
+            return has(self.ours, self.name) and has(self.server, INSIDE, "-n", self.name)
+        except (MeasurementFailed, ValueError):
+            return False
+
+    def _check_subnet(self) -> None:
+        """Raises UserError where an address or a route of this machine lies in the subnet, or it in one of theirs."""
+        taken = [
+            (f"{a['local']}/{a['prefixlen']}", link["ifname"]) for link in self._json("addr", "show") for a in link.get("addr_info", [])
+        ]
+        taken += [(r["dst"], r.get("dev", r.get("type", "?"))) for r in self._json("route", "show")]
+        for text, device in taken:
+            if text != "default" and device != self.name and ipaddress.ip_network(text, strict=False).overlaps(self.network):
+                raise UserError(
+                    f"{self.place}.subnet", f"{self.network} is in use ({text} at {device})", f"set {self.place}.subnet to another /30"
+                )
+
+    def up(self) -> None:
+        """Make it, or what is missing of it. Idempotent. Raises UserError where the subnet is in use, MeasurementFailed."""
+        if self.exists() and self.complete():
+            return
+        self._check_subnet()
+        self.down()
+        try:
+            self._run("netns", "add", self.name)
+            outside = [
+                f"link add {self.name} type veth peer name {INSIDE} netns {self.name}",
+                f"addr add {self.ours}/30 dev {self.name}",
+                f"link set {self.name} up",
+            ]
+            self._run(batch="\n".join(outside) + "\n")
+            inside = ["link set lo up", f"addr add {self.server}/30 dev {INSIDE}", f"link set {INSIDE} up"]
+            self._run("-n", self.name, batch="\n".join(inside) + "\n")
+        except BaseException:
+            with contextlib.suppress(MeasurementFailed, UserError):
+                self.down()
+            raise
+
+    def down(self) -> None:
+        """Remove it. Idempotent; processes in it keep a namespace without a name, until they end."""
+        if Path("/sys/class/net", self.name).exists():
+            self._run("link", "delete", self.name)
+        if (NAMES / self.name).exists():
+            self._run("netns", "delete", self.name)

@@ -1,0 +1,51 @@
+"""Where clients find a store: front-end, keys, bucket. Standard library only: client processes import it."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One front-end as a client addresses it.
+
+    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that holds the
+    buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name in WebHDFS requests;
+    `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`: uploads in parts are possible (S3).
+    """
+
+    url: str
+    region: str = "us-east-1"
+    addressing: str = "path"
+    verify: bool = True
+    ca_file: str | None = None
+    protocol: str = "s3"
+    user: str | None = None
+    token: str | None = None
+    multipart: bool = True
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Keys of one account. Never written to records, logs or command lines: `repr` shows none of them."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def environ(self) -> dict[str, str]:
+        """Environment variables for a client process. The metadata service is never asked."""
+        out = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_EC2_METADATA_DISABLED": "true"}
+        if self.session_token:
+            out["AWS_SESSION_TOKEN"] = self.session_token
+        return out
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where the i-th bucket of a campaign lies: bucket name, key prefix (empty, or ending in '/'), account that owns it.
+
+    On a store without buckets the name is that of a folder.
+    """
+
+    name: str
+    prefix: str = ""
+    account: int = 0

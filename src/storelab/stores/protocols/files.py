@@ -1,0 +1,246 @@
+"""Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV (level 2, measuring side)."""
+
+import posixpath
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.endpoint import Endpoint
+
+UNREACHABLE = (
+    "refused",
+    "connecterror",
+    "connection error",
+    "connection aborted",
+    "connection reset",
+    "socket error",
+    "unreachable",
+    "no route",
+    "timed out",
+    "timeout",
+    "expired",
+)
+
+
+def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
+    """The file system, and what it calls the base folder. HTTP alone cannot list: WebDAV does."""
+    if endpoint.protocol == "http":
+        from storelab.stores.protocols.webdav import WebDav
+
+        return WebDav(endpoint), ""
+    return filesystems.data(endpoint, {}, 16), filesystems.base(endpoint)
+
+
+class FilesAccess(Access):
+    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises UserError."""
+
+    deletes_at_once = 100
+
+    def __init__(self, endpoint: Endpoint, place: str, read_only: bool = False):
+        self.endpoint, self.place, self.read_only = endpoint, place, read_only
+        self.fs, self.base = _namespace(endpoint)
+
+    def _path(self, bucket: str, key: str = "") -> str:
+        return posixpath.join(self.base, bucket, key) if key else posixpath.join(self.base, bucket)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
+            raise
+        except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
+            if isinstance(error, PermissionError) or "[3010]" in str(error):  # XRootD's number
+                raise AccessRefused(_line(error)) from None
+            raise explain(error, self.endpoint, self.place) from None
+
+    def _may_write(self) -> None:
+        if self.read_only:
+            raise UserError(self.place, "this would write to a read-only store", "set the store's `read_only` to false")
+
+    def _present(self, path: str) -> bool:
+        """exists() of some file systems answers False to a refused connection: ask for the facts instead."""
+        try:
+            self.fs.info(path)
+            return True
+        except OSError as error:
+            if _absent(error):
+                return False
+            raise
+
+    def _bucket(self, bucket: str) -> None:
+        if not self._present(self._path(bucket)):
+            raise NoSuchBucket(bucket)
+
+    def read(self, bucket: str, key: str) -> bytes | None:
+        with self._explained():
+            try:
+                return self._get(self._path(bucket, key))
+            except OSError as error:
+                if not _absent(error):
+                    raise
+            self._bucket(bucket)
+            return None
+
+    def _get(self, path: str) -> bytes:
+        if self.endpoint.protocol == "http":
+            return self.fs.cat_file(path)
+        with self.fs.open(path, "rb") as f:
+            return f.read()
+
+    def write(self, bucket: str, key: str, data: bytes) -> None:
+        """Folders are made when they prove to be missing: most servers make them themselves."""
+        self._may_write()
+        with self._explained():
+            self._bucket(bucket)
+            path = self._path(bucket, key)
+            try:
+                self._put(path, data)
+            except OSError:
+                if "/" not in key:
+                    raise
+                self._make_folders(posixpath.dirname(path))
+                self._put(path, data)
+
+    def _put(self, path: str, data: bytes) -> None:
+        if self.endpoint.protocol == "http":
+            self.fs.pipe_file(path, data)
+            return
+        if self.endpoint.protocol != "file":
+            with self.fs.open(path, "wb") as f:
+                f.write(data)
+            return
+        temporary = f"{path}.{uuid.uuid4().hex[:12]}.storelab-tmp"  # a whole file or nothing
+        try:
+            with self.fs.open(temporary, "wb") as f:
+                f.write(data)
+            self.fs.mv(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                self.fs.rm_file(temporary)
+            raise
+
+    def _make_folders(self, path: str) -> None:
+        if self.endpoint.protocol != "http":
+            self.fs.makedirs(path, exist_ok=True)
+        elif not self._present(path):  # MKCOL makes one level at a time
+            if above := posixpath.dirname(path):
+                self._make_folders(above)
+            with suppress(FileExistsError):
+                self.fs.mkdir(path)
+
+    def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
+        with self._explained():
+            self._bucket(bucket)
+            root, begin = self._path(bucket).rstrip("/") + "/", posixpath.dirname(prefix)
+            waiting = [self._path(bucket, begin)]
+            while waiting:
+                folder = waiting.pop()
+                try:
+                    entries = self.fs.ls(folder, detail=True)
+                except OSError as error:
+                    if _absent(error):
+                        continue  # nothing below this prefix, or removed meanwhile
+                    raise
+                for entry in entries:
+                    name = entry["name"].rstrip("/")
+                    if entry["type"] == "directory" and name == folder:  # XRootD's answer where it may not look into a folder
+                        raise PermissionError(f"folder {name} cannot be listed")
+                    key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
+                    if not key.startswith(prefix) and not prefix.startswith(key + "/"):
+                        continue
+                    if entry["type"] == "directory":
+                        waiting.append(name)
+                    elif key.startswith(prefix):
+                        yield key, int(entry["size"])
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        self._may_write()
+        with self._explained(), ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: self._remove(self._path(bucket, key)), keys))
+
+    def _remove(self, path: str) -> None:
+        try:
+            self.fs.rm_file(path)
+        except OSError:
+            if self._present(path):
+                raise
+
+    def bucket_names(self) -> list[str]:
+        with self._explained():
+            entries = self.fs.ls(self.base, detail=True)
+            return [posixpath.basename(e["name"].rstrip("/")) for e in entries if e["type"] == "directory"]
+
+    def prefixes(self, bucket: str, above: str) -> list[str]:
+        with self._explained():
+            self._bucket(bucket)
+            path = self._path(bucket, above.rstrip("/"))
+            entries = self.fs.ls(path, detail=True) if self._present(path) else []
+            return [f"{above}{posixpath.basename(e['name'].rstrip('/'))}/" for e in entries if e["type"] == "directory"]
+
+    def make_bucket(self, bucket: str) -> None:
+        self._may_write()
+        with self._explained():
+            if self._present(self._path(bucket)):
+                raise BucketExists(bucket)
+            try:
+                if self.endpoint.protocol == "root":
+                    self.fs.makedirs(self._path(bucket), exist_ok=True)
+                else:
+                    self.fs.mkdir(self._path(bucket))
+            except FileExistsError:
+                raise BucketExists(bucket) from None
+
+    def drop_bucket(self, bucket: str) -> None:
+        """Only empty folders go: one that holds a file of someone else stays, and is told."""
+        self._may_write()
+        with self._explained():
+            self._drop(self._path(bucket))
+
+    def _drop(self, path: str) -> None:
+        for entry in self.fs.ls(path, detail=True):
+            if entry["type"] != "directory":
+                raise MeasurementFailed(f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone")
+            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder
+                raise PermissionError(f"folder {path} cannot be listed")
+            self._drop(entry["name"].rstrip("/"))
+        if self.endpoint.protocol == "webhdfs":
+            self.fs.rm(path, recursive=False)
+        else:
+            self.fs.rmdir(path)
+
+
+def _absent(error: OSError) -> bool:
+    """XRootD's client tells by text alone that something is not there."""
+    text = str(error).lower()
+    return (
+        isinstance(error, FileNotFoundError | NotADirectoryError) or "[3011]" in text or "no such file" in text or "not a directory" in text
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join((str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}").split())
+
+
+def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | MeasurementFailed:
+    """The exception to raise instead of what a file system's library threw."""
+    parts, text = urlsplit(endpoint.url), _line(getattr(error, "reason", None) or error)  # urllib3 wraps the reason
+    host = f"{parts.scheme}://{parts.netloc}"
+    spot, low = f"{place}.endpoint", text.lower()
+    if endpoint.protocol == "file":
+        return MeasurementFailed(f"{place}: {text[:200]}")
+    if any(sign in low for sign in ("certificate", "sslerror", "tls error", "[ssl")):
+        return UserError(spot, f"TLS with {host} fails ({text[:120]})", "check `endpoint` and `ca_file`")
+    if any(sign in low for sign in ("name or service", "resolve", "invalid address", "getaddrinfo")):
+        return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
+    if any(sign in low for sign in UNREACHABLE):
+        return UserError(spot, f"{host} cannot be reached", "check address and port, and that the server runs")
+    if any(sign in low for sign in ("http 401", "unauthorized", "auth failed")):
+        return UserError(place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first")
+    return MeasurementFailed(f"{place}: {text[:200]}")

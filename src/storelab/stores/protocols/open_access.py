@@ -1,0 +1,17 @@
+"""The access that fits an endpoint's protocol (level 2, measuring side)."""
+
+from storelab.stores.protocols.access import Access
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+
+def open_access(endpoint: Endpoint, credentials: Credentials | None, place: str, read_only: bool = False) -> Access:
+    """`place`: place in the configuration, for messages; `read_only`: what would write raises UserError."""
+    if endpoint.protocol == "s3":
+        from storelab.stores.protocols.s3 import S3Access
+        from storelab.stores.protocols.s3_clients import client
+
+        assert credentials is not None
+        return S3Access(client(endpoint, credentials, read_only=read_only), place)
+    from storelab.stores.protocols.files import FilesAccess
+
+    return FilesAccess(endpoint, place, read_only)

@@ -1,0 +1,121 @@
+"""Access to an S3 store through boto3 (level 2, measuring side; never used inside a measurement). Retries are off."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from storelab.core.errors import MeasurementFailed
+from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.s3_mistakes import ERRORS, code, explain
+
+BUSY = ("SlowDown", "InternalError", "ServiceUnavailable")  # of single keys: a store that is behind with its writes (MinIO)
+PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
+ABSENT = {"NoSuchKey", "404"}
+NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
+
+
+class S3Access(Access):
+    """`s3`: a boto3 client of one account at one front-end."""
+
+    def __init__(self, s3: Any, place: str):
+        self.s3, self.place = s3, place
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ERRORS as error:
+            name = code(error)
+            if name == "NoSuchBucket":
+                raise NoSuchBucket from None
+            if name in ("AccessDenied", "403"):
+                raise AccessRefused from explain(error, self.place)
+            raise explain(error, self.place) from None
+
+    def read(self, bucket: str, key: str) -> bytes | None:
+        with self._explained():
+            try:
+                return self.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            except ERRORS as error:
+                if code(error) in ABSENT:
+                    return None
+                raise
+
+    def write(self, bucket: str, key: str, data: bytes) -> None:
+        with self._explained():
+            self.s3.put_object(Bucket=bucket, Key=key, Body=data)
+
+    def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
+        with self._explained():
+            for page in self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+                for entry in page.get("Contents", []):
+                    yield entry["Key"], entry["Size"]
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        left, errors = list(keys), []
+        for pause in PAUSES:
+            with self._explained():
+                answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True})
+            errors = answer.get("Errors") or []
+            if not errors or not all(str(e.get("Code")).startswith(BUSY) for e in errors):
+                break
+            left = [e["Key"] for e in errors]
+            time.sleep(pause)
+        if errors:
+            raise MeasurementFailed(f"bucket {bucket}: {len(errors)} objects were not deleted, the first with {errors[0].get('Code')}")
+
+    def bucket_names(self) -> list[str]:
+        with self._explained():
+            pages = self.s3.get_paginator("list_buckets").paginate()
+            return [b["Name"] for page in pages for b in page.get("Buckets", [])]
+
+    def prefixes(self, bucket: str, above: str) -> list[str]:
+        with self._explained():
+            pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=above, Delimiter="/")
+            return [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", [])]
+
+    def make_bucket(self, bucket: str) -> None:
+        with self._explained():
+            try:
+                self.s3.create_bucket(Bucket=bucket, **self._location())
+            except ERRORS as error:
+                if code(error) in ("BucketAlreadyExists", "BucketAlreadyOwnedByYou"):
+                    raise BucketExists from None
+                raise
+
+    def _location(self) -> dict[str, Any]:
+        """Amazon wants the region again when it is not its first one; others refuse to be asked."""
+        region, host = self.s3.meta.region_name, urlsplit(self.s3.meta.endpoint_url).hostname or ""
+        amazon = re.search(r"(^|\.)amazonaws\.com(\.cn)?\Z", host)
+        return {"CreateBucketConfiguration": {"LocationConstraint": region}} if amazon and region != "us-east-1" else {}
+
+    def drop_bucket(self, bucket: str) -> None:
+        with self._explained():
+            try:
+                self.s3.delete_bucket(Bucket=bucket)
+            except ERRORS as error:
+                if code(error) not in NOT_EMPTY:
+                    raise
+                self._drop_old_versions(bucket)
+                self.s3.delete_bucket(Bucket=bucket)
+
+    def _drop_old_versions(self, bucket: str) -> None:
+        """What deleted objects leave in a bucket with versions (of a probe that was killed); what can be read stays."""
+        old, marks = [], []
+        for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            old += [v for v in page.get("Versions", []) if not v["IsLatest"]]
+            marks += page.get("DeleteMarkers", [])
+        for entry in [*old, *marks]:  # the marks last: they hide the versions before them
+            self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
+
+    def abandon(self, bucket: str, prefix: str) -> None:
+        """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do not list them."""
+        with suppress(ClientError):
+            for page in self.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix):
+                for upload in page.get("Uploads", []):
+                    self.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])

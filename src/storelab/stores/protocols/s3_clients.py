@@ -1,0 +1,100 @@
+"""boto3 clients for one front-end: nothing from the user's AWS files, no retries unless asked for (level 2, measuring side)."""
+
+import os
+import re
+import threading
+from base64 import b64encode
+from hashlib import md5
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+import urllib3
+from botocore.config import Config
+
+from storelab.core.errors import UserError
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")
+_session_lock = threading.Lock()
+_session: boto3.session.Session | None = None
+
+
+def _bare_session() -> boto3.session.Session:
+    """One session that reads no profile and no AWS configuration file: everything is passed explicitly. Call under the lock."""
+    global _session
+    if _session is None:
+        core = botocore.session.Session({"profile": (None, None, None, None)})  # so AWS_PROFILE is not looked at either
+        for variable in ("config_file", "credentials_file"):
+            core.set_config_variable(variable, os.devnull)
+        _session = boto3.session.Session(botocore_session=core)
+    return _session
+
+
+def client(
+    endpoint: Endpoint,
+    credentials: Credentials,
+    *,
+    attempts: int = 1,
+    max_pool_connections: int = 16,
+    connect_timeout: float = 5.0,
+    read_timeout: float = 60.0,
+    read_only: bool = False,
+) -> Any:
+    """A boto3 S3 client for one front-end. `attempts` in all, so 1 is no retry; time-outs in seconds. Thread-safe.
+
+    `read_only`: requests that could alter anything raise UserError before they are sent.
+    """
+    extra = {"proxies": {}} if LOOPBACK.match(urlsplit(endpoint.url).hostname or "") else {}
+    config = Config(
+        s3={"addressing_style": endpoint.addressing},
+        signature_version="s3v4",
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+        max_pool_connections=max_pool_connections,
+        connect_timeout=connect_timeout,
+        read_timeout=read_timeout,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        **extra,
+    )
+    if not endpoint.verify:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    with _session_lock:  # making clients is not thread-safe
+        made = _bare_session().client(
+            "s3",
+            endpoint_url=endpoint.url,
+            region_name=endpoint.region,
+            verify=(endpoint.ca_file or None) if endpoint.verify else False,
+            aws_access_key_id=credentials.access_key,
+            aws_secret_access_key=credentials.secret_key,
+            aws_session_token=credentials.session_token,
+            config=config,
+        )
+    made.meta.events.register("before-sign.s3.DeleteObjects", _content_md5)
+    made.meta.events.register_last("before-parameter-build.s3", _no_redirect)
+    if read_only:
+        made.meta.events.register("before-call.s3", _refuse_writes)
+    return made
+
+
+def _content_md5(request: Any, **_: Any) -> None:
+    """Servers older than the CRC checksums want Content-MD5 with a multi-object delete."""
+    body = request.body if isinstance(request.body, bytes) else (request.body or "").encode()
+    request.headers["Content-MD5"] = b64encode(md5(body, usedforsecurity=False).digest()).decode()
+
+
+def _no_redirect(context: dict[str, Any], **_: Any) -> None:
+    """A wrong region is told, not mended by requests that nobody asked for."""
+    context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+def _refuse_writes(model: Any, **_: Any) -> None:
+    if not model.name.startswith(("Get", "Head", "List")):
+        raise UserError("read_only", f"{model.name} would write to a read-only store", "set the store's `read_only` to false")
+
+
+def for_store(store: Store, endpoint: Endpoint | None = None, **options: Any) -> Any:
+    """`client` with the store's own credentials; refuses to write where the store is read-only."""
+    return client(endpoint or store.endpoints(1)[0], store.credentials(), read_only=bool(store.settings.read_only), **options)

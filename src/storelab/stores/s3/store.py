@@ -1,0 +1,193 @@
+"""Any S3 endpoint that is there already; storelab starts and stops nothing (level 2, measuring side). See docs/stores.md."""
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+
+from storelab.core.errors import UserError
+from storelab.stores.base import Status, Store
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.stores.protocols.s3_clients import client
+from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
+from storelab.stores.s3.presets import PRESETS
+
+MOST_NAME = 63  # characters of a bucket name
+
+
+class S3(Store):
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
+        self._version = ""
+        self.preset = PRESETS.get(settings.preset)
+
+    def _check_url(self, url: str) -> None:
+        """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
+        try:
+            parts = urlsplit(url)
+            good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+            good = good and parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username)
+        except ValueError:
+            good = False
+        if not good:
+            shown = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
+            raise UserError(f"{self.place}.endpoint", f"{shown!r} is no URL of an S3 endpoint", "write it like https://s3.example.org:443")
+
+    @cached_property
+    def _urls(self) -> list[str]:
+        urls = self.listed()
+        for url in urls:
+            self._check_url(url)
+        urls = [u.rstrip("/") for u in urls]
+        return self._resolve(urls) if self.settings.resolve_all else urls
+
+    def _resolve(self, urls: list[str]) -> list[str]:
+        """One URL per address of the one name. Its certificate and its virtual hosts are known by name only."""
+        place, s = f"{self.place}.resolve_all", self.settings
+        if len(urls) > 1:
+            raise UserError(place, f"{len(urls)} URLs are listed", "give one name, or set resolve_all to false")
+        parts = urlsplit(urls[0])
+        if parts.scheme == "https" and s.verify_tls:
+            raise UserError(
+                place,
+                "a certificate cannot be verified for a bare address",
+                "list the front-ends' names in `endpoint`, or set verify_tls to false",
+            )
+        if s.addressing == "virtual":
+            raise UserError(place, "addressing `virtual` needs the name", "use `path`, or list the front-ends' names in `endpoint`")
+        try:
+            found = socket.getaddrinfo(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
+        except OSError:
+            raise UserError(
+                f"{self.place}.endpoint", f"the name {parts.hostname!r} cannot be resolved", "check the spelling and DNS"
+            ) from None
+        hosts = sorted({f"[{a[4][0]}]" if a[0] == socket.AF_INET6 else str(a[4][0]) for a in found})
+        return [f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") for host in hosts]
+
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        urls, s = self._urls, self.settings
+        if front_ends > len(urls):
+            raise UserError(
+                self.place, f"{front_ends} front-ends asked, {len(urls)} known", "list more URLs in `endpoint`, or sweep fewer front_ends"
+            )
+        ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
+        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=self.multipart()) for u in urls[:front_ends]]
+
+    def multipart(self) -> bool:
+        given = self.settings.multipart
+        return self.preset.multipart if given is None and self.preset else given is not False
+
+    def buckets_per_account(self) -> int | None:
+        return self.settings.buckets_per_account or (self.preset.buckets_per_account if self.preset else None)
+
+    def accounts(self) -> int:
+        return 1 + len(self.settings.profiles)
+
+    def most(self, axis: str) -> int:
+        return len(self._urls) if axis == "front_ends" else self.accounts()
+
+    def credentials(self, account: int = 0) -> Credentials:
+        """From the environment, or the profile; never from a metadata service. Raises UserError where there are none."""
+        if account >= self.accounts():
+            raise UserError(self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`")
+        profile = self.settings.profiles[account - 1] if account else self.settings.profile
+        if not profile and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+            e = os.environ
+            return Credentials(e["AWS_ACCESS_KEY_ID"], e["AWS_SECRET_ACCESS_KEY"], e.get("AWS_SESSION_TOKEN"))
+        if not profile and not os.environ.get("AWS_PROFILE"):
+            raise UserError(self.place, "no credentials found", KEYS)
+        try:
+            session = botocore.session.Session(profile=profile)
+            for asks_the_network in ("container-role", "iam-role"):
+                session.get_component("credential_provider").remove(asks_the_network)
+            found = session.get_credentials()
+            keys = found.get_frozen_credentials() if found else None
+        except ERRORS as error:
+            raise explain(error, self.place) from None
+        if not keys or not keys.access_key:
+            raise UserError(f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS)
+        return Credentials(keys.access_key, keys.secret_key, keys.token)
+
+    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
+        s = self.settings
+        if s.bucket:
+            return Bucket(s.bucket, f"{s.prefix}/{campaign}/b{index:04d}/", account)
+        own = self.bucket_name(s.prefix, campaign, index, account)
+        if len(own) > MOST_NAME:
+            raise UserError(
+                f"{self.place}.prefix",
+                f"the bucket name {own!r} is longer than {MOST_NAME} characters",
+                "shorten `prefix` or the campaign's name",
+            )
+        return Bucket(own, "", account)
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """One signed request to each front-end; nothing is started or written. Raises UserError that says what is wrong."""
+        keys, *_ = [self.credentials(i) for i in range(accounts)]
+        ends = self.endpoints(front_ends)
+        with ThreadPoolExecutor(16) as pool:
+            self._version, *_ = pool.map(lambda e: self._greet(e, keys), ends)
+
+    def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
+        """The `Server` header of an answer to a signed request. GET, because an answer to HEAD says no error code."""
+        s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
+        try:
+            if self.settings.bucket:
+                answer = s3.list_objects_v2(Bucket=self.settings.bucket, Prefix=f"{self.settings.prefix}/", MaxKeys=1)
+            else:
+                answer = s3.list_buckets()
+        except ERRORS as error:
+            plain = explain(error, self.place)
+            problem = str(plain).removeprefix(f"{self.place}: ")
+            raise (
+                plain
+                if isinstance(plain, UserError)
+                else UserError(f"{self.place}.endpoint", problem, "check that it is an S3 server, and its state")
+            ) from None
+        return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
+
+    def down(self) -> list[int]:
+        return []
+
+    def status(self) -> Status:
+        """`external`; `detail` says whether the first front-end is usable now."""
+        try:
+            self.up(1)
+            detail = "usable"
+        except UserError as error:
+            detail = f"{error.problem}; {error.mend}" if error.mend else error.problem
+        try:
+            urls = self._urls
+        except UserError:
+            urls = []
+        return Status(self.name, "s3", "external", self._version, urls, {}, detail)
+
+    def version(self) -> str:
+        """The server's `Server` header; '' if it sends none or is not reachable."""
+        if not self._version:
+            try:
+                self.up(1)
+            except UserError:
+                return ""
+        return self._version
+
+    def deployment(self) -> dict[str, Any]:
+        s, urls = self.settings, self._urls
+        return {
+            "system": self.preset.system if self.preset else "S3 endpoint",
+            "version": self.version(),
+            "daemons": {},
+            "front_ends": len(urls),
+            "redundancy": "unknown",
+            "backing": "unknown",
+            "tls": all(u.startswith("https") for u in urls),
+            "verify_tls": s.verify_tls,
+            "addressing": s.addressing,
+            "region": s.region,
+            "own_buckets": s.bucket is None,
+        }

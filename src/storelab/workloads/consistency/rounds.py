@@ -1,0 +1,268 @@
+"""What one worker does until the deadline: rounds of writes and looks at keys of its own (level 2, measuring side).
+
+Every answer is judged against the writes that the store had acknowledged before it was asked. A wrong one is an anomaly: it is looked
+at again every few milliseconds until it is right, for `BOUND_NS` or to the deadline. A write or a look that fails is an error; what
+a failed write left behind is not judged.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from storelab.core import clock
+from storelab.workloads.consistency.ledger import Ledger, TimeUp
+from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Seen, View, body, difference
+
+BOUND_NS = 5_000_000_000  # how long an anomaly is watched
+PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
+AGAIN = 3  # looks at a listing that failed
+MOST_GONE = 100_000  # deleted keys remembered by one worker
+
+RIGHT, LATE, NEVER, UNKNOWN = "right", "late", "never", "unknown"
+Wrong = Callable[[Seen], str | None]
+METHODS = {
+    "PUT": "put",
+    "GET": "get",
+    "DELETE": "delete",
+    "LIST": "list",
+    "MAKE_BUCKET": "make_bucket",
+    "DELETE_BUCKET": "drop_bucket",
+    "HEAD_BUCKET": "head_bucket",
+    "LIST_BUCKET": "list_bucket",
+    "LIST_BUCKETS": "bucket_names",
+}
+
+
+class Worker:
+    """views: one per front-end; prefix: of this worker's keys, ends in '/'; size: bytes of an object."""
+
+    def __init__(self, number: int, views: list[View], ledger: Ledger, prefix: str, size: int, seed: int):
+        self.number, self.views, self.ledger, self.prefix, self.size = number, views, ledger, prefix, size
+        self.rng = random.Random(seed)
+        self.gone: dict[str, int] = {}  # deleted keys that were seen to be gone -> front-end they were deleted through
+        self.gone_by = [0] * len(views)
+        self.deleted: list[str] = []  # the same keys, to choose from
+        self.looked_again: set[str] = set()
+        self.anchor = f"{prefix}anchor"  # an object that is there all the time
+
+    # Operations: asked, recorded, handed on
+
+    def ask(self, op: str, key: str, view: int, data: bytes = b"") -> Seen:
+        """One operation through a front-end. Raises TimeUp after the deadline, LimitExceeded."""
+        if self.ledger.left_ns() <= 0:
+            raise TimeUp
+        v = self.views[view]
+        arguments = () if op == "LIST_BUCKETS" else (key, data) if op == "PUT" else (key,)
+        seen: Seen = getattr(v, METHODS[op])(*arguments)
+        moved = len(data) if op == "PUT" else len(seen.data or b"") if op == "GET" and seen.state == OK else 0
+        name = v.prefix + key if op in ("PUT", "GET", "DELETE", "LIST") else key
+        self.ledger.operation(self.number, "LIST" if op == "LIST_BUCKET" else op, name, moved, seen)
+        return seen
+
+    def look(self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str) -> str:
+        """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell of."""
+        seen = ask()
+        if seen.state == FAILED:
+            self.ledger.unknown(scenario, same)
+            return UNKNOWN
+        return self.judge(scenario, same, key, seen, ask, wrong, since, story)
+
+    def judge(
+        self, scenario: str, same: bool, key: str, seen: Seen, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
+    ) -> str:
+        """The same for an answer that is there already (and did not fail)."""
+        finding = wrong(seen)
+        if finding is None:
+            self.ledger.right(scenario, same)
+            return RIGHT
+        begin = since.end_ns if since else seen.start_ns
+        lasted, last, pause = None, seen.end_ns, PAUSE_S
+        limit = min(begin + BOUND_NS, self.ledger.deadline_ns)
+        try:
+            while lasted is None and clock.now_ns() < limit:
+                time.sleep(pause)
+                pause = min(pause * 1.5, LONGEST_PAUSE_S)
+                again = ask()
+                last = again.end_ns
+                if again.state != FAILED and wrong(again) is None:
+                    lasted = last - begin
+        finally:
+            asked = f", asked {(seen.start_ns - begin) / 1e6:.1f} ms later" if since else ""
+            self.ledger.anomaly(scenario, same, key, begin, lasted, last - begin, f"{story}{asked}: {finding}")
+        return NEVER if lasted is None else LATE
+
+    # The rounds
+
+    def run(self, until_ns: int) -> None:
+        """Rounds until `until_ns`; from there to the deadline a last look at what was deleted. Raises LimitExceeded."""
+        try:
+            n = 0
+            while clock.now_ns() < until_ns and self.ledger.left_ns() > 0:
+                self.turn(n)
+                n += 1
+            self.last_look()
+        except TimeUp:
+            return
+
+    def turn(self, n: int) -> None:
+        self.round(n)
+
+    def front_ends(self, n: int) -> tuple[int, int, bool]:
+        """(writer, reader, whether they are one) of the n-th round: every front-end writes; every other round another one reads."""
+        count = len(self.views)
+        writer = (self.number + n // 2) % count
+        reader = writer if n % 2 == 0 or count == 1 else (writer + 1 + self.rng.randrange(count - 1)) % count
+        return writer, reader, writer == reader
+
+    def round(self, n: int) -> None:
+        """One key: put, get, list, overwrite, get and get again, delete, get, list; then a look at an older deleted key.
+
+        An anomaly that was never right ends the round: what comes after it would only tell of the same thing again.
+        """
+        writer, reader, same = self.front_ends(n)
+        key = f"{self.prefix}{n:07d}"
+        one, two = (body(key, version, secrets.token_hex(8), self.size) for version in (1, 2))
+        how = f"through front-end {writer}, looked at through {reader}"
+
+        put = self.ask("PUT", key, writer, one)
+        if put.state == FAILED:
+            return self.ledger.unknown("read_after_write", same)
+        story = f"put {how}"
+        if self.get("read_after_write", same, key, reader, 1, one, put, story) == NEVER:
+            return None
+        if self.listing("list_after_write", same, key, reader, lambda s: _not_listed(s, key, self.size), put, story) == NEVER:
+            return None
+
+        put = self.ask("PUT", key, writer, two)
+        if put.state == FAILED:
+            return self.ledger.unknown("overwrite", same)
+        found = self.get("overwrite", same, key, reader, 2, two, put, f"overwritten {how}")
+        if found == NEVER:
+            return None
+        if found != UNKNOWN:
+            for view in (reader, writer):
+                story = f"version 2 was seen through front-end {reader}, looked at again through {view}"
+                self.get("monotonic_reads", view == reader, key, view, 2, two, None, story)
+
+        gone = self.ask("DELETE", key, writer)
+        if gone.state == FAILED:
+            return self.ledger.unknown("read_after_delete", same)
+        story = f"deleted {how}"
+        read = self.get("read_after_delete", same, key, reader, 0, b"", gone, story)
+        if read == NEVER:
+            return None
+        listed = self.listing("list_after_delete", same, key, reader, lambda s: _listed(s, key), gone, story)
+        if read != UNKNOWN and listed in (RIGHT, LATE) and len(self.gone) < MOST_GONE:
+            self.gone[key] = writer
+            self.gone_by[writer] += 1
+            self.deleted.append(key)
+        if self.deleted:
+            self.look_again(self.rng.choice(self.deleted), reader)
+        return None
+
+    def get(self, scenario: str, same: bool, key: str, view: int, version: int, expected: bytes, since: Seen | None, story: str) -> str:
+        """Look at an object that should be `expected`, or (version 0) not there."""
+
+        def wrong(seen: Seen) -> str | None:
+            if version:
+                return difference(seen, key, version, expected)
+            return None if seen.state == ABSENT else f"is still there ({seen.said()}, {len(seen.data or b'')} B)"
+
+        return self.look(scenario, same, key, lambda: self.ask("GET", key, view), wrong, since, story)
+
+    def listing(self, scenario: str, same: bool, key: str, view: int, wrong: Wrong, since: Seen, story: str) -> str:
+        """A listing of this worker's keys: does it work, what does it say of `key`, does it show again what was gone?"""
+        seen = self.works(view)
+        if seen.state != OK:
+            self.ledger.unknown(scenario, same)
+            return UNKNOWN
+        verdict = self.judge(scenario, same, key, seen, lambda: self.ask("LIST", self.prefix, view), wrong, since, story)
+        self.come_back(seen, view)
+        return verdict
+
+    def works(self, view: int) -> Seen:
+        """A listing, as the store answered it first.
+
+        One that fails is asked again. Where it fails each time although an object in it can be read, that is an anomaly, and so is
+        a listing of "no such bucket"; a failure that passes is an error.
+        """
+        first = last = self.ask("LIST", self.prefix, view)
+        for _ in range(AGAIN if first.state == FAILED else 0):
+            time.sleep(0.02)
+            last = self.ask("LIST", self.prefix, view)
+            if last.state != FAILED:
+                break
+        same = view == 0  # the bucket was made through the first one
+        if first.state == OK:
+            self.ledger.right("listing_works", same)
+        elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
+            self.ledger.unknown("listing_works", same)
+        else:
+            name, story = self.views[view].prefix + self.prefix, f"objects can be read, and listed through front-end {view}"
+            ask = lambda: _never_failed(self.ask("LIST", self.prefix, view))  # noqa: E731 - here a failure is a wrong answer
+            self.judge("listing_works", same, name, first, ask, lambda s: f"fails ({s.said()})" if s.state != OK else None, None, story)
+        return first
+
+    def come_back(self, seen: Seen, view: int) -> None:
+        """Does a listing show keys that were seen to be gone? One try per listing, apart for deletions through this front-end."""
+        for same in (True, False):
+            count = self.gone_by[view] if same else len(self.gone) - self.gone_by[view]
+            if not count:
+                continue
+            back = [key for key in seen.names if key in self.gone and (self.gone[key] == view) == same]
+            if not back:
+                self.ledger.right("comes_back_listed", same)
+                continue
+            story = f"{len(back)} of {count} deleted keys that were gone are listed again through front-end {view}"
+
+            def wrong(s: Seen, back: list[str] = back) -> str | None:
+                still = [key for key in back if s.state == OK and key in s.names]
+                return f"{', '.join(still[:3])}" if still else None
+
+            try:
+                self.judge("comes_back_listed", same, back[0], seen, lambda: self.ask("LIST", self.prefix, view), wrong, None, story)
+            finally:
+                for key in back:
+                    self.forget(key)
+
+    def look_again(self, key: str, view: int) -> None:
+        """Is a deleted key that was gone still gone?"""
+        if key not in self.gone:  # the listing had it already
+            return
+        writer = self.gone[key]
+        story = f"deleted through front-end {writer} and seen to be gone, looked at again through {view}"
+        verdict = self.get("comes_back", writer == view, key, view, 0, b"", None, story)
+        self.looked_again.add(key)
+        if verdict in (LATE, NEVER):
+            self.forget(key)
+
+    def forget(self, key: str) -> None:
+        """A key that came back is told once."""
+        if key in self.gone:
+            self.gone_by[self.gone.pop(key)] -= 1
+            self.deleted.remove(key)
+
+    def last_look(self) -> None:
+        """All deleted keys once more: by a listing through every front-end, and one by one in random order, to the deadline."""
+        for view in range(len(self.views)):
+            seen = self.works(view)
+            if seen.state == OK:
+                self.come_back(seen, view)
+        for i, key in enumerate(self.rng.sample(self.deleted, len(self.deleted))):
+            self.look_again(key, i % len(self.views))
+
+
+def _not_listed(seen: Seen, key: str, size: int) -> str | None:
+    if seen.state != OK or key not in seen.names:
+        return f"is not among the {len(seen.names)} keys listed"
+    return None if seen.names[key] == size else f"is listed with {seen.names[key]} B instead of {size} B"
+
+
+def _listed(seen: Seen, key: str) -> str | None:
+    return f"is still among the {len(seen.names)} keys listed" if key in seen.names else None
+
+
+def _never_failed(seen: Seen) -> Seen:
+    return replace(seen, state=ABSENT) if seen.state == FAILED else seen

@@ -1,0 +1,4 @@
+"""`events`: jobs process the events of their own files; the clients and their cached file objects.
+
+May import: what `workloads` may.
+"""

@@ -1,0 +1,114 @@
+"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2, measuring side).
+
+`yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so; `not tried`: it could
+not be asked (the evidence says why); `error`: the question itself failed, nothing is known.
+"""
+
+import http.client
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from storelab.core import clock
+
+YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tried", "error")
+TIME_IS_UP = "the point's duration ended before"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing secret."""
+
+    answer: str
+    evidence: str
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Refuted(Exception):
+    """The store does not do it; the message is the evidence."""
+
+    answer = NO
+
+
+class Otherwise(Refuted):
+    """The store does it, but not as defined."""
+
+    answer = DIFFERS
+
+
+class NotTried(Refuted):
+    """It could not be asked, or not all of it."""
+
+    answer = NOT_TRIED
+
+
+def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
+    """Raises `error` with the evidence unless it holds."""
+    if not holds:
+        raise error(evidence)
+
+
+def yes(evidence: str, **detail: Any) -> Answer:
+    return Answer(YES, evidence, detail)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question: topic and name are its place in the table and never change; `ask` takes the context."""
+
+    topic: str
+    name: str
+    ask: Callable[[Any], Answer]
+
+
+class Checks(list[Check]):
+    """The questions of one module, in the order in which they are written."""
+
+    def add(self, topic: str, name: str, *arguments: Any) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+        """Decorator; `arguments` go behind the context, so that one function can ask several questions."""
+
+        def note(function: Callable[..., Answer]) -> Callable[..., Answer]:
+            ask = (lambda context: function(context, *arguments)) if arguments else partial(function)
+            self.append(Check(topic, name, ask))
+            return function
+
+        return note
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer with its place in the table and its time (UTC ns)."""
+
+    topic: str
+    check: str
+    answer: str
+    evidence: str
+    start_ns: int
+    end_ns: int
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) -> Asked:
+    """Ask one question. Whatever it raises is an answer; what `hide` lists is struck out of the evidence."""
+    begun = clock.now_ns()
+    if begun >= deadline_ns:
+        return Asked(check.topic, check.name, NOT_TRIED, TIME_IS_UP, begun, begun)
+    try:
+        answer = check.ask(context)
+    except Refuted as refuted:
+        answer = Answer(refuted.answer, str(refuted))
+    except TimeoutError:
+        answer = Answer(NO, "no answer came in time")
+    except (OSError, http.client.HTTPException, ParseError) as error:
+        answer = Answer(NO, f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  a fault of the probe, or an answer that nobody foresaw: it says nothing of the store
+        answer = Answer(ERROR, f"{type(error).__name__}: {error}")
+    ended = clock.now_ns()
+    if ended >= deadline_ns and answer.answer in (NO, ERROR):
+        answer = Answer(NOT_TRIED, TIME_IS_UP)  # perhaps only cut off
+    evidence = " ".join(answer.evidence.split())[:400]
+    for secret in filter(None, hide):
+        evidence = evidence.replace(secret, "***")
+    return Asked(check.topic, check.name, answer.answer, evidence, begun, ended, answer.detail)

@@ -1,0 +1,192 @@
+"""Questions to a mounted file system: what analysis and CernVM-FS rely on and shared file systems differ in (level 2)."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from storelab.engines.contract import Job
+from storelab.workloads.probe import multirange
+from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
+from storelab.workloads.probe.context import Context
+
+CHECKS = Checks()
+SMALL = b"one small file of the probe"
+LISTED = 1001
+
+
+class Files(Context):
+    def __init__(self, job: Job):
+        self.root = Path(unquote(urlsplit(job.endpoint.url).path))
+        super().__init__(job)
+        self.own = self.root / self.bucket.name / self.folder / str(job.client)
+        self.own.mkdir(parents=True, exist_ok=True)
+        self.known_path = self.root / self.bucket.name / self.known
+
+    def new_wire(self, timeout: float = 0.0) -> None:  # type: ignore[override]  # nothing goes over HTTP
+        return None
+
+    def close(self) -> None:
+        return
+
+
+def _tried(act: Callable[[], object]) -> str | None:
+    """None where it succeeds, else the name of the error."""
+    try:
+        act()
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error.errno))
+    return None
+
+
+def _preads(c: Files, count: int) -> Answer:
+    """As many reads at offsets of one open file; each is compared."""
+    ranges = multirange.spread(count, len(c.body))
+    with open(c.known_path, "rb") as f:
+        wrong = [a for a, b in ranges if os.pread(f.fileno(), b - a + 1, a) != c.body[a : b + 1]]
+    demand(not wrong, f"{len(wrong)} of {count} are not what stands there, the first at {wrong[:1]}", Otherwise)
+    return yes(f"{count} preads, every byte compared")
+
+
+for _count in (2, 200, 1500):
+    CHECKS.add("ranges", f"multi-range {_count}", _count)(_preads)
+
+
+@CHECKS.add("ranges", "scattered read")
+def preadv(c: Files) -> Answer:
+    """One range into several buffers. POSIX has no read of several ranges in one call."""
+    buffers = [bytearray(n) for n in (100, 4096, 7)]
+    with open(c.known_path, "rb") as f:
+        got = os.preadv(f.fileno(), buffers, 5000)
+    demand(b"".join(buffers) == c.body[5000 : 5000 + 4203] and got == 4203, f"{got} bytes, other ones", Otherwise)
+    return yes("preadv into 3 buffers")
+
+
+@CHECKS.add("ranges", "range beyond the end")
+def beyond(c: Files) -> Answer:
+    with open(c.known_path, "rb") as f:
+        tail, past = os.pread(f.fileno(), 200, len(c.body) - 100), os.pread(f.fileno(), 10, len(c.body) + 10)
+    demand(tail == c.body[-100:] and past == b"", f"{len(tail)} and {len(past)} bytes", Otherwise)
+    return yes("the part that exists, then none")
+
+
+@CHECKS.add("objects", "atomic rename")
+def atomic_rename(c: Files) -> Answer:
+    """Over an existing file: a reader that has it open keeps the old bytes, a new one gets the new."""
+    new, old = c.own / "new", c.own / "old"
+    old.write_bytes(SMALL)
+    new.write_bytes(SMALL[::-1])
+    with open(old, "rb") as f:
+        new.rename(old)
+        kept = f.read()
+    demand(old.read_bytes() == SMALL[::-1] and not new.exists(), "the new bytes do not stand under the old name")
+    demand(kept == SMALL, "a reader that had it open does not get the old bytes", Otherwise)
+    return yes("replaced in one step; who had it open reads the old bytes")
+
+
+@CHECKS.add("objects", "append")
+def append(c: Files) -> Answer:
+    """Two writers that append in turn lose nothing."""
+    path = c.own / "append"
+    with open(path, "ab", 0) as one, open(path, "ab", 0) as two:
+        for i in range(50):
+            (one, two)[i % 2].write(b"%07d\n" % i)
+    demand(path.read_bytes() == b"".join(b"%07d\n" % i for i in range(50)), "lines of two writers are lost", Otherwise)
+    return yes("O_APPEND of two writers in turn, 50 lines")
+
+
+@CHECKS.add("objects", "hard link")
+def hard_link(c: Files) -> Answer:
+    path = c.own / "link-source"
+    path.write_bytes(SMALL)
+    failed = _tried(lambda: os.link(path, c.own / "link"))
+    demand(failed is None, f"link: {failed}")
+    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but of another inode", Otherwise)
+    return yes("same inode under two names")
+
+
+@CHECKS.add("objects", "open file removed")
+def open_removed(c: Files) -> Answer:
+    path = c.own / "removed"
+    path.write_bytes(SMALL)
+    with open(path, "rb") as f:
+        path.unlink()
+        got = f.read()
+    demand(got == SMALL, f"{len(got)} bytes", Otherwise)
+    return yes("still read by who has it open")
+
+
+@CHECKS.add("objects", "key names")
+def names(c: Files) -> Answer:
+    tried = ("with space", "ümläut-日本", "a=b&c+d%e", "x" * 255)
+    bad = [f"{n[:20]!r} {failed}" for n in tried if (failed := _tried(lambda n=n: (c.own / n).write_bytes(SMALL)))]
+    listed = {p.name for p in c.own.iterdir()}
+    bad += [f"{n[:20]!r} not listed so" for n in tried if n not in listed and not bad]
+    demand(not bad, f"not {', '.join(bad)}", Otherwise)
+    return yes("space, Unicode, = & + %, 255 bytes")
+
+
+@CHECKS.add("objects", "synchronised writes")
+def fsync(c: Files) -> Answer:
+    with open(c.own / "fsync", "wb") as f:
+        f.write(SMALL)
+        f.flush()
+        failed = _tried(lambda: os.fsync(f.fileno()))
+    demand(failed is None, f"fsync: {failed}")
+    return yes("fsync accepted; that it reaches the disk is not seen from here")
+
+
+@CHECKS.add("checksums", "extended attributes")
+def xattr(c: Files) -> Answer:
+    """Where a site keeps its checksums."""
+    path = c.own / "xattr"
+    path.write_bytes(SMALL)
+    failed = _tried(lambda: os.setxattr(path, "user.storelab", b"17"))
+    demand(failed is None, f"setxattr: {failed}")
+    demand(os.getxattr(path, "user.storelab") == b"17", "kept, but other bytes", Otherwise)
+    return yes("user.* kept")
+
+
+@CHECKS.add("conditional", "put if absent")
+def exclusive(c: Files) -> Answer:
+    """O_CREAT | O_EXCL"""
+    path = c.own / "exclusive"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
+    demand(failed is not None, "made twice")
+    demand(failed == "EEXIST", f"refused with {failed}", Otherwise)
+    return yes("the second one gets EEXIST")
+
+
+def _locked(c: Files, lock: Callable[[int], None]) -> Answer:
+    """A lock of one process keeps another one out."""
+    path = c.own / "lock"
+    path.touch()
+    with open(path, "r+b") as f:
+        failed = _tried(lambda: lock(f.fileno()))
+        demand(failed is None, f"a lock is refused: {failed}")
+        child = os.fork()
+        if child == 0:
+            with open(path, "r+b") as other:
+                os._exit(1 if _tried(lambda: lock(other.fileno())) is None else 0)
+        got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    demand(got == 0, "two processes hold it at once")
+    return yes("keeps another process of this node out")
+
+
+CHECKS.add("conditional", "lock (flock)", lambda fd: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB))(_locked)
+CHECKS.add("conditional", "lock (fcntl)", lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB))(_locked)
+
+
+@CHECKS.add("listing", "a folder of 1001")
+def listing(c: Files) -> Answer:
+    folder = c.own / "many"
+    folder.mkdir()
+    wanted = {f"{i:04d}" for i in range(LISTED)}
+    for name in sorted(wanted):
+        (folder / name).write_bytes(b"x")
+    found = {e.name: e.stat().st_size for e in os.scandir(folder)}
+    demand(set(found) == wanted and set(found.values()) == {1}, f"{len(wanted & set(found))} of {LISTED} files listed")
+    return yes(f"{LISTED} files with their sizes")

@@ -1,0 +1,262 @@
+"""Questions to an S3 store about who may: signatures, presigned URLs, anonymous readers, two accounts (level 2, measuring side)."""
+
+import json
+import time
+
+from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
+from storelab.workloads.probe.plain_http import Reply
+from storelab.workloads.probe.s3.requests import S3, code, said, tree
+from storelab.workloads.probe.signing import Keys, path_of, sign_v2
+
+CHECKS = Checks()
+SMALL = b"who may read this?"
+REFUSED = (400, 401, 403)
+
+
+def _refused(reply: Reply, what: str) -> str:
+    """Raises Refuted where it was let through, Otherwise where it failed for another reason; what was answered."""
+    demand(not reply.good, f"{what} is accepted: {reply.status}")
+    demand(reply.status in REFUSED, f"{what}: {said(reply)} instead of 403", Otherwise)
+    return said(reply)
+
+
+def _signed_works(c: S3) -> None:
+    """A refusal proves something only where the right request is let through. Raises NotTried."""
+    reply = c.send("GET", c.known)
+    if reply.status != 200 or reply.body != c.body:
+        raise NotTried(f"the right signature is refused too: {said(reply)}")
+
+
+def _presigned_works(c: S3) -> None:
+    reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
+    if reply.status != 200 or reply.body != c.body:
+        raise NotTried(f"a presigned URL as it should be is refused too: {said(reply)}")
+
+
+@CHECKS.add("signatures", "wrong secret refused")
+def wrong_secret(c: S3) -> Answer:
+    _signed_works(c)
+    reply = c.send("GET", c.known, keys=Keys(c.keys.access, "0" * len(c.keys.secret), c.keys.token))
+    return yes(_refused(reply, "a signature with another secret"))
+
+
+@CHECKS.add("signatures", "unknown key refused")
+def unknown_key(c: S3) -> Answer:
+    _signed_works(c)
+    reply = c.send("GET", c.known, keys=Keys("SLNOBODYHASTHISKEY00", c.keys.secret))
+    return yes(_refused(reply, "an unknown access key"))
+
+
+@CHECKS.add("signatures", "version 2")
+def version_2(c: S3) -> Answer:
+    """The old signature: what CernVM-FS sends unless told otherwise."""
+    host, path = c.place(c.bucket.name, c.known)
+    reply = c.wire_to(host).send("GET", path, sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", c.keys))
+    demand(reply.status == 200 and reply.body == c.body, f"answered {said(reply)}")
+    wrong = sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", Keys(c.keys.access, "0" * 40, c.keys.token))
+    bad = c.wire_to(host).send("GET", path, wrong)
+    return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
+
+
+@CHECKS.add("presigned", "get")
+def presigned_get(c: S3) -> Answer:
+    reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
+    demand(reply.status == 200, f"answered {said(reply)}")
+    demand(reply.body == c.body, f"200 with {len(reply.body)} other bytes")
+    return yes(f"200, {len(reply.body)} bytes without keys")
+
+
+@CHECKS.add("presigned", "put")
+def presigned_put(c: S3) -> Answer:
+    key = c.key("presigned")
+    reply = c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL)
+    demand(reply.good, f"answered {said(reply)}")
+    demand(c.holds(key, SMALL), "accepted, but not stored as sent")
+    return yes(f"{reply.status}, stored as sent")
+
+
+@CHECKS.add("presigned", "tampered signature refused")
+def tampered(c: S3) -> Answer:
+    """The last digit of the signature changed, of a GET and of a PUT."""
+    _presigned_works(c)
+    key = c.key("tampered")
+
+    def changed(query: str) -> str:
+        return query[:-1] + ("0" if query[-1] != "0" else "1")
+
+    got = c.anonymous("GET", c.known, query=changed(c.presigned("GET", c.known)))
+    written = c.anonymous("PUT", key, query=changed(c.presigned("PUT", key)), body=SMALL)
+    demand(c.send("HEAD", key).status == 404, f"a PUT with it is stored ({said(written)})")
+    return yes(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
+
+
+@CHECKS.add("presigned", "other key refused")
+def other_key(c: S3) -> Answer:
+    _presigned_works(c)
+    key = c.key("private")
+    c.put(key, SMALL)
+    return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
+
+
+@CHECKS.add("presigned", "other method refused")
+def other_method(c: S3) -> Answer:
+    _presigned_works(c)
+    key = c.key("method")
+    c.put(key, SMALL)
+    query = c.presigned("GET", key)
+    written = c.anonymous("PUT", key, query=query, body=b"intruder")
+    deleted = c.anonymous("DELETE", key, query=query)
+    demand(c.holds(key, SMALL), f"a URL for GET let the object be changed (PUT {said(written)}, DELETE {said(deleted)})")
+    return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
+
+
+@CHECKS.add("presigned", "expired refused")
+def expired(c: S3) -> Answer:
+    _presigned_works(c)
+    reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known, 60, time.time() - 3600))
+    return yes(_refused(reply, "a URL that expired 59 minutes ago"))
+
+
+@CHECKS.add("anonymous", "private by default")
+def private(c: S3) -> Answer:
+    """Neither object nor listing nor upload without keys."""
+    _signed_works(c)
+    key = c.key("uninvited")
+    got = c.anonymous("GET", c.known)
+    demand(not got.good, f"GET without keys answered {got.status} with {len(got.body)} bytes")
+    listed = c.anonymous("GET", query="list-type=2")
+    demand(not listed.good, f"a listing without keys answered {listed.status}")
+    written = c.anonymous("PUT", key, body=SMALL)
+    demand(c.send("HEAD", key).status == 404, f"a PUT without keys is stored ({written.status})")
+    return yes(f"GET {said(got)}, listing {said(listed)}, PUT {said(written)}")
+
+
+@CHECKS.add("anonymous", "missing object")
+def missing(c: S3) -> Answer:
+    """Must not tell whether there is one: 403 as for a private object (CernVM-FS takes 403 for a failure)."""
+    _signed_works(c)
+    reply = c.anonymous("GET", c.key("never-written"))
+    demand(reply.status in REFUSED, f"{said(reply)}: tells that it is not there", Otherwise)
+    return yes(said(reply))
+
+
+def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) -> Reply:
+    """Anonymous GET, repeated for some seconds until it is let through: rights may spread late."""
+    end = time.monotonic() + seconds
+    while True:
+        reply = c.anonymous("GET", key, bucket=bucket)
+        if reply.good or time.monotonic() > end:
+            return reply
+        time.sleep(0.25)
+
+
+@CHECKS.add("anonymous", "public object by ACL")
+def public_acl(c: S3) -> Answer:
+    """`x-amz-acl: public-read` on the PUT: how CernVM-FS publishes."""
+    key, other = c.key("public"), c.key("not-public")
+    c.put(other, SMALL)
+    reply = c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"})
+    demand(reply.good, f"PUT with x-amz-acl answered {said(reply)}")
+    got = _readable(c, key, seconds=2.0)
+    demand(got.status == 200 and got.body == SMALL, f"x-amz-acl is accepted, but without keys it is {said(got)}")
+    closed = c.anonymous("GET", other)
+    demand(not closed.good, "now every object of the bucket is public", Otherwise)
+    written = c.anonymous("PUT", key, body=b"intruder")
+    demand(c.holds(key, SMALL), f"anybody can overwrite it ({written.status})", Otherwise)
+    return yes(f"200 without keys; the next object {said(closed)}")
+
+
+def _policy(bucket: str, owner: str | None = None) -> bytes:
+    """Everybody may read below `public/`. owner: its access key, for servers (versitygw) whose policy locks out whom it does not name."""
+    public = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"arn:aws:s3:::{bucket}/public/*"]}
+    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+    own = {"Effect": "Allow", "Principal": {"AWS": [owner]}, "Action": ["s3:*"], "Resource": resources}
+    return json.dumps({"Version": "2012-10-17", "Statement": [public, *([own] if owner else [])]}).encode()
+
+
+@CHECKS.add("anonymous", "public bucket by policy")
+def public_policy(c: S3) -> Answer:
+    bucket = c.own_bucket(c.spares()[-1])
+    try:
+        c.put("public/a", SMALL, bucket=bucket)
+        c.put("private/a", SMALL, bucket=bucket)
+        reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access), bucket=bucket)
+        if not reply.good:  # most do not take an access key for a name; they also let an owner keep its rights
+            reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
+        demand(reply.good, f"a bucket policy answered {said(reply)}")
+        got = _readable(c, "public/a", bucket)
+        demand(got.status == 200 and got.body == SMALL, f"the policy is accepted, but without keys it is {said(got)}")
+        closed, written = c.anonymous("GET", "private/a", bucket=bucket), c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
+        demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
+        demand(c.holds("public/a", SMALL, bucket=bucket), f"anybody can overwrite it ({written.status})", Otherwise)
+        removed = c.send("DELETE", query={"policy": ""}, bucket=bucket)
+        demand(removed.good, f"200 without keys, but its owner cannot remove the policy: {said(removed)}", Otherwise)
+        return yes(f"200 without keys; other objects {said(closed)}, PUT {said(written)}")
+    finally:
+        c.send("DELETE", query={"policy": ""}, bucket=bucket)
+        c.delete_many(["public/a", "private/a"], bucket)
+        c.drop_bucket(bucket)
+
+
+# Two accounts: the second one tries what is not its own, with keys that are good elsewhere.
+
+
+def _victim(c: S3) -> str:
+    key = c.key("victim")
+    c.put(key, SMALL)
+    return key
+
+
+@CHECKS.add("accounts", "second account usable")
+def second_usable(c: S3) -> Answer:
+    """Else all refusals below prove nothing."""
+    bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
+    written = c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second)
+    demand(written.good, f"PUT in its own bucket answered {said(written)}")
+    demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "what it wrote is not read back")
+    gone = c.send("DELETE", name, bucket=bucket, keys=c.second)
+    demand(gone.good, f"DELETE in its own bucket answered {said(gone)}")
+    return yes("writes, reads and deletes in its own bucket")
+
+
+def _apart(c: S3, act: str) -> Answer:
+    own = c.other  # raises NotTried
+    mine = c.second
+    usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
+    if not usable.good:
+        raise NotTried(f"the second account cannot even list its own bucket ({said(usable)})")
+    key = _victim(c)
+    match act:
+        case "read":
+            replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
+            copied = c.send(
+                "PUT", f"{own.prefix}stolen", headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}, bucket=own.name, keys=mine
+            )
+            c.send("DELETE", f"{own.prefix}stolen", bucket=own.name, keys=mine)
+            demand(not copied.good or bool(code(copied)), f"it can copy the object into its own bucket: {copied.status}")
+        case "write":
+            replies = [c.send("PUT", key, body=b"intruder", keys=mine), c.send("PUT", c.key("intruder"), body=b"x", keys=mine)]
+            demand(c.send("HEAD", c.key("intruder")).status == 404, f"it writes into the other's bucket: {said(replies[1])}")
+        case "list":
+            replies = [c.send("GET", query={"list-type": "2", "prefix": c.folder}, keys=mine)]
+        case _:
+            replies = [c.send("DELETE", key, keys=mine)]
+            objects = f"<Delete><Object><Key>{key}</Key></Object></Delete>".encode()
+            c.send("POST", query={"delete": ""}, body=objects, keys=mine)
+    demand(c.holds(key, SMALL), f"the other account's object is changed or gone ({', '.join(map(said, replies))})")
+    return yes(", ".join(_refused(r, f"to {act}") for r in replies))
+
+
+for _act in ("read", "write", "list", "delete"):
+    CHECKS.add("accounts", f"{_act} refused", _act)(_apart)
+
+
+@CHECKS.add("accounts", "buckets not shown")
+def buckets_not_shown(c: S3) -> Answer:
+    own = c.other
+    reply = c.send("GET", bucket="", keys=c.second)
+    demand(reply.status == 200, f"the second account's list of buckets answered {said(reply)}", Otherwise)
+    names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
+    demand(c.bucket.name not in names, f"it sees the other's buckets ({len(names)} in all)")
+    demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
+    return yes(f"{len(names)} buckets, none of the first account")

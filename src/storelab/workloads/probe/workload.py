@@ -1,0 +1,192 @@
+"""`probe`: the capability table: what a store can do, each answer verified (evaluations 2012-2015, "S3 functions").
+
+Not a measurement of speed: a point has no rate, its answers stand in `answers.<client>.parquet`. Ends when all is asked, at the
+latest at the deadline; what was not asked by then is `not tried`.
+"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from storelab.core import axes, clock
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Axis, Point, Workload
+from storelab.engines.contract import Check, Client, Job, Result
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+    from storelab.stores.protocols.access import Access
+
+SPEC = Workload(
+    "probe",
+    (
+        Axis(
+            "engine", "text", "wire", "Engine", "What asks: plain HTTP without an SDK; XRootD's own client; POSIX calls.", choices=("wire",)
+        ),
+        Axis(
+            "most_buckets",
+            "int",
+            120,
+            "Most buckets",
+            "Buckets that the probe makes, at most, to see how many an account may have.",
+            minimum=0,
+        ),
+        axes.CLIENTS,
+        axes.FRONT_ENDS,
+        axes.ACCOUNTS,
+        *axes.DEPLOYMENT,
+    ),
+    "What the store can do: every question of the capability table, each answer verified. No speed is measured.",
+    direction="write",
+    needs=("second_account",),
+)
+SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
+SPECIAL = 3  # of them, beside those that are counted: one for short uses, one with versions, one that is public
+
+
+def client(job: Job) -> Client:
+    return ProbeClient(job)
+
+
+class ProbeClient(Client):
+    """Asks one question after the other. Clients behind the first ask only what does not need buckets of their own."""
+
+    def prepare(self) -> None:
+        from storelab.workloads.probe import questions
+
+        self.checks = [
+            c for c in questions.checks(self.job.endpoint.protocol) if self.job.client == 0 or c.topic not in ("buckets", "versioning")
+        ]
+        self.context = questions.context_of(self.job)
+        self.asked: list[Any] = []
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        from storelab.workloads.probe import answers
+
+        hidden = self.context.secrets()
+        for check in self.checks:
+            self.asked.append(answers.ask(check, self.context, deadline_ns, hidden))
+
+    def result(self) -> Result:
+        from storelab import __version__
+        from storelab.workloads.probe.answers import Asked
+
+        now = clock.now_ns()
+        told = self.job.extra.get("administration", []) if self.job.client == 0 else []
+        self.asked += [Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in told]
+        rows = [(a.topic, a.check, a.answer, a.evidence, a.start_ns, a.end_ns) for a in self.asked]
+        topic, check, answer, evidence, start_ns, end_ns = (list(column) for column in zip(*rows, strict=True))
+        n = len(rows)
+        ops = {
+            "client": [self.job.client] * n,
+            "op": ["PROBE"] * n,
+            "count": [1] * n,
+            "bytes": [0] * n,  # a probe moves bytes and has no throughput
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "status": [0] * n,
+        }
+        columns = {
+            "client": [self.job.client] * n,
+            "topic": topic,
+            "check": check,
+            "answer": answer,
+            "evidence": evidence,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+        }
+        engine = {
+            "name": "wire",
+            "version": __version__,
+            "settings": {"protocol": self.job.endpoint.protocol, "redirects": "not followed", "retries": 0},
+            "requests_per_operation": {},
+            "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
+        }
+        return Result(
+            ops, engine=engine, tables={"answers": columns}, checks=[Check("asked", n == len(self.checks) + len(told), f"{n} questions")]
+        )
+
+    def close(self) -> None:
+        if hasattr(self, "context"):
+            self.context.close()
+
+
+def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration tells."""
+    from storelab.workloads.probe import administration, context
+    from storelab.workloads.staging import buckets
+
+    places = [Bucket(**b) for b in job["buckets"]]
+    buckets.ensure(store, config.name, places)
+    ways = buckets.accesses(store, places)
+    tidy(store, config.name, places)  # of an attempt that was killed
+    for place in places:
+        ways[place.account].write(
+            place.name, place.prefix + context.folder_of(job["attempt"]) + context.KNOWN, context.known_body(point.seed)
+        )
+    job["extra"] = {
+        "campaign": config.name,
+        "administration": [asdict(t) for t in administration.ask(store)],
+        **_spares(config, store, point),
+    }
+
+
+def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
+    """{spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
+    from storelab.workloads.staging import buckets
+
+    if store.protocol != "s3":
+        return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
+    if getattr(store.settings, "bucket", None):
+        return {"spare_buckets": [], "why_none": "storelab may not make buckets here: the store's `bucket` is set"}
+    room = config.limits.buckets - len(buckets.own_buckets(store, config.name))
+    if room < 1:
+        return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
+    counted = min(point.axes["most_buckets"], room)
+    return {"spare_buckets": [store.bucket(config.name, SPARE + i, 0).name for i in range(SPECIAL + counted)], "why_none": ""}
+
+
+def after(store: Store, point: Point, job: dict[str, Any], folder: Any) -> list[dict[str, Any]]:
+    """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no failure of the point."""
+    try:
+        left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]])
+        detail = f"{left} objects of the probe removed"
+    except (UserError, MeasurementFailed) as error:
+        detail = f"not all could be removed, `storelab clean` tries again: {error}"
+    return [asdict(Check("removed", True, detail))]
+
+
+def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
+    """Remove every object of any probe, and every bucket that a probe made; returns the number of objects."""
+    from storelab.workloads.probe.context import PREFIX
+    from storelab.workloads.staging import buckets
+
+    ways = buckets.accesses(store, places)
+    gone = 0
+    for place in places:
+        gone += buckets.delete_prefix(ways[place.account], place, PREFIX)
+        ways[place.account].abandon(place.name, place.prefix + PREFIX)
+    if store.protocol == "s3" and not getattr(store.settings, "bucket", None):
+        first = store.bucket(campaign, SPARE, 0).name
+        for bucket in buckets.own_buckets(store, campaign):
+            number = bucket.name.rpartition("-")[2]
+            if bucket.account == 0 and len(bucket.name) == len(first) and number.isdigit() and int(number) >= SPARE:
+                gone += _drop(ways.get(0) or store.access(0), bucket)
+    return gone
+
+
+def _drop(access: "Access", bucket: Bucket) -> int:
+    """A marked bucket of the probe with all that is in it, versions too."""
+    from contextlib import suppress
+
+    from botocore.exceptions import ClientError
+
+    from storelab.workloads.staging import buckets
+
+    with suppress(ClientError):
+        access.s3.delete_bucket_policy(Bucket=bucket.name)  # type: ignore[attr-defined]  # only S3 has such buckets
+    gone = buckets.delete_prefix(access, bucket)
+    access.delete(bucket.name, [bucket.prefix + buckets.MARKER])
+    access.drop_bucket(bucket.name)
+    return gone

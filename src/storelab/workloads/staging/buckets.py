@@ -1,0 +1,212 @@
+"""Buckets and objects of a campaign: make, mark, list, delete (level 2, measuring side; never used inside a measurement).
+
+Safety rests here: storelab writes only where its own marker object lies, `<prefix>.storelab` with {campaign, created}, and
+deletes only below it. A bucket is reached through the account that owns it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import islice
+from typing import NamedTuple
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.stores.base import Store
+from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.endpoint import Bucket
+
+MARKER = ".storelab"
+THREADS = 16
+OTHER_NAME = "use another campaign name or `prefix`"
+
+
+def marked(access: Access, bucket: Bucket) -> str | None:
+    """The campaign that storelab marked this bucket (or prefix) for; None without a marker. Raises NoSuchBucket, AccessRefused."""
+    try:
+        data = access.read(bucket.name, bucket.prefix + MARKER)
+        return str(json.loads(data[:10_000])["campaign"]) if data is not None else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _place(store: Store, bucket: Bucket) -> str:
+    return f"stores.{store.name}: bucket {bucket.name}" + (f", prefix {bucket.prefix}" if bucket.prefix else "")
+
+
+def accesses(store: Store, buckets: Sequence[Bucket]) -> dict[int, Access]:
+    """Account -> its access, of every account that owns one of `buckets`."""
+    return {account: store.access(account) for account in sorted({b.account for b in buckets})}
+
+
+def present(ways: dict[int, Access], bucket: Bucket) -> bool:
+    """True if the bucket is there and bears a mark of storelab."""
+    try:
+        return marked(ways[bucket.account], bucket) is not None
+    except (NoSuchBucket, AccessRefused):
+        return False
+
+
+def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> bool:
+    """True if the bucket is there and ours, False if it is to be made. Raises UserError if it is of someone else."""
+    place = _place(store, bucket)
+    try:
+        owner = marked(access, bucket)
+        if owner is None and bucket.prefix and not next(list_keys(access, bucket), None):
+            return False
+    except NoSuchBucket:
+        if not bucket.prefix:
+            return False
+        raise UserError(f"stores.{store.name}", "NoSuchBucket: the bucket is not there", "check the store's `bucket`") from None
+    except AccessRefused:
+        raise UserError(place, "is of someone else (403)" if not bucket.prefix else "denies access (403)", OTHER_NAME) from None
+    if owner is None:
+        raise UserError(place, "is of someone else: it bears no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours")
+    if owner != campaign:
+        raise UserError(place, f"is of someone else: it is marked for the campaign {owner!r}", OTHER_NAME)
+    return True
+
+
+def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
+    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one of them is of someone else.
+
+    Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.
+    """
+    ways = accesses(store, buckets)
+    with ThreadPoolExecutor(THREADS) as pool:
+        there = list(pool.map(lambda b: _examine(ways[b.account], store, campaign, b), buckets))
+        missing = [b for b, ok in zip(buckets, there, strict=True) if not ok]
+        if missing and store.settings.read_only:
+            raise UserError(
+                _place(store, missing[0]), "is not staged, and the store is read-only", "stage it with `read_only: false` first"
+            )
+        # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object.
+        made: list[Bucket] = []
+        marked_: list[Bucket] = []
+        try:
+            list(pool.map(lambda b: (_make(ways[b.account], store, b), made.append(b)), missing))
+            list(pool.map(lambda b: (_mark(ways[b.account], store, campaign, b), marked_.append(b)), missing))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for bucket in made:
+                if bucket not in marked_ and not bucket.prefix:
+                    _drop_quietly(ways[bucket.account], bucket)  # this call made it, and nobody knows of it yet
+            raise
+
+
+def _make(access: Access, store: Store, bucket: Bucket) -> None:
+    if bucket.prefix:
+        return
+    try:
+        access.make_bucket(bucket.name)
+    except BucketExists:
+        raise UserError(_place(store, bucket), "is of someone else: it appeared just now", OTHER_NAME) from None
+    except AccessRefused:
+        raise _refused(store) from None
+
+
+def _mark(access: Access, store: Store, campaign: str, bucket: Bucket) -> None:
+    mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+    try:
+        access.write(bucket.name, bucket.prefix + MARKER, json.dumps(mark).encode())
+    except AccessRefused:
+        raise _refused(store) from None
+
+
+def _refused(store: Store) -> UserError:
+    return UserError(
+        f"stores.{store.name}",
+        "AccessDenied: the server denies access (403)",
+        "check the rights of these credentials, or name the store's `bucket`",
+    )
+
+
+def _drop_quietly(access: Access, bucket: Bucket) -> None:
+    try:
+        access.drop_bucket(bucket.name)
+    except (UserError, MeasurementFailed, NoSuchBucket, AccessRefused):
+        return
+
+
+def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """(key, bytes) of every object below `bucket.prefix + prefix`, in the server's order, without the marker; keys are whole."""
+    for key, size in access.keys(bucket.name, bucket.prefix + prefix):
+        if key != bucket.prefix + MARKER:
+            yield key, size
+
+
+def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
+    """Delete every object below `bucket.prefix + prefix` but the marker; returns their number.
+
+    Raises UserError without storelab's marker, MeasurementFailed where the server does not delete.
+    """
+    place, step = f"bucket {bucket.name}", access.deletes_at_once
+    try:
+        if marked(access, bucket) is None:
+            raise UserError(place, "bears no mark of storelab: nothing is deleted", "delete by hand what is yours")
+        keys = (key for key, _ in list_keys(access, bucket, prefix))
+        total = 0
+        with ThreadPoolExecutor(8) as pool:
+            while wave := list(islice(keys, 8 * step)):  # bounded: a bucket may hold millions
+                list(pool.map(lambda part: access.delete(bucket.name, part), [wave[i : i + step] for i in range(0, len(wave), step)]))
+                total += len(wave)
+        return total
+    except NoSuchBucket:
+        return 0
+    except AccessRefused:
+        raise UserError(place, "the server denies access (403)", "check the rights of these credentials") from None
+
+
+def _candidates(access: Access, store: Store, campaign: str, account: int) -> list[Bucket]:
+    """Buckets (or prefixes) of this account that bear the campaign's name."""
+    first = store.bucket(campaign, 0, account)
+    if first.prefix:
+        above = first.prefix.rstrip("/").rpartition("/")[0] + "/"
+        return [Bucket(first.name, prefix, account) for prefix in access.prefixes(first.name, above)]
+    pattern = re.compile(re.escape(first.name[:-4]) + r"\d{4,}\Z")
+    return [Bucket(name, "", account) for name in access.bucket_names() if pattern.match(name)]
+
+
+def own_buckets(store: Store, campaign: str) -> list[Bucket]:
+    """Buckets (or prefixes in the one given bucket) of all accounts that bear the marker of this campaign, by name."""
+    out: list[Bucket] = []
+    for account in range(store.accounts()):
+        access = store.access(account)
+        try:
+            found = sorted(_candidates(access, store, campaign, account), key=lambda b: (b.name, b.prefix))
+            with ThreadPoolExecutor(THREADS) as pool:
+                owners = pool.map(marked, [access] * len(found), found)
+                out += [b for b, owner in zip(found, owners, strict=True) if owner == campaign]
+        except (NoSuchBucket, AccessRefused):
+            raise _refused(store) from None
+    return out
+
+
+class Removed(NamedTuple):
+    """What `remove` deleted; markers are not counted, prefixes in the one given bucket count as buckets."""
+
+    objects: int
+    buckets: int
+
+    def __str__(self) -> str:
+        return f"{self.objects} objects, {self.buckets} buckets"
+
+
+def remove(store: Store, campaign: str) -> Removed:
+    """Delete the campaign's objects and, but for the one given bucket, its buckets.
+
+    Touches only what bears the campaign's marker. Raises UserError for a read-only store.
+    """
+    if store.settings.read_only:
+        raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
+    own = own_buckets(store, campaign)
+    ways, objects = accesses(store, own), 0
+    for bucket in own:
+        access = ways[bucket.account]
+        objects += delete_prefix(access, bucket)
+        access.abandon(bucket.name, bucket.prefix)
+        access.delete(bucket.name, [bucket.prefix + MARKER])
+        if not bucket.prefix:
+            access.drop_bucket(bucket.name)
+    return Removed(objects, len(own))

@@ -1,0 +1,62 @@
+"""What `put` points left in a store: counted, and removed outside of every measurement (level 3, measuring side).
+
+Not after each point: a store that deletes and compacts in the background would do so during the next one. The objects go when
+they come to a gigabyte or to twenty thousand, and at the end of the campaign.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from storelab.core import records
+from storelab.core.config import Config
+from storelab.core.model import Point
+from storelab.stores.base import Store
+from storelab.workloads.staging import stage
+
+MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
+
+
+def _note(config: Config, store: str) -> Path:
+    return config.campaign_dir / "work" / f"uploads-{store}.json"
+
+
+def left(config: Config, store: str) -> dict[str, Any]:
+    """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts that points had."""
+    path = _note(config, store)
+    nothing = {"bytes": 0, "objects": 0, "buckets": 0, "accounts": [1]}
+    return nothing | records.read_json(path) if path.exists() else nothing
+
+
+def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
+    """Note what a point is about to leave, or has left."""
+    was = left(config, store)
+    buckets = max(was["buckets"], point.axes.get("buckets", 1))
+    accounts = sorted({*was["accounts"], point.axes.get("accounts", 1)})
+    records.write_json(
+        _note(config, store),
+        {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets, "accounts": accounts},
+    )
+
+
+def room(config: Config, store: Store, staged_bytes: int) -> int:
+    """Bytes that a point may still upload: `limits.stored_bytes` less what is staged and left, and nine tenths of the free disk."""
+    bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"]
+    free = store.free_bytes()
+    return max(0, bound if free is None else min(bound, free * 9 // 10))
+
+
+def remove(config: Config, store: Store, always: bool = False) -> int:
+    """Remove them when they are many (or `always`), and give their space back; returns the number of objects removed."""
+    was = left(config, store.name)
+    most = min(MOST_BYTES, config.limits.stored_bytes // 4)
+    if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
+        return 0
+    from storelab.engines.common.names import PUT_PREFIX
+    from storelab.workloads.staging import buckets
+
+    places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}
+    ways = buckets.accesses(store, list(places))
+    gone = sum(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX) for place in places if buckets.present(ways, place))
+    store.reclaim()
+    _note(config, store.name).unlink(missing_ok=True)
+    return gone

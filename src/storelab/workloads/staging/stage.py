@@ -1,0 +1,179 @@
+"""Staging: a data set -> objects in the store and a manifest (level 3, measuring side). Staging twice moves nothing.
+
+Proof that a data set lies in a store is an object of storelab's own beside it, `<data set>/.staged`, which holds the SHA-256
+of the manifest; it is written last.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from storelab.core import records, units
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.datasets import own_file, payload
+from storelab.datasets.root import baskets, generated
+from storelab.host import scratch
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.staging import upload
+
+Progress = Callable[[str], None]
+UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
+
+
+def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
+    return config.raw / "manifests" / store / f"{dataset['name']}.json"
+
+
+def dataset_bytes(dataset: dict[str, Any]) -> int:
+    """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
+    if dataset["kind"] == "payload":
+        return dataset["objects"] * dataset["object_size"]
+    copies = root_copies(dataset)
+    if "file" in dataset:
+        path = Path(dataset["file"]).expanduser()
+        return copies * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
+    return copies * generated.most_bytes(dataset["scale"])
+
+
+def root_copies(dataset: dict[str, Any]) -> int:
+    """How often the file of a data set of kind `root` lies in a store."""
+    return dataset["buckets"] * dataset.get("files", 1)
+
+
+def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
+    """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more accounts share
+    theirs with those that have fewer."""
+    return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
+
+
+def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
+    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's. Raises UserError."""
+    manifest = records.read_json(path)
+    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and ("file" not in dataset or own_file.unchanged(dataset, manifest))
+
+
+def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
+    """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
+
+    Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
+    """
+    from storelab.workloads.staging import buckets
+
+    path = manifest_path(config, store.name, dataset)
+    places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
+    ways = buckets.accesses(store, places)
+    first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
+    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, dataset, places):
+        return path
+    if records.sealed(config.raw) and not path.exists():
+        raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
+    build = _payload if dataset["kind"] == "payload" else _root
+    manifest, files = build(config, store, dataset, places, path.parent)
+    text = (json.dumps(manifest, indent=1) + "\n").encode()
+    digest = hashlib.sha256(text).hexdigest().encode()
+    if again or _read(first, places[0], marker) != digest:
+        if getattr(store.settings, "read_only", False):
+            raise UserError(
+                f"stores.{store.name}",
+                f"data set {dataset['name']} is not staged and the store is read-only",
+                "stage it with a writable account first",
+            )
+        _check_room(store, dataset)
+        buckets.ensure(store, config.name, places)
+        upload.upload(store, places, manifest, files, progress)
+        _verify(ways, places, manifest)
+        first.write(places[0].name, marker, digest)
+    records.write_atomic(path, text)
+    return path
+
+
+def _payload(
+    config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
+) -> tuple[dict[str, Any], list[Path]]:
+    files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
+    manifest = _manifest(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
+    return manifest, files
+
+
+def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path) -> tuple[dict[str, Any], list[Path]]:
+    path = scratch.folder(config.scratch) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
+    path.parent.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    sidecar = folder / f"{dataset['name']}.baskets.parquet"
+    if "file" in dataset:
+        path = own_file.fetch(dataset["file"], path.parent, f"files.{dataset['scale']}.path")
+        facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
+        baskets.write(table, sidecar)
+        root = {**facts, "sidecar": sidecar.name}
+        report(f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}")
+    else:
+        root = generated.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
+    copies, each = root_copies(dataset), dataset.get("files", 1)
+    names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
+    keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
+    objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
+    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
+
+
+def _first(facts: dict[str, Any]) -> str:
+    """Which branch is left out first, and why; the manifest has them all."""
+    return next((f"; the first is {name}: {reason[:150]}" for name, reason in facts["unreadable"].items()), "")
+
+
+def _manifest(
+    store: Store, dataset: dict[str, Any], places: list[Bucket], bodies: list[dict[str, Any]], objects: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "dataset": dataset,
+        "store": store.name,
+        "buckets": [[b.name, b.prefix] for b in places],
+        "bodies": bodies,
+        "objects": objects,
+    }
+
+
+def _check_room(store: Store, dataset: dict[str, Any]) -> None:
+    free, need = store.free_bytes(), dataset_bytes(dataset)
+    if free is not None and free < need:
+        raise UserError(
+            f"stores.{store.name}",
+            f"{units.human_size(need)} of data set {dataset['name']} do not fit into {units.human_size(free)} free",
+            "make room, or lower `objects`",
+        )
+
+
+def _read(access: Any, bucket: Bucket, key: str) -> bytes | None:
+    """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
+    from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
+
+    try:
+        return access.read(bucket.name, key)
+    except (NoSuchBucket, AccessRefused):
+        return None
+
+
+def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
+    """Every object is listed with its size. Raises MeasurementFailed."""
+    from storelab.workloads.staging import buckets
+
+    listed = {}
+    for index, place in enumerate(places):
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
+            listed[index, key.removeprefix(place.prefix)] = size
+    columns = manifest["objects"]
+    for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
+        if listed.get((bucket, key)) != manifest["bodies"][body]["size"]:
+            raise MeasurementFailed(
+                f"staging: the store lists {listed.get((bucket, key))} B for {key} instead of {manifest['bodies'][body]['size']} B"
+            )
+
+
+def report(line: str) -> None:
+    """Progress goes to standard error at once, so that Snakemake shows it."""
+    print(line, file=sys.stderr, flush=True)
