@@ -1,7 +1,7 @@
 """The read planner: which requests fetch many small ranges of an object in the least time, or the fewest bytes.
 
-May import: nothing of storelab, so that it is of use outside. It imports numpy, and where they are used uproot, obstore or fsspec, but nothing of storelab.
-`docs/read-planner.md` tells the model and how to use it from uproot in a few lines.
+May import: nothing of storelab, so that it is of use outside; numpy, and uproot, obstore or fsspec where they are used.
+`docs/read-planner.md` explains the model and how to use it from uproot in a few lines.
 """
 
 from typing import Any
