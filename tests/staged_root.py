@@ -11,7 +11,7 @@ from storelab.core.model import Point
 from storelab.datasets.root import baskets, generated
 from storelab.engines.contract import Job, Result
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads import MODULES, WORKLOADS
+from storelab.workloads import WORKLOADS
 
 PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 
@@ -58,7 +58,7 @@ def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
 
     def one(url: str, workload: str, axes: dict[str, Any], key: str = "good", **more: Any) -> Any:
         every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
-        made.append(MODULES[workload].client(job_for(bucket, folder, facts, url, workload, every, key, **more)))
+        made.append(WORKLOADS[workload].client(job_for(bucket, folder, facts, url, workload, every, key, **more)))
         made[-1].prepare()
         return made[-1]
 

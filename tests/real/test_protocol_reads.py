@@ -20,7 +20,7 @@ from storelab.core.store_settings import KINDS
 from storelab.datasets.root import generated
 from storelab.readplan import measure
 from storelab.stores import make
-from storelab.workloads import MODULES, WORKLOADS
+from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-protocol-reads"
@@ -110,7 +110,7 @@ def client(store):
 
     def one(url, workload="replay", key="good", **axes):
         every = {a.name: a.default for a in WORKLOADS[workload].axes} | {"engine": "fsspec" if workload == "replay" else "planned"} | axes
-        made.append(MODULES[workload].client(job_for(BUCKET, folder, facts, url, workload, every, key, protocol=endpoint.protocol)))
+        made.append(WORKLOADS[workload].client(job_for(BUCKET, folder, facts, url, workload, every, key, protocol=endpoint.protocol)))
         made[-1].prepare()
         return made[-1]
 
@@ -214,7 +214,7 @@ def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tm
     monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)
     with staged_root(seaweedfs, BUCKET, tmp_path) as (endpoint, folder, facts), counted(endpoint) as proxy:
         every = {a.name: a.default for a in WORKLOADS["replay"].axes} | {"volume_fraction": 2.0, "transport": "http"}
-        one = MODULES["replay"].client(job_for(BUCKET, folder, facts, proxy.url, "replay", every))
+        one = WORKLOADS["replay"].client(job_for(BUCKET, folder, facts, proxy.url, "replay", every))
         one.prepare()
         asked, seen = proxy.requests, proxy.received
         assert one.calibration["requests"] == asked and seen >= one.calibration["wire_bytes"] > one.calibration["body_bytes"]
@@ -256,7 +256,7 @@ def test_a_server_that_changes_its_mind(served, mode, error, workload):
     axes = {a.name: a.default for a in WORKLOADS[workload].axes}
     axes |= {"engine": "fsspec" if workload == "replay" else "planned", "volume_fraction": 2.0, "transport": "http", "max_amplification": 2}
     url = f"http://127.0.0.1:{server.server_port}"
-    one = MODULES[workload].client(job_for(BUCKET, folder, facts, url, workload, axes, protocol="http"))
+    one = WORKLOADS[workload].client(job_for(BUCKET, folder, facts, url, workload, axes, protocol="http"))
     one.prepare()
     assert one.transport.ranges > 100
     one.open_file()

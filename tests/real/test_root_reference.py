@@ -15,7 +15,7 @@ from storelab.core import clock
 from storelab.core.store_settings import Directory, XRootD
 from storelab.engines.common import selections
 from storelab.stores import make
-from storelab.workloads import MODULES, WORKLOADS
+from storelab.workloads import WORKLOADS
 
 pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")
 pytestmark = pytest.mark.real
@@ -26,7 +26,7 @@ def reads_of(job):
     """Rows of a run's reads and of its failures."""
     selections.GRACE = 10.0
     global kept  # else the file is closed before the proxy is asked, and the answer to that is on the wire too
-    client = MODULES[job.point.workload].client(job)
+    client = WORKLOADS[job.point.workload].client(job)
     client.prepare()
     start = clock.now_ns()
     client.run(start, start + 1_000_000_000)

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.engines import load
 from storelab.measure import check_axes
 from storelab.measure.check import summarise
 from storelab.workloads import WORKLOADS
@@ -16,7 +18,7 @@ MIB = 2**20
 def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -> None:
     every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     point = Point("uds", workload, every, 1, "", "sweep", 1, 1)
-    check_axes.transfer(
+    check_axes.possible(
         point, SimpleNamespace(name="uds", protocol=protocol, settings=SimpleNamespace(kind="x"), multipart=lambda: multipart)
     )
 
@@ -53,7 +55,7 @@ def test_what_can_be(workload, axes, multipart):
             "sweeps.sweep.axes.arrival_rate: engine s5cmd has no arrival_rate; sweep engine obstore or loadgen",
         ),
         ("put", {"engine": "fsspec", "part_size": 10**7}, True, "engine fsspec has no part_size; sweep engine s5cmd or obstore or loadgen"),
-        ("put", {"part_size": 10**7, "object_size": 10**9}, True, "10 MB is no whole number of MiB, as s5cmd wants; write it like 16 MiB"),
+        ("put", {"part_size": 10**7, "object_size": 10**9}, True, "10 MB is no multiple of 1 MiB, as s5cmd wants; write it like 16 MiB"),
         ("put", {"part_size": 16 * MIB, "object_size": 10**9}, False, "store uds takes no multipart uploads; leave it out"),
         ("get", {"balance": "least_load"}, True, "sweeps.sweep.axes.balance: engine s5cmd has no balance; sweep engine loadgen"),
         ("put", {"engine": "obstore", "payload": "sha256"}, True, "engine obstore has no payload; sweep engine loadgen"),
@@ -121,20 +123,21 @@ def test_objects_that_are_made_to_be_deleted_count():
 @pytest.mark.parametrize(
     ("protocol", "axes", "line"),
     [
-        (
-            "http",
-            {"engine": "root"},
-            "axes.engine: store uds (kind x) speaks http, ROOT here root:// and files only; sweep engine `planned`",
-        ),
-        ("s3", {"engine": "root"}, "speaks s3, ROOT here"),
-        ("root", {"engine": "root"}, "axes.engine: ROOT is not installed in this environment; run `storelab install root`"),
-        ("file", {"engine": "root", "max_range_gap": 0}, "axes.max_range_gap: engine root has no max_range_gap: its TTreeCache merges"),
+        ("http", {"engine": "root"}, "axes.engine: root speaks root and file, store uds (kind x) speaks http; sweep engine `planned`"),
+        ("s3", {"engine": "root"}, "root speaks root and file, store uds (kind x) speaks s3; sweep engine `uproot-s3fs`"),
+        ("file", {"engine": "uproot-s3fs"}, "uproot-s3fs speaks s3, store uds (kind x) speaks file; sweep engine `planned`"),
+        ("file", {"engine": "root", "max_range_gap": 0}, "axes.max_range_gap: engine root has no max_range_gap; sweep engine uproot-s3fs"),
         ("file", {"engine": "root", "thrift": 1}, "axes.thrift: engine root has no thrift; sweep engine planned"),
         ("file", {"engine": "planned", "transport": "http"}, "axes.transport: http asks for S3 or HTTP, store uds (kind x) speaks file"),
     ],
 )
-def test_what_speaks_what(monkeypatch, protocol, axes, line):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_what_speaks_what(protocol, axes, line):
     with pytest.raises(UserError) as caught:
         check("read_volume", protocol=protocol, **axes)
     assert line in str(caught.value)
+
+
+def test_an_engine_that_is_not_installed_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="ROOT is not installed in this environment; run `storelab install root`"):
+        load(CATALOGUE["root"].program)()

@@ -1,4 +1,4 @@
-"""Calibration: what the clients could do at most, and the points that measure it (level 1). Pure: no I/O, no clock.
+"""Calibration: what the clients could do at most, and the points that measure it (room `core`). Pure: no I/O, no clock.
 
 A point's ceiling is what the same engine, with the same objects, clients and workers, reaches against a server that does almost nothing.
 It is measured before the campaign and after it, so that a drift of the hosts is seen. Memory and tmpfs, which engines move bytes
@@ -6,9 +6,11 @@ through, are measured once, before. See docs/calibration.md.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from storelab.core.model import DEFAULT, Point, Workload, derive_seed, point_key
+from storelab.core import axes, engines
+from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
@@ -18,28 +20,69 @@ STORE = "nullserver"  # the kind, and the name of the one that is there without 
 BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete")  # workloads that have a ceiling
-# What decides a ceiling beside the operation; a workload without one of these axes has no choice there.
-DECISIVE = ("engine", "object_size", "range_size", "batch", "part_size", "parallel_parts", "clients", "workers", "clients_per_node")
-SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9  # of a point; of one whose clients are on other hosts: their links may be slow
+DISK = "disk"
+LOCAL = {MEMORY: ("copy",), TMPFS: ("write", "read"), DISK: ("write", "read")}  # operations without a server, by target
+OPERATION = Axis(
+    "operation",
+    "text",
+    "get",
+    "Operation",
+    "A workload, for `network`; `copy` for `memory`; `write` or `read` a file, for `tmpfs` and `disk`.",
+    choices=(*OPERATIONS, "copy", "write", "read"),
+    ceiling=True,
+)
+TARGET = Axis(
+    "target",
+    "text",
+    NETWORK,
+    "Target",
+    "`network`: the null server; `memory`: another place of memory; `tmpfs`: files in `scratch`; `disk`: files in `state`.",
+    choices=(NETWORK, *LOCAL),
+)
+PHASE = Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER))
+_MOVING = axes.engine("put", "loadgen", "As in the operation's workload; `none` but for `network`.")
+AXES = (  # of the workload
+    OPERATION,
+    TARGET,
+    PHASE,
+    replace(_MOVING, choices=(*_MOVING.choices, "none")),
+    axes.OBJECT_SIZE,
+    replace(axes.RANGE_SIZE, default=0, minimum=0, help="Of `get_range`; 0 B elsewhere."),
+    replace(axes.BATCH, help="Of `delete`."),
+    axes.CLIENTS,
+    axes.WORKERS,
+    axes.PART_SIZE,
+    axes.PARALLEL_PARTS,
+    axes.SCHEME,
+    axes.CLIENTS_PER_NODE,
+    axes.PAYLOAD,
+)
+# What a point and its ceiling must agree on. The operation is the point's workload; the scheme stands in its store's settings.
+AGREE = tuple(a for a in AXES if a.ceiling)
+DECISIVE = tuple(a.name for a in AGREE if a not in (OPERATION, axes.SCHEME))
+SHORTEST_NS, BETWEEN_HOSTS_NS = (
+    2 * 10**9,
+    10 * 10**9,
+)  # of a point; of one whose clients are on other hosts: their links may be slow
 WARM_UP = 0.25  # the part of it that is cut
 ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
 LONGEST_NS = 60 * 10**9
 
 
-def encrypted(settings: Any, axes: Mapping[str, Any]) -> bool:
+def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
     """Whether clients speak https to this store (its settings), deployed as these axes say."""
-    if (scheme := axes.get("scheme", DEFAULT["scheme"])) != DEFAULT["scheme"]:
+    if (scheme := values.get("scheme", axes.SCHEME.default)) != axes.SCHEME.default:
         return scheme == "https"
     endpoint = getattr(settings, "endpoint", "")
     first = endpoint if isinstance(endpoint, str) else next(iter(endpoint), "")
     return first.startswith("https:") or bool(getattr(settings, "tls", False))
 
 
-def duration_ns(axes: Mapping[str, Any], between_hosts: bool) -> int:
+def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
     """How long a point lasts: 2 s, 10 s through a network, or as long as large objects need for a few rounds. No setting of a sweep changes it: a
     ceiling is a ceiling."""
-    moved = axes["range_size"] or axes["object_size"]
-    rounds = ROUNDS * axes["clients"] * axes["workers"] * moved * 10**9 // SLOW
+    moved = values["range_size"] or values["object_size"]
+    rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // SLOW
     return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 
@@ -47,18 +90,20 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
     """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
-    from storelab.core.store_settings import S3_KINDS  # here: client processes import this module, and pydantic is slow to import
+    from storelab.core.store_settings import (
+        S3_KINDS,
+    )  # here: client processes import this module, and pydantic is slow to import
 
     measured = [p for p in planned if p.workload in OPERATIONS and config.stores[p.store].kind in S3_KINDS]
     store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
     wanted = [*_network(config, measured), *_local(measured)]
     workload, out = workloads[WORKLOAD], {}
     for given in wanted:
-        axes = {a.name: given.get(a.name, a.default) for a in workload.axes}
-        key = point_key(store, workload, axes, 1)
-        duration = duration_ns(axes, axes["target"] == NETWORK and config.launcher.kind != "local")
+        values = {a.name: given.get(a.name, a.default) for a in workload.axes}
+        key = point_key(store, workload, values, 1)
+        duration = duration_ns(values, values["target"] == NETWORK and config.launcher.kind != "local")
         fixed = {"duration_ns": duration, "warm_up_ns": round(WARM_UP * duration), "data_seed": config.seed}
-        out[key] = Point(store, WORKLOAD, axes, 1, key, WORKLOAD, derive_seed(config.seed, key), 0, fixed)
+        out[key] = Point(store, WORKLOAD, values, 1, key, WORKLOAD, derive_seed(config.seed, key), 0, fixed)
     return list(out.values())
 
 
@@ -66,9 +111,9 @@ def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, 
     """Axes of the points against the null server; the same ones may come several times."""
     for p in measured:
         scheme = {"scheme": "https"} if encrypted(config.stores[p.store], p.axes) else {}
-        axes = {name: p.axes[name] for name in DECISIVE if name in p.axes}
+        same = {name: p.axes[name] for name in DECISIVE if name in p.axes}
         for phase in (BEFORE, AFTER):
-            yield {"operation": p.workload, "target": NETWORK, "phase": phase} | axes | scheme
+            yield {"operation": p.workload, "target": NETWORK, "phase": phase} | same | scheme
 
 
 def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
@@ -77,7 +122,7 @@ def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
     for p in measured:
         clients, size = p.axes["clients"], p.axes.get("range_size") or p.axes["object_size"]
         uses = [(MEMORY, "copy", 1)] if p.workload != "delete" else []
-        if p.axes["engine"] == "s5cmd" and p.workload in ("put", "get"):
+        if engines.CATALOGUE[p.axes["engine"]].through_files and p.workload in ("put", "get"):
             uses.append((TMPFS, "write" if p.workload == "get" else "read", p.axes["workers"]))
         for target, operation, workers in uses:
             known = most.get((target, operation, size), (0, 0))

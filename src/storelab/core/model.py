@@ -1,4 +1,4 @@
-"""The words of the house as frozen dataclasses (level 0: standard library only).
+"""The words of the house as frozen dataclasses (room `core`; standard library, `units` and `errors` only).
 
 A *point* is a store, a workload, the value of every axis of that workload, and `rep`; its `key` is the path below
 `results/<campaign>/raw/`. Both sides of the cut (measuring and analysis) rest on these types.
@@ -6,6 +6,7 @@ A *point* is a store, a workload, the value of every axis of that workload, and 
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a workload.
+    """One axis of a workload, and all that is known of it: `core/axes.py` declares each once.
 
-    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size). `default` is left out of paths, so that a new
-    axis renames no old point. `minimum` bounds `int` axes; `choices` bound `text` axes.
+    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size).
+    `default` is left out of paths, so that a new axis renames no old point. `minimum` bounds numbers; `choices` bound `text`.
     """
 
     name: str
@@ -30,6 +31,25 @@ class Axis:
     help: str
     minimum: int = 1
     choices: tuple[str, ...] = ()
+    # How it reads, see `analysis/parts/words.py`. heading: over a column; words: of a value, with `{}` for it (a size with
+    # its unit; counted where there is a `noun`: `2 clients`); values: those that read otherwise, '' for no word at all.
+    heading: str = ""
+    words: str = ""
+    noun: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    # What it is to others. setting: of a store, which this axis changes and so makes a deployment (`setting_values`: what
+    # its values become); ceiling: a point and its calibration must agree on it; load: how hard, over what and in which
+    # requests a store was asked, so that points which differ here alone tell of one limit; told: a verdict says it always.
+    setting: str = ""
+    setting_values: Mapping[str, Any] = field(default_factory=dict)
+    ceiling: bool = False
+    load: bool = False
+    told: bool = False
+
+    def declared(self) -> dict[str, Any]:
+        """What `plan.json` keeps of it: the values that it may have, and its column in tables."""
+        kept = ("name", "kind", "default", "label", "help", "minimum", "choices", "column")
+        return {name: getattr(self, name) for name in kept}
 
     @property
     def column(self) -> str:
@@ -83,7 +103,6 @@ class Workload:
     help: str
     dataset: str | None = None  # `payload`, `root` or None: nothing is staged
     direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
-    only_s3: tuple[str, ...] = ()  # engines of this workload that speak no other protocol
     needs: tuple[str, ...] = ()  # what not every store can: `used_bytes`; `second_account`: client 0 gets its keys too
 
     def axis(self, name: str) -> Axis:
@@ -120,13 +139,3 @@ def derive_seed(*parts: Any) -> int:
     """A 63-bit seed that depends on all parts and on nothing else (SHA-256 of their text)."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-# Axes that make a deployment of a managed store: axis -> (its setting, axis value -> setting value).
-DEPLOYMENT_AXES = {
-    "redundancy": ("redundancy", str),
-    "servers": ("servers", int),
-    "backing": ("backing", str),
-    "scheme": ("tls", lambda scheme: scheme == "https"),
-}
-DEFAULT = {"redundancy": "default", "servers": 0, "backing": "default", "scheme": "default"}  # as the store is configured

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from storelab.core import axes as declared
 from storelab.core import calibration
 from storelab.core.config import SCALES, Config, Sweep
 from storelab.core.errors import UserError
-from storelab.core.model import DEFAULT, DEPLOYMENT_AXES, Point, Workload, derive_seed, point_key
+from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 SCHEMA = 1
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
@@ -52,7 +53,7 @@ def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> l
     return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
 
 
-def scaled(sweep: Sweep, factor: float, place: str) -> Sweep:
+def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep:
     """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay. Raises UserError."""
     for axis in sweep.scaled_axes:
         if axis not in sweep.axes:
@@ -61,20 +62,27 @@ def scaled(sweep: Sweep, factor: float, place: str) -> Sweep:
         return sweep
     ms = 10**6
     times = {name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0 for name in ("duration", "warm_up")}
-    axes = {axis: _scaled_values(sweep.axes[axis], factor, f"{place}.axes.{axis}") for axis in sweep.scaled_axes}
-    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | axes})
+    known = {a.name: a for a in workload.axes}
+    values = {
+        axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
+        for axis in sweep.scaled_axes
+    }
+    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | values})
 
 
-def _scaled_values(values: Any, factor: float, place: str) -> list[Any]:
+def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[Any]:
     """Whole numbers times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest."""
     out: list[Any] = []
-    for value in values if isinstance(values, list) else [values]:
-        if value in FILE_MB:
+    for value in given if isinstance(given, list) else [given]:
+        if axis.name == declared.SCALE.name and value in FILE_MB:
             out.append(min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor)))))
-        elif isinstance(value, int) and not isinstance(value, bool):
+        elif axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
             out.append(max(1, round(value * factor)))
+        elif axis.kind in ("int", "text"):
+            raise UserError(f"{place}.axes.{axis.name}", f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L")
         else:
-            raise UserError(place, f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L")
+            problem = f"{axis.name} is a {axis.kind} and cannot be scaled"
+            raise UserError(f"{place}.scaled_axes", problem, "scale whole numbers, or the file S, M, L")
     return list(dict.fromkeys(out))
 
 
@@ -130,7 +138,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
             )
         workload = workloads[sweep.workload]
-        sweep = scaled(sweep, config.scale, f"sweeps.{name}")
+        sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
         if sweep.warm_up >= sweep.duration:
             raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
         fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
@@ -160,7 +168,7 @@ def stores_of(config: Config, points: list[Point]) -> list[str]:
 
 def deployment(point: Point) -> tuple[str, ...]:
     """Store and values of the axes that make its deployment."""
-    return point.store, *(str(point.axes.get(axis, DEFAULT[axis])) for axis in DEPLOYMENT_AXES)
+    return point.store, *(str(point.axes.get(a.name, a.default)) for a in declared.DEPLOYMENT)
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
@@ -189,10 +197,6 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         "campaign": {k: getattr(config, k) for k in CAMPAIGN},
         "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
         "limits": config.limits.model_dump(mode="json"),
-        "workloads": {
-            name: {"help": w.help, "axes": [asdict(a) | {"column": a.column} for a in w.axes]}
-            for name, w in workloads.items()
-            if name in used
-        },
+        "workloads": {name: {"help": w.help, "axes": [a.declared() for a in w.axes]} for name, w in workloads.items() if name in used},
         "points": [asdict(p) for p in points],
     }

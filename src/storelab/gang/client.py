@@ -20,7 +20,7 @@ from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
 from storelab.gang import rendezvous
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads import MODULES
+from storelab.workloads import WORKLOADS
 
 
 def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
@@ -84,7 +84,7 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
 def run(folder: Path, rank: int) -> None:
     """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits in vain."""
     job, data = load_job(folder, rank)
-    client = MODULES[job.point.workload].client(job)
+    client = WORKLOADS[job.point.workload].client(job)
     offset_ns = int(os.environ.get(clock.OFFSET, "0"))
     out: dict[str, Any] = {
         "client": rank,

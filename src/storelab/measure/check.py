@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storelab import engines
 from storelab.core import calibration, units
 from storelab.core.config import Config
+from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of
@@ -18,6 +20,8 @@ from storelab.measure import check_axes
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.workloads.staging import stage
+
+STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
 
 @dataclass
@@ -38,7 +42,8 @@ def scratch_bytes(point: Point) -> int:
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
     size = point.axes["object_size"]
-    if point.axes["engine"] not in ("s5cmd", "none"):  # answers stay in memory
+    engine = CATALOGUE.get(point.axes["engine"])  # none of a calibration without a server
+    if engine and not engine.through_files:  # answers stay in memory
         return BODIES * size
     ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
     return BODIES * size + (ring if what in ("get", "write", "read") else 0)
@@ -112,11 +117,12 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
             )
         _able(p, stores[p.store], workloads[p.workload])
-        if getattr(settings, "addressing", "path") == "virtual" and p.axes.get("engine") == "s5cmd":
+        engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
+        if engine and addressing not in engine.addressings:
             raise UserError(
                 f"stores.{p.store}.addressing",
-                "s5cmd addresses buckets by path at an endpoint that is given",
-                "set `path`, or sweep other engines only",
+                f"{engine.name} addresses buckets by {' or '.join(engine.addressings)} at an endpoint that is given",
+                f"set `{engine.addressings[0]}`, or sweep other engines only",
             )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
@@ -130,13 +136,6 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
     place, axes, needs = f"sweeps.{point.sweep}.axes", point.axes, workload.needs
     _null_server(point, store, workload)
-    if store.protocol != "s3" and axes.get("engine") in workload.only_s3:
-        others = [e for e in workload.axis("engine").choices if e not in workload.only_s3]
-        raise UserError(
-            f"{place}.engine",
-            f"{axes['engine']} speaks s3, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
-            f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
-        )
     changed(store, axes)
     if "used_bytes" in needs and not store.tells_used:
         raise UserError(
@@ -144,7 +143,7 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
             f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) does not tell",
             "leave the sweep out, or the store",
         )
-    check_axes.transfer(point, store)
+    check_axes.possible(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
@@ -173,20 +172,14 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
         raise UserError(
             f"sweeps.{point.sweep}.workload", f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}", mend
         )
-    if calibrates:
-        from storelab.workloads.calibrate import workload as calibrate
-
-        calibrate.possible(point)
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
     """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
-    from storelab.engines.loadgen import client
-    from storelab.engines.s5cmd import client as s5cmd
-
-    s5cmd.binary()
-    if any(p.axes.get("engine") == "loadgen" for p in points):
-        client.binary()
+    used = {STAGING, *(p.axes["engine"] for p in points)} & CATALOGUE.keys()
+    for name in sorted(used):
+        if CATALOGUE[name].program:
+            engines.load(CATALOGUE[name].program)()
     for point in {deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:

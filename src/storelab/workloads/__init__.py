@@ -3,13 +3,19 @@
 May import: `engines`, `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
 """
 
-from storelab.workloads import delete, get, get_range, put, read_entries, read_volume, space
-from storelab.workloads.calibrate import workload as calibrate
-from storelab.workloads.consistency import workload as consistency
-from storelab.workloads.events import workload as events
-from storelab.workloads.probe import workload as probe
-from storelab.workloads.replay import workload as replay
+from storelab.workloads.calibrate.workload import CALIBRATE
+from storelab.workloads.consistency.workload import CONSISTENCY
+from storelab.workloads.delete import DELETE
+from storelab.workloads.events.workload import EVENTS
+from storelab.workloads.get import GET
+from storelab.workloads.get_range import GET_RANGE
+from storelab.workloads.probe.workload import PROBE
+from storelab.workloads.put import PUT
+from storelab.workloads.read_entries import READ_ENTRIES
+from storelab.workloads.read_volume import READ_VOLUME
+from storelab.workloads.replay.workload import REPLAY
+from storelab.workloads.space import SPACE
 
-_ALL = (put, get, get_range, delete, read_volume, read_entries, replay, events, space, consistency, probe, calibrate)
-WORKLOADS = {w.SPEC.name: w.SPEC for w in _ALL}
-MODULES = {w.SPEC.name: w for w in _ALL}
+_TRANSFERS = (PUT, GET, GET_RANGE, DELETE)
+_READS = (READ_VOLUME, READ_ENTRIES, REPLAY, EVENTS)
+WORKLOADS = {w.name: w for w in (*_TRANSFERS, *_READS, SPACE, CONSISTENCY, PROBE, CALIBRATE)}

@@ -1,23 +1,34 @@
 """`get_range`: clients download ranges of staged objects until the deadline (experiment 1: "download of a range")."""
 
-from storelab.core import axes
-from storelab.core.model import Axis, Workload
-from storelab.engines.contract import Client, Job
+from dataclasses import replace
 
-SPEC = Workload(
+from storelab.core import axes, units
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.engines.common.ranges import fixed
+from storelab.workloads.base import Workload
+
+
+class GetRange(Workload):
+    def possible(self, point: Point) -> None:
+        """Raises UserError where a range does not lie in its object."""
+        place, values = f"sweeps.{point.sweep}.axes", point.axes
+        length, size, offset = (values[name] for name in ("range_size", "object_size", "offset"))
+        if length > size:
+            problem = f"{units.format_size(length)} is more than the object"
+            raise UserError(f"{place}.range_size", problem, "make it smaller than `object_size`")
+        if length and fixed(offset) + length > size:
+            problem = f"a range of {units.format_size(length)} at {offset} ends behind the object"
+            raise UserError(f"{place}.offset", problem, "begin earlier")
+
+
+GET_RANGE = GetRange(
     "get_range",
     (
-        Axis("engine", "text", "fsspec", "Engine", "What moves the bytes.", choices=("fsspec", "obstore", "loadgen")),
-        Axis("object_size", "size", 10_000_000, "Object size", "Size of every object."),
-        Axis("range_size", "size", 4000, "Range size", "Bytes of one range; one request, one range."),
-        Axis(
-            "offset",
-            "place",
-            "random",
-            "Offset",
-            "Where the ranges begin: `random`; `sequential`: one after the other through an object; or a size: always there.",
-            choices=("random", "sequential"),
-        ),
+        axes.engine("get_range", "fsspec", "What moves the bytes."),
+        replace(axes.OBJECT_SIZE, default=10_000_000),
+        axes.RANGE_SIZE,
+        axes.OFFSET,
         *axes.PLACES,
         axes.ARRIVAL_RATE,
         axes.BALANCE,
@@ -26,19 +37,4 @@ SPEC = Workload(
     ),
     "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
     dataset="payload",
-    only_s3=axes.ONLY_S3,
 )
-
-
-def client(job: Job) -> Client:
-    if job.point.axes["engine"] == "obstore":
-        from storelab.engines.obstore.transfers import ObstoreGetRange
-
-        return ObstoreGetRange(job)
-    if job.point.axes["engine"] == "loadgen":
-        from storelab.engines.loadgen.client import LoadgenGetRange
-
-        return LoadgenGetRange(job)
-    from storelab.engines.fsspec.transfers import FsspecGetRange
-
-    return FsspecGetRange(job)

@@ -8,34 +8,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
-from storelab.core.model import Point, Workload
+from storelab.core.model import Point
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads import put
+from storelab.workloads.base import MOVES
+from storelab.workloads.put import Put
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-SPEC = Workload(
-    "space",
-    (axes.ENGINE, axes.OBJECT_SIZE, axes.CLIENTS, axes.WORKERS, axes.BUCKETS, *axes.DEPLOYMENT),
-    "Raw bytes used for each byte stored, and what comes back after deletion; objects are uploaded until the deadline.",
-    direction="write",
-    only_s3=axes.ONLY_S3,
-    needs=("used_bytes",),
-)
 SETTLE_S = 1.0  # between two looks at the used bytes; settled when two agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
 WATCHED_S = 15.0  # after the deletion, before the store is told to give space back
-
-client = put.client
-after = put.after
-
-
-def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-    put.before(config, store, point, job)
-    store.reclaim()
-    job["used_before_bytes"] = settled(store)
 
 
 def settled(store: Store) -> int:
@@ -49,37 +33,59 @@ def settled(store: Store) -> int:
         last = now
 
 
-def observe(store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
-    """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s after deletion, used]].
+class Space(Put):
+    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+        super().before(config, store, point, job)
+        store.reclaim()
+        job["used_before_bytes"] = settled(store)
 
-    Deletes what this point uploaded. Times are seconds from the end of the deletion.
-    """
-    from storelab.engines.common.names import put_prefix
-    from storelab.workloads.staging import buckets
+    def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
+        """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s after deletion, used]].
 
-    places = [Bucket(**b) for b in job["buckets"]]
-    ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
-    sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
-    used = settled(store)
-    begun = time.monotonic()
-    for b in places:
-        buckets.delete_prefix(ways[b.account], b, prefix)
-    deleted = time.monotonic()
-    returned = []
-    while (second := time.monotonic() - deleted) < WATCHED_S:
-        returned.append([round(second, 3), store.used_bytes() or 0])
-        time.sleep(SETTLE_S)
-    begun_reclaim = time.monotonic()
-    store.reclaim()
-    ended_reclaim = time.monotonic()
-    return {
-        "objects": len(sizes),
-        "stored_bytes": sum(sizes),
-        "used_before_bytes": job["used_before_bytes"],
-        "used_after_put_bytes": used,
-        "used_after_delete_bytes": returned[-1][1],
-        "used_after_reclaim_bytes": settled(store),
-        "delete_s": round(deleted - begun, 3),
-        "reclaim_s": round(ended_reclaim - begun_reclaim, 3),
-        "returned": returned,
-    }
+        Deletes what this point uploaded. Times are seconds from the end of the deletion.
+        """
+        from storelab.engines.common.names import put_prefix
+        from storelab.workloads.staging import buckets
+
+        places = [Bucket(**b) for b in job["buckets"]]
+        ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
+        sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
+        used = settled(store)
+        begun = time.monotonic()
+        for b in places:
+            buckets.delete_prefix(ways[b.account], b, prefix)
+        deleted = time.monotonic()
+        returned = []
+        while (second := time.monotonic() - deleted) < WATCHED_S:
+            returned.append([round(second, 3), store.used_bytes() or 0])
+            time.sleep(SETTLE_S)
+        begun_reclaim = time.monotonic()
+        store.reclaim()
+        ended_reclaim = time.monotonic()
+        return {
+            "objects": len(sizes),
+            "stored_bytes": sum(sizes),
+            "used_before_bytes": job["used_before_bytes"],
+            "used_after_put_bytes": used,
+            "used_after_delete_bytes": returned[-1][1],
+            "used_after_reclaim_bytes": settled(store),
+            "delete_s": round(deleted - begun, 3),
+            "reclaim_s": round(ended_reclaim - begun_reclaim, 3),
+            "returned": returned,
+        }
+
+
+SPACE = Space(
+    "space",
+    (
+        axes.engine("space", "s5cmd", MOVES),
+        axes.OBJECT_SIZE,
+        axes.CLIENTS,
+        axes.WORKERS,
+        axes.BUCKETS,
+        *axes.DEPLOYMENT,
+    ),
+    "Raw bytes used for each byte stored, and what comes back after deletion; objects are uploaded until the deadline.",
+    direction="write",
+    needs=("used_bytes",),
+)

@@ -19,7 +19,7 @@ from storelab.analysis.figures.plots import MARKERS, canvas, count_axis, key, st
 from storelab.analysis.parts import words
 from storelab.analysis.tables import latency
 from storelab.core import units
-from storelab.core.model import DEPLOYMENT_AXES
+from storelab.core.axes import DEPLOYMENT_NAMES
 
 CURVES = {"latency_p50": "p50", "latency_p99": "p99", "latency_p999": "p99.9", "ttfb_p50": "time to first byte, p50"}
 MOST_PANELS = 8
@@ -41,7 +41,7 @@ def _size(row: pd.Series) -> str:
 def _panels(rows: pd.DataFrame, apart: Sequence[str]) -> pd.DataFrame:
     """Add `panel`: deployment, op, size, and each axis that varies and is not in `apart`, in words."""
     sizes = [c for c in latency.SIZES if c in rows]
-    varying = [c for c in words.axes_of(rows) if c not in (*apart, *DEPLOYMENT_AXES, *sizes) and rows[c].nunique() > 1]
+    varying = [c for c in words.axes_of(rows) if c not in (*apart, *DEPLOYMENT_NAMES, *sizes) and rows[c].nunique() > 1]
     said = []
     for _, r in rows.iterrows():
         parts = [f"{words.deployment(r)}: {r['op']} {_size(r)}".strip(), *(words.value_text(c, r[c]) for c in varying if not pd.isna(r[c]))]

@@ -1,41 +1,14 @@
-"""Axes, counts and intervals in words, for figures and LaTeX alike (level 2, analysis). Pure."""
+"""Axes, counts and intervals in words, for figures and LaTeX alike (room `analysis`). Pure: axes say their own."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.statistics import medians
 from storelab.core import units
-
-HEADINGS = {
-    "store": "Store",
-    "workload": "Workload",
-    "engine": "Engine",
-    "object_size_bytes": "Objects",
-    "clients": "Clients",
-    "workers": "Workers",
-    "buckets": "Buckets",
-    "front_ends": "Front-ends",
-    "accounts": "Accounts",
-    "redundancy": "Redundancy",
-    "servers": "Data servers",
-    "backing": "Backing",
-    "scheme": "Scheme",
-    "range_size_bytes": "Range",
-    "offset": "Offset",
-    "part_size_bytes": "Parts",
-    "parallel_parts": "Parallel parts",
-    "batch": "Objects a request",
-    "arrival_rate": "Due/s",
-    "scale": "File",
-    "entry_fraction_percent": "Entries [%]",
-    "volume_fraction_percent": "Volume [%]",
-    "max_range_gap_bytes": "Gap",
-    "max_amplification": "At most",
-    "read_ahead_bytes": "Read-ahead",
-}
+from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
 
 
 def counted(n: int, noun: str) -> str:
@@ -49,55 +22,37 @@ def plural(n: float, noun: str) -> str:
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
-_OPERATIONS = {"put": "upload", "get": "download", "get_range": "download of a range", "delete": "deletion"}
-_VALUES: dict[str, Callable[[Any], str]] = {
-    "workload": lambda v: _OPERATIONS.get(v, v.replace("_", " ")),
-    "clients": lambda v: plural(v, "client"),
-    "front_ends": lambda v: plural(v, "front-end"),
-    "arrival_rate": lambda v: f"open loop, {grouped(f'{v:.0f}')} operations/s due" if v else "closed loop",
-    "workers": lambda v: f"{plural(v, 'worker')} per client",
-    "buckets": lambda v: plural(v, "bucket"),
-    "accounts": lambda v: plural(v, "account"),
-    "redundancy": lambda v: "" if v == "default" else str(v),
-    "servers": lambda v: "" if v == 0 else plural(v, "data server"),
-    "backing": lambda v: "" if v == "default" else f"on {v}",
-    "scheme": lambda v: "" if v == "default" else str(v),
-    "range_size_bytes": lambda v: f"ranges of {units.format_size(int(v))}",
-    "offset": lambda v: {"random": "random places", "sequential": "one after the other"}.get(v, f"at {v}"),
-    "part_size_bytes": lambda v: f"parts of {units.format_size(int(v))}" if v else "",
-    "parallel_parts": lambda v: f"{plural(v, 'part')} at a time" if v else "",
-    "batch": lambda v: f"{plural(v, 'object')} a request",
-    "scale": lambda v: f"file {v}",
-    "entry_fraction_percent": lambda v: f"{v:g} % of entries",
-    "volume_fraction_percent": lambda v: f"{v:g} % of volume",
-    "navigation": lambda v: {"random": "random navigation"}.get(v, v),
-    "step": lambda v: f"steps of {plural(v, 'event')}",
-    "files": lambda v: plural(v, "file"),
-    "cache": lambda v: {"none": "no cache", "all": "whole file kept"}.get(v, f"cache {v}"),
-    "read_ahead_bytes": lambda v: f"{units.format_size(int(v))} read ahead" if v else "",
-    "max_range_gap_bytes": lambda v: f"gap {units.format_size(int(v))}",
-    "thrift": lambda v: f"thrift {v:g}" if v else "",
-    "max_amplification": lambda v: f"at most {v:g}×" if v else "",
-    "merge": lambda v: "planned" if v == "planned" else f"fixed {v}",
-    "object_size_bytes": lambda v: f"{units.format_size(int(v))} objects",
-}
+OPERATIONS = {"put": "upload", "get": "download", "get_range": "download of a range", "delete": "deletion"}
 
 
 def heading(column: str) -> str:
     """Heading of an axis column in a table for people."""
-    return HEADINGS.get(column, column.removesuffix("_bytes").removesuffix("_percent").replace("_", " ").capitalize())
+    axis = BY_COLUMN.get(column)
+    plain = column.removesuffix("_bytes").removesuffix("_percent").replace("_", " ").capitalize()
+    return (axis.heading if axis else "") or plain
 
 
 def value_text(column: str, value: Any) -> str:
     """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured."""
-    if column in _VALUES:
-        return _VALUES[column](value)
-    return f"{column.replace('_', ' ')} {value if isinstance(value, str) else f'{value:g}'}" if column != "engine" else str(value)
+    if column == "workload":
+        return OPERATIONS.get(value, value.replace("_", " "))
+    axis, plain = BY_COLUMN.get(column), value if isinstance(value, str) else f"{value:g}"
+    if axis is None or not axis.words:
+        return f"{column.replace('_', ' ')} {plain}"
+    if plain in axis.values:
+        return axis.values[plain]
+    if axis.noun:
+        plain = plural(value, axis.noun)
+    elif axis.kind == "size":
+        plain = units.format_size(int(value))
+    elif axis.kind == "int":
+        plain = grouped(plain if "e" not in plain else f"{value:.0f}")
+    return axis.words.format(plain)
 
 
 def deployment(row: Any) -> str:
     """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a deployment."""
-    said = [value_text(c, row[c]) for c in ("redundancy", "servers", "backing", "scheme") if c in row and not pd.isna(row[c])]
+    said = [value_text(c, row[c]) for c in DEPLOYMENT_NAMES if c in row and not pd.isna(row[c])]
     return ", ".join([row["store"], *filter(None, said)])
 
 

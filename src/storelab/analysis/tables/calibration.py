@@ -15,23 +15,12 @@ import pandas as pd
 
 from storelab.analysis.records.loading import Campaign
 from storelab.core import calibration, units
+from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
 CLIENT_BOUND = 80  # percent of the ceiling
-# What must agree between a point and its ceiling -> the value where a workload has no such axis.
-AGREE: dict[str, Any] = {
-    "operation": "",
-    "engine": "",
-    "object_size_bytes": 0,
-    "range_size_bytes": 0,
-    "batch": 1,
-    "part_size_bytes": 0,
-    "parallel_parts": 0,
-    "clients": 1,
-    "workers": 1,
-    "scheme": "http",
-    "clients_per_node": 0,
-}
+# What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
+AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
 COLUMNS = [
     "target",
     *AGREE,

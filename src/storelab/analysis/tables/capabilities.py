@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records import loading
-from storelab.core.model import DEPLOYMENT_AXES
+from storelab.core.axes import DEPLOYMENT_NAMES
 
 WORKLOAD = "probe"
 WEAK = ("error", "not tried")  # say nothing of the store; the first of them is shown where nothing better is known
@@ -43,7 +43,7 @@ def answers(campaign: loading.Campaign) -> pd.DataFrame:
 def deployment_axes(campaign: loading.Campaign) -> list[str]:
     """Axes of the probe that tell deployments of one store apart."""
     known = campaign.plan["workloads"].get(WORKLOAD, {"axes": []})["axes"]
-    return [a["name"] for a in known if a["name"] in DEPLOYMENT_AXES]
+    return [a["name"] for a in known if a["name"] in DEPLOYMENT_NAMES]
 
 
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:

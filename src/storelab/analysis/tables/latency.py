@@ -20,7 +20,7 @@ from storelab.analysis.records import scan, windows
 from storelab.analysis.records.loading import Campaign
 from storelab.analysis.statistics import medians
 from storelab.core import calibration
-from storelab.core.model import DEPLOYMENT_AXES
+from storelab.core.axes import DEPLOYMENT_NAMES
 
 LEVELS = (0.5, 0.9, 0.99, 0.999)
 NAMES = ("p50", "p90", "p99", "p999")
@@ -182,7 +182,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of an open loop too); of
     several with one load, that with the least front-ends, buckets, accounts, clients."""
     rows, kept = shown(latency), []
-    kinds = [c for c in ("store", "op", "loop", "engine", *SIZES, *DEPLOYMENT_AXES) if c in rows]
+    kinds = [c for c in ("store", "op", "loop", "engine", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
     for _, group in rows.groupby(kinds, dropna=False) if len(rows) else []:
         column = load_column(group["loop"].iloc[0])
         least = [c for c in ("front_ends", "buckets", "accounts", "clients") if c in group]

@@ -12,21 +12,10 @@ import pandas as pd
 from storelab.analysis.parts import speed, words
 from storelab.analysis.tables import verdict_rules
 from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
+from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
 # Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
-VARIED = ("clients", "workers", "buckets", "accounts", "front_ends", "part_size_bytes", "parallel_parts", "batch", "offset")
-VARIED += ("merge", "max_range_gap_bytes", "thrift", "max_amplification")  # how ranges became requests
-SAID = (
-    "range_size_bytes",
-    "object_size_bytes",
-    "scale",
-    "entry_fraction_percent",
-    "volume_fraction_percent",
-    "max_range_gap_bytes",
-    "navigation",
-    "cache",
-)
-SAID += ("read_ahead_bytes", "step")  # axes that tell one subject from another
+VARIED = tuple(a.column for a in ALL.values() if a.load)
 COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
 
 
@@ -84,13 +73,12 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     verdict, evidence = fired[0] if fired else (NOT_KNOWN, verdict_rules.unknown(s))
     large = key["metric"] == speed.THROUGHPUT
     axes = s.best.axes
-    what = [words.value_text(c, axes[c]) for c in SAID if axes.get(c) is not None]
     return {
         "store": key["store"],
         "deployment": words.deployment(axes),
         "workload": key["workload"],
         "engine": axes.get("engine"),
-        "what": ", ".join(filter(None, what)),
+        "what": ", ".join(said(axes)),
         "best": s.best.median,
         "unit": units_of(key["workload"], large),
         "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),
@@ -100,6 +88,21 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "also": "; ".join(f"{name}: {why}" for name, why in fired[1:]),
         "would_tell": "" if fired else verdict_rules.would_tell(s),
     }
+
+
+def said(axes: Mapping[str, Any]) -> list[str]:
+    """What tells this subject from another, in words: what was asked for, and all other settings off their default.
+
+    Engine and deployment have columns of their own; an axis that this storelab does not know is always said.
+    """
+    apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {a.column for a in ALL.values() if a.told}
+    declared = [a.column for a in ALL.values() if a.column in axes]
+    out = []
+    for column in [*declared, *(c for c in axes if c not in declared)]:
+        axis, value = BY_COLUMN.get(column), axes[column]
+        if column not in apart and value is not None and (axis is None or axis.told or value != axis.default):
+            out.append(words.value_text(column, value))
+    return [text for text in out if text]
 
 
 def _chosen(s: Subject, column: str) -> bool:

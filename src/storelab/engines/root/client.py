@@ -5,12 +5,14 @@ its read calls are counted by TFile, wire bytes by the kernel. What it decodes i
 """
 
 import contextlib
+import importlib.util
 import zlib
 from typing import Any
 
 import numpy as np
 
 from storelab.core import clock
+from storelab.core.errors import UserError
 from storelab.datasets.root import baskets, decode
 from storelab.engines.common.selections import Done, Late, SelectionClient, WrongData
 from storelab.engines.common.wire import Counts, ProcessWire
@@ -34,6 +36,12 @@ TYPES = {
     "Float_t": ">f4",
     "Double_t": ">f8",
 }
+
+
+def installed() -> None:
+    """Raises UserError where this environment has no ROOT."""
+    if importlib.util.find_spec("ROOT") is None:
+        raise UserError("engine root", "ROOT is not installed in this environment", "run `storelab install root`")
 
 
 class RootClient(SelectionClient):

@@ -6,112 +6,31 @@ Nothing is staged and nothing is kept: objects of the null server are there with
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes, calibration
-from storelab.core.calibration import AFTER, BEFORE, MEMORY, NETWORK, TMPFS
+from storelab.core import calibration
+from storelab.core.calibration import LOCAL, NETWORK
 from storelab.core.errors import UserError
-from storelab.core.model import Axis, Point, Workload
+from storelab.core.model import Point
 from storelab.engines.contract import Client, Job
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import Workload
+from storelab.workloads.delete import DELETE
+from storelab.workloads.get import GET
+from storelab.workloads.get_range import GET_RANGE
+from storelab.workloads.put import PUT
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-DISK = "disk"
-LOCAL = {MEMORY: ("copy",), TMPFS: ("write", "read"), DISK: ("write", "read")}
-SPEC = Workload(
-    calibration.WORKLOAD,
-    (
-        Axis(
-            "operation",
-            "text",
-            "get",
-            "Operation",
-            "A workload, for `network`; `copy` for `memory`; `write` or `read` a file, for `tmpfs` and `disk`.",
-            choices=(*calibration.OPERATIONS, "copy", "write", "read"),
-        ),
-        Axis(
-            "target",
-            "text",
-            NETWORK,
-            "Target",
-            "`network`: the null server; `memory`: another place of memory; `tmpfs`: files in `scratch`; `disk`: files in `state`.",
-            choices=(NETWORK, *LOCAL),
-        ),
-        Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER)),
-        replace(
-            axes.ENGINE,
-            default="loadgen",
-            help="As in the operation's workload; `none` but for `network`.",
-            choices=(*axes.ENGINE.choices, "none"),
-        ),
-        axes.OBJECT_SIZE,
-        Axis("range_size", "size", 0, "Range size", "Of `get_range`; 0 B elsewhere.", minimum=0),
-        Axis("batch", "int", 1, "Objects per request", "Of `delete`."),
-        axes.CLIENTS,
-        axes.WORKERS,
-        axes.PART_SIZE,
-        axes.PARALLEL_PARTS,
-        axes.SCHEME,
-        axes.CLIENTS_PER_NODE,
-    ),
-    "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by itself.",
-    needs=("null_server",),
-)
+OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE)}  # those of `calibration.OPERATIONS`
 KEYS = 64  # objects that downloads choose from
 DELETIONS, MOST_DELETIONS = 100_000, 800_000  # names of objects to delete: requests of a client, objects of a point
 
 
 def stand_in(point: Point) -> Point:
     """The point that the operation's own client is to believe it measures: axes that a calibration lacks stand at their default."""
-    from storelab.workloads import WORKLOADS
-
-    spec = WORKLOADS[point.axes["operation"]]
+    spec = OPERATIONS[point.axes["operation"]]
     return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
-
-
-def client(job: Job) -> Client:
-    from storelab.workloads import MODULES
-
-    if job.point.axes["target"] == NETWORK:
-        return MODULES[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))
-    from storelab.workloads.calibrate import local_copies
-
-    return local_copies.client(job)
-
-
-def possible(point: Point) -> None:
-    """Raises UserError where operation, engine and target do not go together."""
-    from storelab.workloads import WORKLOADS
-
-    operation, target, engine = (point.axes[name] for name in ("operation", "target", "engine"))
-    place = f"sweeps.{point.sweep}.axes"
-    fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
-    if operation not in fit:
-        raise UserError(f"{place}.operation", f"{operation!r} does not go with target {target!r}", f"one of: {', '.join(fit)}")
-    engines = WORKLOADS[operation].axis("engine").choices if target == NETWORK else ("none",)
-    if engine not in engines:
-        raise UserError(f"{place}.engine", f"{engine!r} does no {operation} at target {target!r}", f"one of: {', '.join(engines)}")
-    if operation == "get_range" and not point.axes["range_size"]:
-        raise UserError(f"{place}.range_size", "get_range needs one", "give it, e.g. 4 kB")
-
-
-def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-    """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here there is none."""
-    from storelab.datasets import payload
-    from storelab.host import scratch
-
-    job["limits"] |= {"throughput": None, "requests_per_s": None}
-    operation = point.axes["operation"]
-    if point.axes["target"] != NETWORK:
-        job["extra"] = {"disk": str((store.folder / "calibrate").absolute())}  # type: ignore[attr-defined]
-        return
-    if operation == "delete":
-        job["extra"] = {"objects": _names(point)}
-    if operation in ("get", "get_range"):
-        files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
-        store.add_bodies(files)  # type: ignore[attr-defined]
-        job["manifest"] = _manifest(config, store, point, job, files)
 
 
 def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any], files: list[Any]) -> str:
@@ -142,3 +61,50 @@ def _names(point: Point) -> list[list[tuple[int, str]]]:
     clients = point.axes["clients"]
     n = min(DELETIONS * point.axes["batch"], MOST_DELETIONS // clients)
     return [[(0, f"put/{c}/{i:07d}") for i in range(n)] for c in range(clients)]
+
+
+class Calibrate(Workload):
+    def client(self, job: Job) -> Client:
+        if job.point.axes["target"] == NETWORK:
+            return OPERATIONS[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))
+        from storelab.workloads.calibrate import local_copies
+
+        return local_copies.client(job)
+
+    def possible(self, point: Point) -> None:
+        """Raises UserError where operation, engine and target do not go together."""
+        operation, target, engine = (point.axes[name] for name in ("operation", "target", "engine"))
+        place = f"sweeps.{point.sweep}.axes"
+        fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
+        if operation not in fit:
+            raise UserError(f"{place}.operation", f"{operation!r} does not go with target {target!r}", f"one of: {', '.join(fit)}")
+        engines = OPERATIONS[operation].axis("engine").choices if target == NETWORK else ("none",)
+        if engine not in engines:
+            raise UserError(f"{place}.engine", f"{engine!r} does no {operation} at target {target!r}", f"one of: {', '.join(engines)}")
+        if operation == "get_range" and not point.axes["range_size"]:
+            raise UserError(f"{place}.range_size", "get_range needs one", "give it, e.g. 4 kB")
+
+    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+        """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here there is none."""
+        from storelab.datasets import payload
+        from storelab.host import scratch
+
+        job["limits"] |= {"throughput": None, "requests_per_s": None}
+        operation = point.axes["operation"]
+        if point.axes["target"] != NETWORK:
+            job["extra"] = {"disk": str((store.folder / "calibrate").absolute())}  # type: ignore[attr-defined]
+            return
+        if operation == "delete":
+            job["extra"] = {"objects": _names(point)}
+        if operation in ("get", "get_range"):
+            files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
+            store.add_bodies(files)  # type: ignore[attr-defined]
+            job["manifest"] = _manifest(config, store, point, job, files)
+
+
+CALIBRATE = Calibrate(
+    calibration.WORKLOAD,
+    calibration.AXES,
+    "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by itself.",
+    needs=("null_server",),
+)

@@ -2,71 +2,18 @@
 "does not exist", listings that fail again and again, deleted objects that come back.)
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
-from storelab.core.model import Axis, Point, Workload
-from storelab.engines.contract import Client, Job
+from storelab.core.model import Point
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import Workload
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
-
-SPEC = Workload(
-    "consistency",
-    (
-        Axis(
-            "engine",
-            "text",
-            "wire",
-            "Engine",
-            "Plain signed S3 requests, or fsspec for every other protocol.",
-            choices=("wire", "fsspec"),
-        ),
-        Axis("object_size", "size", 4000, "Object size", "Size of every object.", minimum=256),
-        axes.CLIENTS,
-        axes.WORKERS,
-        Axis("front_ends", "int", 1, "Front-ends", "Front-ends used; every client writes and looks through all of them."),
-        *axes.DEPLOYMENT,
-    ),
-    "Read-after-write, listings, deletions, buckets: every answer judged, anomalies over tries.",
-    direction="write",
-    only_s3=("wire",),
-)
-
-
-def client(job: Job) -> Client:
-    from storelab.workloads.consistency.client import ConsistencyClient
-
-    return ConsistencyClient(job)
-
-
-def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-    """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
-    from storelab.core import records
-    from storelab.workloads.consistency.listings import stem
-    from storelab.workloads.staging import buckets
-
-    places = [Bucket(**b) for b in job["buckets"]]
-    buckets.ensure(store, config.name, places)
-    note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
-    old = records.read_json(note) if note.exists() else []
-    if not places[0].prefix:
-        records.write_json(note, [*old, stem(places[0], job["attempt"])])  # noted first: a crash leaves nothing unknown behind
-        drop_left(store, places[0].account, old)
-        records.write_json(note, [stem(places[0], job["attempt"])])
-
-
-def after(store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is checked."""
-    from storelab.workloads.consistency.listings import stem
-
-    place = Bucket(**job["buckets"][0])
-    if not place.prefix:
-        drop_left(store, place.account, [stem(place, job["attempt"])])
-    return []
 
 
 def drop_left(store: Store, account: int, stems: list[str]) -> None:
@@ -85,3 +32,44 @@ def drop_left(store: Store, account: int, stems: list[str]) -> None:
                 access.drop_bucket(name)
             except NoSuchBucket:
                 continue  # listed, and gone: some stores do that
+
+
+class Consistency(Workload):
+    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+        """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
+        from storelab.core import records
+        from storelab.workloads.consistency.listings import stem
+        from storelab.workloads.staging import buckets
+
+        places = [Bucket(**b) for b in job["buckets"]]
+        buckets.ensure(store, config.name, places)
+        note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
+        old = records.read_json(note) if note.exists() else []
+        if not places[0].prefix:
+            records.write_json(note, [*old, stem(places[0], job["attempt"])])  # noted first: a crash leaves nothing unknown behind
+            drop_left(store, places[0].account, old)
+            records.write_json(note, [stem(places[0], job["attempt"])])
+
+    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is checked."""
+        from storelab.workloads.consistency.listings import stem
+
+        place = Bucket(**job["buckets"][0])
+        if not place.prefix:
+            drop_left(store, place.account, [stem(place, job["attempt"])])
+        return []
+
+
+CONSISTENCY = Consistency(
+    "consistency",
+    (
+        axes.engine("consistency", "wire", "Plain signed S3 requests, or fsspec for every other protocol."),
+        replace(axes.OBJECT_SIZE, minimum=256),
+        axes.CLIENTS,
+        axes.WORKERS,
+        replace(axes.FRONT_ENDS, help="Front-ends used; every client writes and looks through all of them."),
+        *axes.DEPLOYMENT,
+    ),
+    "Read-after-write, listings, deletions, buckets: every answer judged, anomalies over tries.",
+    direction="write",
+)

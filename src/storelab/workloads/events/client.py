@@ -23,7 +23,7 @@ from storelab.engines.common.selections import Done, WrongData
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import counted
-from storelab.engines.planned.client import PlannedBase, PlannedClient
+from storelab.engines.planned.client import PlannedClient
 from storelab.readplan.choose import plan
 from storelab.readplan.source import gather
 from storelab.readplan.transports import messages
@@ -191,7 +191,3 @@ class CachedEvents(Steps):
         if hasattr(self, "transport"):
             self.transport.inner.close()
         super().close()
-
-
-def client(job: Job) -> PlannedBase:
-    return PlannedEvents(job) if job.point.axes["engine"] == "planned" else CachedEvents(job)

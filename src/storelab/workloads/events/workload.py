@@ -1,66 +1,60 @@
-"""`events`: the jobs of a node, each on its own file, process events until they are stopped together.
+"""`events`: jobs, each on its own file, process events until they are stopped together.
 
-Experiment 16, the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events processed are counted, and the
-MB/s into the nodes. There a job had many files; here it goes through its one again and again, each time with empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
+Experiment 16, the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events processed are
+counted, and the MB/s into the nodes. There a job had many files; here it goes through its one again and again, each time with
+empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
 """
 
 from storelab.core import axes
-from storelab.core.model import Axis, Workload
-from storelab.engines.contract import Client, Job
-from storelab.workloads import read_axes
+from storelab.core.axes import AHEAD
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.datasets.root.generated import SCALES
+from storelab.workloads.base import Workload
 
-AHEAD = ("readahead", "bytes", "blockcache")  # caches of fsspec that read on by `read_ahead`
-SPEC = Workload(
+
+class Events(Workload):
+    def possible(self, point: Point) -> None:
+        """Raises UserError: a job has its file for itself; a read-ahead belongs to a cache that has one."""
+        place, values = f"sweeps.{point.sweep}.axes", point.axes
+        if values["clients"] > values["files"]:
+            problem = f"{values['clients']} clients read a file of their own each, and there are {values['files']}"
+            raise UserError(f"{place}.files", problem, "raise `files`, or sweep fewer clients")
+        known = SCALES.get(values["scale"])
+        if known and values["step"] > known.entries:
+            problem = f"file {values['scale']} holds {known.entries} events"
+            raise UserError(f"{place}.step", problem, "make the step smaller")
+        cache, ahead = values["cache"], values["cache"] in AHEAD
+        if ahead != (values["read_ahead"] > 0):
+            problem = f"cache {cache} reads ahead by 0 B" if ahead else f"cache {cache} does not read ahead"
+            mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
+            raise UserError(f"{place}.read_ahead", problem, mend)
+
+
+EVENTS = Events(
     "events",
     (
-        Axis(
-            "engine",
-            "text",
+        axes.engine(
+            "events",
             "fsspec",
-            "Engine",
-            "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); `planned`: each step's baskets at once, "
-            "by the read planner.",
-            choices=("fsspec", "planned"),
+            "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); `planned`: each "
+            "step's baskets at once, by the read planner.",
         ),
-        read_axes.SCALE,
-        Axis(
-            "navigation",
-            "text",
-            "scan",
-            "Navigation",
-            "Where the next step begins: `scan`, behind the last; `random`, anywhere in the file.",
-            choices=("scan", "random"),
-        ),
-        Axis("step", "int", 50, "Step", "Consecutive events of one step; of a random navigation, the events at each place."),
-        read_axes.VOLUME,
+        axes.SCALE,
+        axes.NAVIGATION,
+        axes.STEP,
+        axes.VOLUME,
         axes.CLIENTS,
-        Axis("files", "int", 1, "Files", "Copies of the file in one bucket; job i has copy i for itself, so at least as many as clients."),
-        Axis(
-            "cache",
-            "text",
-            "none",
-            "Cache",
-            "The file object's cache, by its name in fsspec: `readahead` and `bytes` read on from where they are asked, `blockcache` keeps 32 blocks, "
-            "`all` the whole file.",
-            choices=("none", *AHEAD, "all"),
-        ),
-        Axis(
-            "read_ahead", "size", 0, "Read-ahead", "Bytes that the cache reads on, or its blocks have; 0 where it does neither.", minimum=0
-        ),
+        axes.FILES,
+        axes.CACHE,
+        axes.READ_AHEAD,
         axes.FRONT_ENDS,
         *axes.DEPLOYMENT,
-        read_axes.CODEC,
-        read_axes.THRIFT,
-        read_axes.AMPLIFICATION,
+        axes.CODEC,
+        axes.THRIFT,
+        axes.AMPLIFICATION,
         axes.CLIENTS_PER_NODE,
     ),
     "Jobs on files of their own, stopped together: events processed, and bytes moved for each; scan or random navigation.",
     dataset="root",
 )
-
-
-def client(job: Job) -> Client:
-    """The reader of one job; uproot and fsspec are imported only here."""
-    from storelab.workloads.events import client as events
-
-    return events.client(job)

@@ -9,44 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Axis, Point, Workload
-from storelab.engines.contract import Check, Client, Job, Result
+from storelab.core.model import Point
+from storelab.engines.contract import Check, Client, Result
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import Workload
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
     from storelab.stores.protocols.access import Access
 
-SPEC = Workload(
-    "probe",
-    (
-        Axis(
-            "engine", "text", "wire", "Engine", "What asks: plain HTTP without an SDK; XRootD's own client; POSIX calls.", choices=("wire",)
-        ),
-        Axis(
-            "most_buckets",
-            "int",
-            120,
-            "Most buckets",
-            "Buckets that the probe makes, at most, to see how many an account may have.",
-            minimum=0,
-        ),
-        axes.CLIENTS,
-        axes.FRONT_ENDS,
-        axes.ACCOUNTS,
-        *axes.DEPLOYMENT,
-    ),
-    "What the store can do: every question of the capability table, each answer verified. No speed is measured.",
-    direction="write",
-    needs=("second_account",),
-)
 SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
 SPECIAL = 3  # of them, beside those that are counted: one for short uses, one with versions, one that is public
-
-
-def client(job: Job) -> Client:
-    return ProbeClient(job)
 
 
 class ProbeClient(Client):
@@ -112,26 +86,6 @@ class ProbeClient(Client):
             self.context.close()
 
 
-def before(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-    """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration tells."""
-    from storelab.workloads.probe import administration, context
-    from storelab.workloads.staging import buckets
-
-    places = [Bucket(**b) for b in job["buckets"]]
-    buckets.ensure(store, config.name, places)
-    ways = buckets.accesses(store, places)
-    tidy(store, config.name, places)  # of an attempt that was killed
-    for place in places:
-        ways[place.account].write(
-            place.name, place.prefix + context.folder_of(job["attempt"]) + context.KNOWN, context.known_body(point.seed)
-        )
-    job["extra"] = {
-        "campaign": config.name,
-        "administration": [asdict(t) for t in administration.ask(store)],
-        **_spares(config, store, point),
-    }
-
-
 def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     """{spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
     from storelab.workloads.staging import buckets
@@ -145,16 +99,6 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
         return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
     counted = min(point.axes["most_buckets"], room)
     return {"spare_buckets": [store.bucket(config.name, SPARE + i, 0).name for i in range(SPECIAL + counted)], "why_none": ""}
-
-
-def after(store: Store, point: Point, job: dict[str, Any], folder: Any) -> list[dict[str, Any]]:
-    """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no failure of the point."""
-    try:
-        left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]])
-        detail = f"{left} objects of the probe removed"
-    except (UserError, MeasurementFailed) as error:
-        detail = f"not all could be removed, `storelab clean` tries again: {error}"
-    return [asdict(Check("removed", True, detail))]
 
 
 def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
@@ -190,3 +134,49 @@ def _drop(access: "Access", bucket: Bucket) -> int:
     access.delete(bucket.name, [bucket.prefix + buckets.MARKER])
     access.drop_bucket(bucket.name)
     return gone
+
+
+class Probe(Workload):
+    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+        """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration tells."""
+        from storelab.workloads.probe import administration, context
+        from storelab.workloads.staging import buckets
+
+        places = [Bucket(**b) for b in job["buckets"]]
+        buckets.ensure(store, config.name, places)
+        ways = buckets.accesses(store, places)
+        tidy(store, config.name, places)  # of an attempt that was killed
+        for place in places:
+            ways[place.account].write(
+                place.name, place.prefix + context.folder_of(job["attempt"]) + context.KNOWN, context.known_body(point.seed)
+            )
+        job["extra"] = {
+            "campaign": config.name,
+            "administration": [asdict(t) for t in administration.ask(store)],
+            **_spares(config, store, point),
+        }
+
+    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> list[dict[str, Any]]:
+        """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no failure of the point."""
+        try:
+            left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]])
+            detail = f"{left} objects of the probe removed"
+        except (UserError, MeasurementFailed) as error:
+            detail = f"not all could be removed, `storelab clean` tries again: {error}"
+        return [asdict(Check("removed", True, detail))]
+
+
+PROBE = Probe(
+    "probe",
+    (
+        axes.engine("probe", "wire", "What asks: plain HTTP without an SDK; XRootD's own client; POSIX calls."),
+        axes.MOST_BUCKETS,
+        axes.CLIENTS,
+        axes.FRONT_ENDS,
+        axes.ACCOUNTS,
+        *axes.DEPLOYMENT,
+    ),
+    "What the store can do: every question of the capability table, each answer verified. No speed is measured.",
+    direction="write",
+    needs=("second_account",),
+)

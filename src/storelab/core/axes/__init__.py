@@ -1,0 +1,32 @@
+"""Every axis, declared once. Workloads pick theirs, in an order of their own; who needs another default takes a copy by `replace`.
+
+Found here by name (`axes.CLIENTS`) and by column in tables. The order of ALL is that of words in verdicts.
+May import: `core.model`, `core.engines`.
+"""
+
+from dataclasses import replace
+
+from storelab.core import engines
+from storelab.core.axes import clients, deployment, root_files, transfers
+from storelab.core.axes.clients import *  # noqa: F403 - the axes by their names, without a list of them
+from storelab.core.axes.deployment import *  # noqa: F403
+from storelab.core.axes.root_files import *  # noqa: F403
+from storelab.core.axes.transfers import *  # noqa: F403
+from storelab.core.model import Axis
+
+_MODULES = (transfers, root_files, clients, deployment)
+ALL = {a.name: a for module in _MODULES for a in vars(module).values() if isinstance(a, Axis)}
+BY_COLUMN = {a.column: a for a in ALL.values()}
+DEPLOYMENT = tuple(a for a in ALL.values() if a.setting)
+DEPLOYMENT_NAMES = tuple(a.name for a in DEPLOYMENT)
+
+
+def engine(workload: str, default: str, help: str) -> Axis:
+    """The axis `engine` of a workload: its choices are those whose entries in the catalogue name the workload."""
+    return replace(clients.ENGINE, default=default, help=help, choices=tuple(e.name for e in engines.of(workload)))
+
+
+def obeyed(workload: str, picked: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Axes that engines of this workload obey and that it did not pick itself, in the order of their declaration."""
+    names = {name for e in engines.of(workload) for name in e.uses[workload].obeys} - {a.name for a in picked}
+    return tuple(a for a in ALL.values() if a.name in names)

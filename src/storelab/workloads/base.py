@@ -1,0 +1,55 @@
+"""What a workload is to the rest: its declaration, and hooks around the measurement (room `workloads`).
+
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`) do nothing here: a workload overrides those that it needs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab import engines
+from storelab.core import axes, model
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+    from storelab.engines.contract import Client, Job
+    from storelab.stores.base import Store
+
+
+MOVES = (
+    "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or loadgen (the same, at the "
+    "least CPU)."
+)
+
+
+def whole_objects(workload: str) -> tuple[model.Axis, ...]:
+    """Axes of `put` and `get`."""
+    places = (axes.engine(workload, "s5cmd", MOVES), axes.OBJECT_SIZE, *axes.PLACES)
+    pace = (axes.PART_SIZE, axes.PARALLEL_PARTS, axes.ARRIVAL_RATE, axes.BALANCE)
+    return (*places, *pace, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE)
+
+
+@dataclass(frozen=True)
+class Workload(model.Workload):
+    """`axes` are those that the workload picks; axes that its engines obey besides come behind them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", (*self.axes, *axes.obeyed(self.name, self.axes)))
+
+    def client(self, job: "Job") -> "Client":
+        """The client of the point's engine, as the catalogue names it; loaded only now."""
+        return engines.client_of(self.name, job.point.axes["engine"])(job)
+
+    def possible(self, point: model.Point) -> None:
+        """Raises UserError where values of the point's axes do not go together; pure."""
+
+    def before(self, config: "Config", store: "Store", point: model.Point, job: dict[str, Any]) -> None:
+        """Before the clients start: what they need in the store, or to know (`job["extra"]`). Raises UserError, MeasurementFailed."""
+
+    def after(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        """Checks of what the clients left in the store and in `folder` (their Parquet files), as `contract.Check` fields."""
+        return []
+
+    def observe(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+        """What is seen of the store afterwards, for `observed` of the record; None for nothing."""
+        return None

@@ -1,0 +1,42 @@
+"""What the workloads that read ROOT files share: cold reads, and which ways of making requests go together."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from storelab.core import axes
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.workloads.base import Workload
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+    from storelab.stores.base import Store
+
+# At the end of each workload's axes, so that paths of older points stay what they are.
+BUCKETS = replace(axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all.")
+LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
+OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # behind these
+READER = "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder; `root`: ROOT itself."
+
+
+class Reading(Workload):
+    def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
+        """Of cold reads: tell clients the folders of this machine in which the store's data lie; they drop what is cached of them."""
+        if point.axes["access"] != "cold":
+            return
+        kept = store.deployment()["backing"]
+        if store.protocol == "file":
+            folders = sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
+        else:
+            folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
+        job["extra"] = {"pages": [] if kept in ("memory", "tmpfs") else folders}
+
+
+class Replay(Reading):
+    def possible(self, point: Point) -> None:
+        """Raises UserError: planned requests have no fixed gap, a fixed gap neither thrift nor bound."""
+        merge = point.axes["merge"]
+        for axis in (axes.GAP,) if merge == "planned" else (axes.THRIFT, axes.AMPLIFICATION):
+            if point.axes[axis.name] != axis.default:
+                mend = "sweep merge gap" if merge == "planned" else "sweep merge planned"
+                raise UserError(f"sweeps.{point.sweep}.axes.{axis.name}", f"merge {merge} has no {axis.name}", mend)
