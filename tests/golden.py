@@ -22,7 +22,6 @@ from typing import Any
 from unittest import mock
 
 import matplotlib as mpl
-import yaml
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
@@ -35,7 +34,7 @@ from matplotlib.ticker import FixedLocator
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
-NEAR = 0.07  # of an axis: curves are drawn so far aside at most, that no bar hides another
+NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 
 
@@ -187,7 +186,9 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
         **({"legend": legend_words(own)} if own else {}),
         "texts": sorted(t.get_text() for t in ax.texts),
         "lines": sorted(lines),
-        "series": {name: {kind: items for kind, items in kinds.items() if items} for name, kinds in sorted(series.items())},
+        "series": {
+            name: {kind: items for kind, items in kinds.items() if items} for name, kinds in sorted(series.items()) if any(kinds.values())
+        },
     }
 
 
@@ -272,7 +273,8 @@ def place(ax: Axes, axis: Axis, value: Any) -> Any:
         to = axis.get_transform().transform
         low, high = (float(to(v)) for v in sorted(axis.get_view_interval()))
         near = min(axis.get_major_locator().locs, key=lambda tick: abs(float(to(tick)) - float(to(value))), default=None)
-        if near is not None and abs(float(to(near)) - float(to(value))) < NEAR * (high - low):
+        aside = math.inf if near is None else abs(float(to(near)) - float(to(value)))
+        if aside < NEAR * (high - low) or (aside < math.inf and axis.get_scale() == "linear"):
             return number(near)
     return number(value)
 
