@@ -34,6 +34,7 @@ from matplotlib.ticker import FixedLocator
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
+LONG = ("testbed2015", "reads")  # their test is marked heavy
 NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 
@@ -345,7 +346,7 @@ def cli() -> dict[str, str]:
     while todo:
         command = todo.pop(0)
         text = done(*command, "--help")
-        out[" ".join(["storelab", *command])] = text
+        out[" ".join(["storelab", *command])] = re.sub(r"^Usage: .*?storelab", "Usage: storelab", text)
         _, _, listed = text.partition("\nCommands:\n")
         todo += [(*command, line.split()[0]) for line in listed.splitlines() if re.match(r"  \S", line)]
     return out
