@@ -356,7 +356,7 @@ def cli() -> dict[str, str]:
 
 
 def requests() -> dict[str, Any]:
-    """`workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
+    """`kind of store, workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
     import pyarrow.parquet as pq
 
     out: dict[str, Any] = {}
@@ -364,7 +364,7 @@ def requests() -> dict[str, Any]:
         run = json.loads(path.read_text())
         if not run["valid"]:
             continue
-        name = cost_name(run["point"]["workload"], run["point"]["axes"])
+        name = cost_name(run["store"]["kind"], run["point"]["workload"], run["point"]["axes"])
         rows = [row for table in sorted(path.parent.glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
         entry = out.setdefault(name, {"promised": run["engine"].get("requests_per_operation", {}), "counted": {}})
         for op, values in counted(rows).items():
@@ -372,9 +372,9 @@ def requests() -> dict[str, Any]:
     return dict(sorted(out.items()))
 
 
-def cost_name(workload: str, axes: dict[str, Any]) -> str:
+def cost_name(kind: str, workload: str, axes: dict[str, Any]) -> str:
     """What decides how many requests an operation takes."""
-    return ", ".join([workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
+    return ", ".join([kind, workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
 
 
 def counted(rows: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
