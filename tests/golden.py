@@ -34,7 +34,8 @@ from matplotlib.ticker import FixedLocator
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
-NEAR = 0.07  # of an axis: curves are drawn so far aside at most, that no bar hides another
+LONG = ("testbed2015", "reads")  # their test is marked heavy
+NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 
 
@@ -186,7 +187,9 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
         **({"legend": legend_words(own)} if own else {}),
         "texts": sorted(t.get_text() for t in ax.texts),
         "lines": sorted(lines),
-        "series": {name: {kind: items for kind, items in kinds.items() if items} for name, kinds in sorted(series.items())},
+        "series": {
+            name: {kind: items for kind, items in kinds.items() if items} for name, kinds in sorted(series.items()) if any(kinds.values())
+        },
     }
 
 
@@ -271,7 +274,8 @@ def place(ax: Axes, axis: Axis, value: Any) -> Any:
         to = axis.get_transform().transform
         low, high = (float(to(v)) for v in sorted(axis.get_view_interval()))
         near = min(axis.get_major_locator().locs, key=lambda tick: abs(float(to(tick)) - float(to(value))), default=None)
-        if near is not None and abs(float(to(near)) - float(to(value))) < NEAR * (high - low):
+        aside = math.inf if near is None else abs(float(to(near)) - float(to(value)))
+        if aside < NEAR * (high - low) or (aside < math.inf and axis.get_scale() == "linear"):
             return number(near)
     return number(value)
 
@@ -342,7 +346,7 @@ def cli() -> dict[str, str]:
     while todo:
         command = todo.pop(0)
         text = done(*command, "--help")
-        out[" ".join(["storelab", *command])] = text
+        out[" ".join(["storelab", *command])] = re.sub(r"^Usage: .*?storelab", "Usage: storelab", text)
         _, _, listed = text.partition("\nCommands:\n")
         todo += [(*command, line.split()[0]) for line in listed.splitlines() if re.match(r"  \S", line)]
     return out
@@ -352,7 +356,7 @@ def cli() -> dict[str, str]:
 
 
 def requests() -> dict[str, Any]:
-    """`workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
+    """`kind of store, workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
     import pyarrow.parquet as pq
 
     out: dict[str, Any] = {}
@@ -360,7 +364,7 @@ def requests() -> dict[str, Any]:
         run = json.loads(path.read_text())
         if not run["valid"]:
             continue
-        name = cost_name(run["point"]["workload"], run["point"]["axes"])
+        name = cost_name(run["store"]["kind"], run["point"]["workload"], run["point"]["axes"])
         rows = [row for table in sorted(path.parent.glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
         entry = out.setdefault(name, {"promised": run["engine"].get("requests_per_operation", {}), "counted": {}})
         for op, values in counted(rows).items():
@@ -368,9 +372,9 @@ def requests() -> dict[str, Any]:
     return dict(sorted(out.items()))
 
 
-def cost_name(workload: str, axes: dict[str, Any]) -> str:
+def cost_name(kind: str, workload: str, axes: dict[str, Any]) -> str:
     """What decides how many requests an operation takes."""
-    return ", ".join([workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
+    return ", ".join([kind, workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
 
 
 def counted(rows: Iterable[dict[str, Any]]) -> dict[str, list[float]]:

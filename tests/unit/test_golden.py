@@ -5,8 +5,10 @@ import json
 import golden
 import pytest
 
+ALL = [pytest.param(name, marks=pytest.mark.heavy) if name in golden.LONG else name for name in golden.campaigns()]
 
-@pytest.fixture(scope="module", params=golden.campaigns())
+
+@pytest.fixture(scope="module", params=ALL)
 def campaign(request, tmp_path_factory):
     """(name, what its records give now, what they gave): built once for all tests of a campaign."""
     name = request.param
