@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Debian packages as root or with sudo, quietly; exit 2 with one line where neither is to be had.
+# Installs Debian packages as root or with sudo, quietly; exits with 2 and a one-line message if it has neither.
 set -euo pipefail
 missing=()
 for package in "$@"; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names what a run left and how to look at it.
+# Says what a run left and how to look at it.
 set -u
 cd "$(dirname "$0")/.." && folder=$1
 echo

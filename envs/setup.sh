@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv from the hash-pinned lock file, and builds storelab's own Go program: `make setup`. Needs Python >= 3.11 (PYTHON=… names
-# another); no root. Where Go cannot build, all but the calibration works.
+# `make setup`: makes .venv from the hash-pinned lock file, and builds storelab's own Go programs. Needs Python >= 3.11 (PYTHON=… names
+# another), but not root. If Go cannot build, everything works except the calibration and the engine loadgen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -14,7 +14,7 @@ environment() {
     [ "$(cat .venv/storelab-lock 2>/dev/null)" = "$wanted" ] && return
     echo "setup: .venv from envs/requirements.lock (about 300 MB to download once)"
     if [ ! -x .venv/bin/python ]; then
-        # Debian splits the module that makes environments with pip into a package of its own.
+        # Debian has the module that makes environments with pip in a separate package.
         "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; envs/apt.sh python3-venv && "$python" -m venv .venv; } || {
             echo "storelab: $python cannot make virtual environments; install the package python3-venv" >&2
             exit 2

@@ -1,5 +1,6 @@
-// What storelab builds itself in Go: the near-null S3 server of the calibration. `storelab install loadgen` builds it; go.sum pins the
-// hash of every module in it. A new version: change it in the `require` line, `go mod tidy`.
+// storelab's own Go programs, in cmd/: the load generator (loadgen), the near-null S3 server of the calibration (nullserver) and the shaped
+// link of the testbed (linkproxy). `storelab install loadgen` builds them; go.sum pins the hash of every module they use.
+// To update a module, change its version in a `require` line, then run `go mod tidy`.
 module storelab/loadgen
 
 go 1.25.0

@@ -1,4 +1,4 @@
-// Package job is what one run of loadgen is told: one JSON object, checked as a whole before anything is done.
+// Package job describes one run of loadgen: one JSON object, checked as a whole before anything else happens.
 package job
 
 import (
@@ -30,16 +30,16 @@ const (
 // All lists the operations.
 var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
 
-// Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Absent fields stand at zero.
+// Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Omitted fields are zero.
 type Job struct {
 	Schema     int         `json:"schema"`
 	Endpoints  []Endpoint  `json:"endpoints"`
 	Balance    string      `json:"balance"` // "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": by operation
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
-	Objects    Objects     `json:"objects"`     // what is read or deleted
+	Objects    Objects     `json:"objects"`     // the objects to read or delete
 	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
-	Bodies     []string    `json:"bodies"`      // files (on tmpfs) of the contents; body i of an object is file i
+	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i of an object is file i
 	Uploads    []Upload    `json:"uploads"`     // where PUT puts objects, in turn
 	FirstPut   int         `json:"first_put"`   // number of the place that the first upload takes
 	Range      Range       `json:"range"`
@@ -49,18 +49,18 @@ type Job struct {
 	Parallel   int         `json:"parallel_parts"`
 	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
 	Workers    int         `json:"workers"`
-	Threads    int         `json:"threads"` // at most so many run at a time; 0: as many as there are cores
+	Threads    int         `json:"threads"` // the most that run at a time; 0: as many as cores
 	StartNs    int64       `json:"start_ns"`
-	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, tells them
+	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, gives them
 	Rate       float64     `json:"rate"`        // open loop: operations due per second; 0: closed loop
 	RateFirst  int64       `json:"rate_first"`  // of these, this run does number rate_first, rate_first + rate_stride, …
 	RateStride int64       `json:"rate_stride"`
 	Seed       uint64      `json:"seed"`
-	Verify     int         `json:"verify"`    // each so manyth answer is compared with its body, the first too; 0: none
-	TimeoutS   float64     `json:"timeout_s"` // of a silent server
-	DrainS     float64     `json:"drain_s"`   // what is in flight at the deadline may end for so long
+	Verify     int         `json:"verify"`    // n: every nth answer is compared with its body, and the first; 0: none
+	TimeoutS   float64     `json:"timeout_s"` // time-out of a silent server
+	DrainS     float64     `json:"drain_s"`   // time for operations in flight at the deadline
 	Client     int         `json:"client"`
-	MostSingle int         `json:"most_single"` // more operations are written as bins
+	MostSingle int         `json:"most_single"` // above this number, operations are written as bins
 	Records    string      `json:"records"`     // Parquet file to write
 }
 
@@ -92,19 +92,19 @@ type Upload struct {
 	Prefix string `json:"prefix"`
 }
 
-// Range tells the ranges of GET_RANGE.
+// Range gives the ranges of GET_RANGE.
 type Range struct {
 	Length int64  `json:"length"`
 	Offset string `json:"offset"` // "random", "sequential" (default), or bytes
 }
 
-// Fixed is the offset as bytes, 0 for the two that are no place.
+// Fixed is the offset in bytes; 0 for "random" and "sequential".
 func (r Range) Fixed() int64 {
 	n, _ := strconv.ParseInt(r.Offset, 10, 64)
 	return n
 }
 
-// Parse reads one job. The error is one line with field, value and mend.
+// Parse reads one job. The error is one line with field, value and remedy.
 func Parse(data []byte) (*Job, error) {
 	job := &Job{Parallel: 1, Batch: 1, RateStride: 1, TimeoutS: 30, DrainS: 5, MostSingle: 5_000_000}
 	if err := strict(data, job); err != nil {
@@ -141,7 +141,7 @@ func strict(data []byte, into any) error {
 	return nil
 }
 
-// Has tells whether the mix has an operation.
+// Has says whether the mix has an operation.
 func (j *Job) Has(ops ...string) bool {
 	return slices.ContainsFunc(j.Operations, func(o Operation) bool { return slices.Contains(ops, o.Op) })
 }

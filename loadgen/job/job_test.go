@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A person's mistake: one line that names the field.
+// A user's mistake gives one line that names the field.
 func TestRefused(t *testing.T) {
 	put := []any{map[string]any{"op": "PUT"}}
 	ranges := []any{map[string]any{"op": "GET_RANGE"}}

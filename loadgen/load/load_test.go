@@ -18,7 +18,7 @@ import (
 	"storelab/loadgen/job"
 )
 
-// row is what the tests look at of the records.
+// row is the part of the records that the tests check.
 type row struct {
 	Worker     int16  `parquet:"worker,optional"`
 	Op         string `parquet:"op,optional"`
@@ -80,7 +80,7 @@ func (l *lab) with(op string, more map[string]any) *lab {
 	return l
 }
 
-// objects fills the server with n objects below a prefix, and the job with their names.
+// objects puts n objects below a prefix into the server, and their names into the job.
 func (l *lab) objects(s *server, prefix string, n int) *lab {
 	var keys []string
 	var buckets, bodies []int
@@ -333,7 +333,7 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// What goes wrong is a class in the records, and never ends the run.
+// Every fault becomes a class in the records, and never ends the run.
 func TestFaults(t *testing.T) {
 	s := serve(t, false)
 	closed := serve(t, false)
@@ -366,7 +366,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A server that dies in the middle: what was stays, the rest is an error, and it ends on time.
+// If a server dies in the middle, earlier operations stay, the rest are errors, and the run ends on time.
 func TestServerDies(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", nil).objects(s, "data", 3)
@@ -381,7 +381,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// What hangs at the deadline is cut off after `drain_s`, and counted.
+// Operations that hang at the deadline are cut off after `drain_s`, and counted.
 func TestCutOff(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"timeout_s": 30}).objects(s, "hang", 3)
@@ -408,7 +408,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Open loop: operations are due at a constant rate; what waits for a worker counts from when it was due.
+// Open loop: operations are due at a constant rate; if one waits for a worker, its latency counts from when it was due.
 func TestOpenLoop(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 200, "rate_first": 1, "rate_stride": 2, "workers": 1}).objects(s, "data", 3)
@@ -421,7 +421,7 @@ func TestOpenLoop(t *testing.T) {
 			t.Errorf("due at %d, begun %d", r.IntendedNs, r.StartNs)
 		}
 	}
-	l = newLab(t, s.URL).with("GET", map[string]any{"rate": 100, "workers": 1}).objects(s, "slow", 3) // each takes 50 ms, one comes each 10 ms
+	l = newLab(t, s.URL).with("GET", map[string]any{"rate": 100, "workers": 1}).objects(s, "slow", 3) // each takes 50 ms, one is due every 10 ms
 	rows, out = l.run(0.5)
 	if last := rows[len(rows)-1]; last.EndNs-last.IntendedNs < 300_000_000 || out.NotBegun < 30 || len(rows)+int(out.NotBegun) != 50 {
 		t.Errorf("late by %d ns, %d begun, %d not", last.EndNs-last.IntendedNs, len(rows), out.NotBegun)
@@ -445,7 +445,7 @@ func TestBalance(t *testing.T) {
 			t.Errorf("%s: %v, %+v", balance, counts, out)
 		}
 	}
-	// A slow endpoint gets less where the load decides.
+	// A slow endpoint gets fewer operations if the load decides.
 	slow := serve(t, false)
 	slow.pace = 20 * time.Millisecond
 	l := newLab(t, a.URL, slow.URL).with("GET", map[string]any{"balance": "least_load", "workers": 4}).objects(a, "data", 3).objects(slow, "data", 3)
@@ -490,7 +490,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A connection that the server closed while it was at rest costs no operation.
+// An idle connection that the server closed costs no operation.
 func TestClosedAtRest(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 1.25, "workers": 1}).objects(s, "data", 1)
@@ -501,7 +501,7 @@ func TestClosedAtRest(t *testing.T) {
 	}
 }
 
-// What is told to end while it dials ends as soon as the connection is there.
+// If a connection is told to end while it dials, it ends as soon as it is open.
 func TestAbortedWhileDialling(t *testing.T) {
 	s := serve(t, false)
 	r, err := New(newLab(t, s.URL).with("GET", nil).objects(s, "hang", 1).job())

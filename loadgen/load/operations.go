@@ -14,20 +14,20 @@ import (
 	"storelab/loadgen/job"
 )
 
-// lane is what a worker uses to do operations at one endpoint: one connection, and more for the parts of an object.
+// lane is what a worker uses for operations at one endpoint: one connection, and more for the parts of an object.
 type lane struct {
 	main  *conn
-	parts []*conn // main is the first of them; only where objects move in parts
+	parts []*conn // main is the first of them; only if objects move in parts
 }
 
-// outcome is what came of an operation beside its error.
+// outcome is the result of an operation, except its error.
 type outcome struct {
-	first  int64 // absolute; 0: not told
+	first  int64 // absolute; 0: unknown
 	status int
-	number int // objects, of operations on many
+	number int // of objects, for operations on many
 }
 
-// do does one operation. verify: compare the answer's bytes with the body's.
+// do performs one operation. verify: compare the answer's bytes with the body's.
 func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	bucket := r.job.Buckets[t.bucket]
 	switch t.op {
@@ -59,7 +59,7 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	return outcome{}, fmt.Errorf("no operation %q", t.op)
 }
 
-// asked is one exchange whose answer tells success, or the error.
+// asked is one exchange whose answer reports success or the error.
 func (r *Run) asked(c *conn, q *request, visit func([]byte), keep bool) (answer, error) {
 	a, err := c.exchange(q, visit, keep)
 	if err == nil && a.status/100 != 2 {
@@ -73,7 +73,7 @@ func (r *Run) plain(c *conn, q *request) (outcome, error) {
 	return outcome{status: a.status}, err
 }
 
-// download reads [from, to) of an object. ranged: ask for that part of it, and take nothing else.
+// download reads [from, to) of an object. ranged: ask for that part, and accept nothing else.
 func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, verify bool) (outcome, error) {
 	q := request{method: "GET", bucket: bucket, key: t.key}
 	if ranged {
@@ -111,7 +111,7 @@ func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, 
 	return out, nil
 }
 
-// rangeIs tells whether a Content-Range (`bytes 0-9/100`) is [from, to).
+// rangeIs says whether a Content-Range (`bytes 0-9/100`) is [from, to).
 func rangeIs(told []byte, from, to int64) bool {
 	span, _, ok := strings.Cut(strings.TrimPrefix(string(told), "bytes "), "/")
 	first, last, both := strings.Cut(span, "-")
@@ -120,7 +120,7 @@ func rangeIs(told []byte, from, to int64) bool {
 	return ok && both && err == nil && also == nil && a == from && b == to-1
 }
 
-// each does the parts of an object of so many bytes on the lane's connections; the first error ends it.
+// each moves the parts of an object of the given size on the lane's connections; the first error ends it.
 func (r *Run) each(l *lane, size int64, part func(c *conn, number int, from, to int64) error) error {
 	n := int((size + r.job.PartSize - 1) / r.job.PartSize)
 	var next, failed int
@@ -204,7 +204,7 @@ func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 		list.WriteString("</CompleteMultipartUpload>")
 		q := request{method: "POST", bucket: bucket, key: t.key, query: id, body: []byte(list.String())}
 		a, err = r.asked(l.main, &q, nil, true)
-		if err == nil && bytes.Contains(a.body, []byte("<Error>")) { // a 200 may tell an error here
+		if err == nil && bytes.Contains(a.body, []byte("<Error>")) { // here a 200 may contain an error
 			err = refused(a)
 		}
 		if err == nil {
@@ -235,7 +235,7 @@ func (r *Run) deleteMany(c *conn, t *task, bucket string) (outcome, error) {
 	return outcome{status: a.status, number: len(t.many)}, err
 }
 
-// list asks for one page.
+// list requests one page.
 func (r *Run) list(c *conn, t *task, bucket string) (outcome, error) {
 	query := ""
 	if t.continuation != "" {
@@ -263,5 +263,5 @@ func (r *Run) list(c *conn, t *task, bucket string) (outcome, error) {
 	return out, nil
 }
 
-// escaped is a value of a query as the signature wants it.
+// escaped is a query value in the form that the signature needs.
 func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

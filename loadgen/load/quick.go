@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block, because they cannot: the socket is
-// non-blocking. To tell costs as much as the call, and lets the scheduler take a "blocked" thread's place with another one: over loopback, where a
-// write does the receiver's work too, that was a third of all CPU.
+// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block. They cannot block: the socket is
+// non-blocking. Telling the scheduler costs as much as the call, and lets it replace a "blocked" thread by another one. Over loopback, where a
+// write also does the receiver's work, that was a third of all CPU.
 type quick struct {
 	*net.TCPConn
 	raw         syscall.RawConn
-	data        []byte // of the call that is under way
+	data        []byte // of the call in progress
 	n           int
 	failed      syscall.Errno
 	read, write func(uintptr) bool
@@ -51,7 +51,7 @@ func (q *quick) done(what string, err error) error {
 	return err
 }
 
-// Read is that of net.Conn.
+// Read implements net.Conn.
 func (q *quick) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -66,7 +66,7 @@ func (q *quick) Read(b []byte) (int, error) {
 	return q.n, nil
 }
 
-// Write is that of net.Conn.
+// Write implements net.Conn.
 func (q *quick) Write(b []byte) (int, error) {
 	for sent := 0; ; {
 		q.data = b[sent:]

@@ -15,7 +15,7 @@ import (
 type worker struct {
 	run                       *Run
 	number                    int
-	lanes                     []*lane // by endpoint; nil where this worker does not use it
+	lanes                     []*lane // by endpoint; nil if this worker does not use it
 	sources                   []source
 	tasks                     []task
 	rng                       *rand.Rand
@@ -133,12 +133,12 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 	w.notes.Note(&o)
 }
 
-// short is a message that fits a record.
+// short cuts a message so that it fits a record.
 func short(s string) string {
 	return strings.ToValidUTF8(s[:min(300, len(s))], "?")
 }
 
-// task is the next one, of an operation drawn by the shares of the mix; nil where all have come to their end.
+// task is the next task, of an operation drawn by the shares of the mix; nil if all are finished.
 func (w *worker) task() *task {
 	total := 0.0
 	for kind, o := range w.run.job.Operations {
@@ -168,7 +168,7 @@ func (w *worker) task() *task {
 	return nil
 }
 
-// lane is where the next operation goes.
+// lane is the lane of the next operation.
 func (w *worker) lane() (*lane, int) {
 	r := w.run
 	at := 0
@@ -178,7 +178,7 @@ func (w *worker) lane() (*lane, int) {
 	case "round_robin":
 		at = int((r.turn.Add(1) - 1) % int64(n))
 	case "least_load":
-		at = (w.number + int(w.begun)) % n // among equals in turn
+		at = (w.number + int(w.begun)) % n // equal ones in turn
 		for i := 1; i < n; i++ {
 			if other := (at + i) % n; r.targets[other].busy.Load() < r.targets[at].busy.Load() {
 				at = other

@@ -1,29 +1,29 @@
-// Package records keeps what became of each operation, in 24 bytes, and writes storelab's Parquet schema `ops` (docs/records.md).
+// Package records keeps the result of each operation in 24 bytes, and writes storelab's Parquet schema `ops` (docs/records.md).
 package records
 
 import "sync"
 
-// Op is one operation. Times are nanoseconds since the agreed start; First and Due may be 0: not told, closed loop.
+// Op is one operation. Times are nanoseconds since the agreed start. First may be 0: unknown. Due may be 0: closed loop.
 type Op struct {
 	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
 	First         int64 // head of the answer, since Start
 	Due           int64
 	Kind          int // index in Plan.Ops
-	Class         int // 0: done; else index + 1 in the classes of errors
-	Status        int // HTTP; 0: none came
-	Object        int // index in Plan.Objects, or number of the upload; operations on many objects: how many
+	Class         int // 0: success; else index + 1 in the classes of errors
+	Status        int // HTTP; 0: no answer
+	Object        int // index in Plan.Objects, or number of the upload; for operations on many objects, their number
 	Endpoint      int
 }
 
-// packed is an Op without Due: 44 bits of a time beside 20 others, three times. The rest holds 60 bits: object 32, kind 3, class 7, status 10,
-// endpoint 8.
+// packed is an Op without Due: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object 32, kind 3, class 7,
+// status 10, endpoint 8.
 type packed [3]uint64
 
 const (
 	timeBits = 44
 	restBits = 64 - timeBits
 	restMask = 1<<restBits - 1
-	// MostEndpoints and mostClasses bound what a packed operation can tell apart.
+	// MostEndpoints and mostClasses limit what a packed operation can distinguish.
 	MostEndpoints = 1 << 8
 	mostClasses   = 1 << 7
 )
@@ -53,10 +53,10 @@ type chunk struct {
 	due    []int64 // open loop
 }
 
-// full tells whether no more operation fits.
+// full says whether the block has no more room.
 func (c *chunk) full() bool { return len(c.ops) == cap(c.ops) }
 
-// Keeper gathers the operations of all workers: as they are, up to Most; beyond, all of them as bins.
+// Keeper gathers the operations of all workers: one by one up to Most; beyond that, all of them as bins.
 type Keeper struct {
 	plan   *Plan
 	mu     sync.Mutex
@@ -69,7 +69,7 @@ type Keeper struct {
 // NewKeeper returns an empty one.
 func NewKeeper(plan *Plan) *Keeper { return &Keeper{plan: plan} }
 
-// Worker returns the place where one worker notes its operations.
+// Worker returns the place where one worker records its operations.
 func (k *Keeper) Worker(number int) *Worker { return &Worker{keeper: k, chunk: chunk{worker: number}} }
 
 // Worker is one worker's place. Not safe for concurrent use.
@@ -80,7 +80,7 @@ type Worker struct {
 
 // Note keeps one operation.
 func (w *Worker) Note(o *Op) {
-	if w.chunk.full() { // the lock is taken once in a block's operations
+	if w.chunk.full() { // takes the lock only once per block
 		w.Flush()
 		w.begin()
 	}
@@ -100,7 +100,7 @@ func (w *Worker) begin() {
 	}
 }
 
-// Flush hands over what is kept here.
+// Flush hands over the operations kept here.
 func (w *Worker) Flush() {
 	if len(w.chunk.ops) == 0 {
 		return

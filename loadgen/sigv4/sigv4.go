@@ -1,7 +1,7 @@
 // Package sigv4 signs S3 requests with AWS Signature Version 4 at the cost of two hashes and an HMAC.
 //
-// The signers at hand (of the AWS SDK, of minio-go) take a net/http request, and several times what the rest of an operation costs here;
-// the AWS SDK's is the truth of this package's test. The definition: "Signature Version 4 signing process", AWS General Reference.
+// The available signers (of the AWS SDK, of minio-go) take a net/http request, and cost several times as much as the rest of an operation
+// here. This package's test compares with the AWS SDK's. The definition: "Signature Version 4 signing process", AWS General Reference.
 package sigv4
 
 import (
@@ -76,7 +76,7 @@ func (s *Signer) Append(dst []byte, now time.Time, method, host string, path []b
 	return append(dst, '\r', '\n')
 }
 
-// tick renews what depends on the second, and on a new day the key.
+// tick renews what depends on the second and, on a new day, the key.
 func (s *Signer) tick(now time.Time, second int64) {
 	day := string(now.AppendFormat(nil, "20060102"))
 	if len(s.date) == 0 || day != string(s.date[:8]) {
@@ -96,7 +96,7 @@ func (s *Signer) tick(now time.Time, second int64) {
 	s.second, s.date = second, now.AppendFormat(s.date[:0], "20060102T150405Z")
 }
 
-// Escape appends s with all but RFC 3986's unreserved characters (and '/', unless slash is false) as %XX.
+// Escape appends s, with every character except RFC 3986's unreserved ones (and '/', unless slash is false) as %XX.
 func Escape(dst []byte, s string, slash bool) []byte {
 	const hexes = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {

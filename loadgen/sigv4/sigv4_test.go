@@ -11,7 +11,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// The truth is the signer of the AWS SDK.
+// The reference is the signer of the AWS SDK.
 func TestAsTheSDK(t *testing.T) {
 	noon := time.Date(2026, 2, 3, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// What the SDK's signer would cost in its place.
+// The cost of the SDK's signer in its place.
 func BenchmarkSDK(b *testing.B) {
 	sdk := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 	keys := aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "secret"}
