@@ -1,6 +1,7 @@
 """The house: a room imports only rooms that stand below it, nothing reaches over the cut, nothing goes round in circles."""
 
 import ast
+import re
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -93,3 +94,17 @@ def test_rooms_are_not_crowded():
     folders = [SOURCE, *(d for d in SOURCE.rglob("*") if d.is_dir() and d.name != "__pycache__")]
     crowded = {str(d): n for d in folders if (n := sum(1 for e in d.iterdir() if e.name != "__pycache__")) > 18}
     assert not crowded
+
+
+def test_docs_name_files_that_are_there():
+    """A page that names a module of a house that stood once sends its reader astray."""
+    root = SOURCE.parents[1]
+    pages = [*root.glob("docs/**/*.md"), *root.glob("*.md"), *root.glob("paper/**/*.tex")]
+    named = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.py)?)`|src/storelab/([a-z_0-9/]+(?:\.py)?)")
+    gone = []
+    for page in (p for p in pages if p.name != "CHANGELOG.md"):
+        for found in named.finditer(page.read_text()):
+            place = next(filter(None, found.groups()))
+            if place.split("/")[0] in ROOMS and not (SOURCE / place).exists():
+                gone.append(f"{page.relative_to(root)}: {place}")
+    assert not gone

@@ -100,6 +100,7 @@ def test_scaled_values_follow_the_kind_of_the_axis():
         ("merge", "gap", "fixed gap", "Merge"),
         ("engine", "obstore", "obstore", "Engine"),
         ("access", "cold", "access cold", "Access"),
+        ("payload", float("nan"), "", "Payload"),  # of a workload that has no such axis
         ("workload", "get_range", "download of a range", "Workload"),
         ("an_axis_of_tomorrow", 3, "an axis of tomorrow 3", "An axis of tomorrow"),
     ],

@@ -83,7 +83,7 @@ ALL = (
             "space": Use("storelab.engines.fsspec.transfers:FsspecPut"),
             "replay": _REPLAY,
             "events": Use("storelab.workloads.events.client:CachedEvents", ("cache", "read_ahead")),
-            "consistency": Use("storelab.workloads.consistency.client:ConsistencyClient"),
+            "consistency": Use("storelab.workloads.consistency.client:FsspecClient"),
         },
         packages=_EVERY_PROTOCOL,
     ),
@@ -139,7 +139,7 @@ ALL = (
         EVERY,
         {
             "probe": Use("storelab.workloads.probe.workload:ProbeClient"),
-            "consistency": Use("storelab.workloads.consistency.client:ConsistencyClient", protocols=S3),
+            "consistency": Use("storelab.workloads.consistency.client:WireClient", protocols=S3),
         },
         packages=("xrootd",),
     ),
@@ -161,6 +161,11 @@ def protocols(name: str, workload: str) -> tuple[str, ...]:
     if engine is None or workload not in engine.uses:
         return EVERY
     return engine.uses[workload].protocols or engine.protocols
+
+
+def merges(name: str) -> str:
+    """How requests of an engine come out of ranges: `gap`, `planned`, or '' where neither holds or it is not known."""
+    return CATALOGUE[name].merges if name in CATALOGUE else ""
 
 
 def alone_obeyed(workload: str) -> dict[str, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from storelab.analysis.figures.plots import MARKERS, canvas, legend, style, subtitle, value_axis
 from storelab.analysis.parts import words
 from storelab.core import units
+from storelab.core.engines import merges
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
 SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "scale", "codec")
@@ -32,7 +33,7 @@ MOST_PANELS = 4
 def _fixed(rows: pd.DataFrame) -> pd.Series:
     """Which rows merge over a fixed gap; the others plan."""
     merge = rows["merge"] == "gap" if "merge" in rows else pd.Series(False, index=rows.index)
-    return merge.where(rows["workload"] == "replay", rows["engine"] == "uproot-s3fs").fillna(False).astype(bool)
+    return merge.where(rows["workload"] == "replay", rows["engine"].map(merges) == "gap").fillna(False).astype(bool)
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,9 @@ def heading(column: str) -> str:
 
 
 def value_text(column: str, value: Any) -> str:
-    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured."""
+    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured, and for no value."""
+    if value is None or pd.isna(value):
+        return ""
     if column == "workload":
         return OPERATIONS.get(value, value.replace("_", " "))
     axis, plain = BY_COLUMN.get(column), value if isinstance(value, str) else f"{value:g}"

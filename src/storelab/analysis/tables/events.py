@@ -14,6 +14,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.records import loading, scan, windows
 from storelab.analysis.statistics import medians
 from storelab.analysis.tables import latency
+from storelab.core.engines import merges
 
 WORKLOAD = "events"
 NAVIGATIONS = ("scan", "random")
@@ -98,7 +99,7 @@ def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd
 
 def setting(row: Any) -> str:
     """How a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`. row: mapping with the axes of CLIENT."""
-    if row["engine"] == "planned":
+    if merges(row["engine"]) == "planned":
         more = [f"{words.heading(c).lower()} {row[c]:g}" for c in ("thrift", "max_amplification") if row.get(c) and not pd.isna(row[c])]
         return ", ".join(["planned", *more])
     if not row["read_ahead_bytes"]:

@@ -4,11 +4,13 @@ Every worker of every client checks, and is load for the others: all keys lie in
 at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at what was deleted.
 """
 
+import importlib.metadata
 import os
 import platform
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
@@ -27,9 +29,11 @@ PATIENCE_NS = 3_000_000_000  # after the deadline, for answers that are still to
 
 
 class ConsistencyClient(Client):
-    """engine `wire`: plain S3 requests; `fsspec`: any protocol."""
+    """What both engines share."""
 
+    requests: ClassVar[dict[str, int]] = {}  # of an operation, where the engine tells
     workers: list[Worker]
+    version: str
 
     def prepare(self) -> None:
         job, axes = self.job, self.job.point.axes
@@ -40,7 +44,7 @@ class ConsistencyClient(Client):
         self.ledger = Ledger(job.client, job.limits, axes["clients"], scenarios, len(self.endpoints))
         self.failure: BaseException | None = None
         self.workers = []
-        view = self._views()
+        view = self.views()
         for number in range(axes["workers"]):
             views = [view(endpoint) for endpoint in self.endpoints]
             prefix = f"{put_prefix(job.attempt)}{job.client}/{number}/"
@@ -63,18 +67,9 @@ class ConsistencyClient(Client):
             assert isinstance(first, NamespaceWorker)
             first.prepare(self.many, "" if self.bucket.prefix else stem(self.bucket, job.attempt))
 
-    def _views(self) -> Callable[[Endpoint], View]:
-        if self.job.point.axes["engine"] == "wire":
-            from storelab.workloads.consistency.s3 import S3View
-
-            self.version = f"Python {platform.python_version()} http.client"
-            return lambda endpoint: S3View(endpoint, self.bucket, os.environ)
-        import importlib.metadata
-
-        from storelab.workloads.consistency.files import FilesView
-
-        self.version = f"fsspec {importlib.metadata.version('fsspec')}"
-        return lambda endpoint: FilesView(endpoint, self.bucket, os.environ)
+    @abstractmethod
+    def views(self) -> Callable[[Endpoint], View]:
+        """What opens a front-end as one thread sees it; notes `version`, the library's."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.ledger.deadline_ns = deadline_ns
@@ -108,12 +103,11 @@ class ConsistencyClient(Client):
             "watched_s": rounds.BOUND_NS / 1e9,
             "long_listing_keys": len(self.many.there),
         }
-        wire = self.job.point.axes["engine"] == "wire"
         engine = {
             "name": self.job.point.axes["engine"],
             "version": self.version,
             "settings": settings,
-            "requests_per_operation": {"PUT": 1, "GET": 1, "DELETE": 1} if wire else {},
+            "requests_per_operation": self.requests,
             "errors": ledger.messages,
             "cut_off": ledger.cut_off,
             "deleted_keys": deleted,
@@ -131,3 +125,25 @@ class ConsistencyClient(Client):
                 worker.close()
             for view in worker.views:
                 view.close()
+
+
+class WireClient(ConsistencyClient):
+    """Engine `wire`: plain signed S3 requests."""
+
+    requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}
+
+    def views(self) -> Callable[[Endpoint], View]:
+        from storelab.workloads.consistency.s3 import S3View
+
+        self.version = f"Python {platform.python_version()} http.client"
+        return lambda endpoint: S3View(endpoint, self.bucket, os.environ)
+
+
+class FsspecClient(ConsistencyClient):
+    """Engine `fsspec`: every other protocol."""
+
+    def views(self) -> Callable[[Endpoint], View]:
+        from storelab.workloads.consistency.files import FilesView
+
+        self.version = f"fsspec {importlib.metadata.version('fsspec')}"
+        return lambda endpoint: FilesView(endpoint, self.bucket, os.environ)
