@@ -1,0 +1,100 @@
+"""docs/extending.md to the letter: what the page adds to a copy of the checkout is measured, tabled, drawn and typeset there."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CAMPAIGN = """
+name: toy
+repetitions: 1
+calibrate: false
+sweeps:
+  pauses: {workload: get, axes: {engine: posix, pause: [0, 5], object_size: 4 kB}, objects: 8, duration: 1 s, warm_up: 0 s}
+  sizes: {workload: stat, axes: {object_size: 4 kB, clients: [1, 2]}, objects: 8, duration: 1 s, warm_up: 0 s}
+"""
+
+
+def extend(house: Path) -> list[str]:
+    """Does what the page says below `house`; returns the files that it makes or changes."""
+    touched = []
+    for block in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
+        head, _, body = block.partition("\n")
+        name = head.removeprefix("+++ ")
+        if not re.fullmatch(r"(src|paper)/\S+", name):
+            continue  # something to look at
+        path = house / name
+        if head.startswith("+++ "):
+            assert not path.exists(), f"{name} is there already"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(body)
+        else:
+            context, added = ([line[1:] for line in body.splitlines() if line[0] == mark] for mark in " +")
+            lines = path.read_text().splitlines()
+            assert lines.count(context[0]) == 1 and len(context) == 1, f"{name}: {context} does not stand there once"
+            at = lines.index(context[0]) + 1
+            path.write_text("\n".join([*lines[:at], *added, *lines[at:]]) + "\n")
+        touched.append(name)
+    return touched
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A copy of the checkout with all that the page adds, and its campaign measured: (folder, environment, files touched)."""
+    folder = tmp_path_factory.mktemp("house")
+    for part in ("src", "paper"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    touched = extend(folder)
+    (folder / "campaigns").mkdir()
+    (folder / "campaigns/toy.yaml").write_text(CAMPAIGN)
+    memory = folder / "memory"
+    stores = {"ram": {"kind": "memory", "path": str(memory)}}
+    config = {"campaign": "toy", "stores": stores, "results": str(folder / "results"), "state": str(folder / "state")}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    environ = os.environ | {"PYTHONPATH": str(folder / "src")}
+    for key in storelab(folder, environ, "plan").split():
+        if key.startswith("ram/"):
+            storelab(folder, environ, "measure", key)
+    storelab(folder, environ, "plan", "--write")
+    storelab(folder, environ, "collect")
+    return folder, environ, touched
+
+
+def storelab(folder: Path, environ: dict[str, str], *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "storelab", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_new_thing_touches_what_the_page_says(house):
+    """A store: one file and its line; an engine: one and its entry; an axis: its declaration; a workload: one, its line, its use."""
+    _, _, touched = house
+    assert [t for t in touched if t.startswith("src/storelab/stores") or t.endswith("core/stores.py")] == [
+        "src/storelab/stores/memory.py",
+        "src/storelab/core/stores.py",
+    ]
+    assert touched.count("src/storelab/core/engines.py") == 2 and touched.count("src/storelab/core/axes/clients.py") == 1
+    assert touched.count("src/storelab/workloads/__init__.py") == 1
+
+
+def test_all_of_it_was_measured(house):
+    folder, environ, _ = house
+    storelab(folder, environ, "tables")
+    points = pd.read_csv(folder / "results/toy/tables/points.csv")
+    assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 4
+    paused = points[points["workload"] == "get"].set_index("pause")["overlap_rate_per_s"]
+    # 8 workers that pause for 5 ms before each operation: 1600 a second at most.
+    assert paused[5] < 1600 and paused[0] > paused[5], "the engine obeys its axis"
+    assert (points[points["workload"] == "stat"]["operations"] > 0).all()
+    said = (folder / "results/toy/tables/verdicts.csv").read_text()
+    assert "pauses of 5 ms" in said, "an axis says its own words"
