@@ -6,17 +6,30 @@ Clients of every node must see the same path. What a kernel or FUSE client cache
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import UserError
 from storelab.host.folders import filesystem
-from storelab.stores.base import Status, Store
+from storelab.stores.base import READ_ONLY, Status, Store
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")  # file systems of this machine's own disks and memory
 
 
+class Settings(Closed):
+    """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
+
+    kind: Literal["directory"]
+    path: str = Field(description="An existing folder; storelab makes folders of its own in it.")
+    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    read_only: Boolean = Field(False, description=READ_ONLY)
+
+
 class Directory(Store):
+    Settings = Settings
     protocol = "file"
     tells_used = True
 

@@ -3,16 +3,25 @@
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from urllib3.exceptions import HTTPError
+from pydantic import Field
 
+from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.base import Status, Store
+from storelab.stores.base import READ_ONLY, Status, Store
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+
+
+class Folder(Closed):
+    """What the stores share that are there already and hold folders instead of buckets."""
+
+    endpoint: str | list[str] = Field(description="URL of a folder given to you, or the list of the front-ends' URLs of it.")
+    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    read_only: Boolean = Field(False, description=READ_ONLY)
 
 
 class Door(Store):
@@ -98,7 +107,14 @@ class Door(Store):
         }
 
 
+class RootSettings(Folder):
+    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache. Credentials as XRootD's own clients find them."""
+
+    kind: Literal["root"]
+
+
 class Root(Door):
+    Settings = RootSettings
     system = "XRootD door"
     protocol = "root"
     schemes = ("root", "roots")
@@ -114,7 +130,19 @@ class Root(Door):
         return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
 
 
+class HttpSettings(Folder):
+    """Any HTTP/WebDAV door (`https://host:port/folder`): dCache, StoRM, XrdHttp, EOS, nginx, Apache."""
+
+    kind: Literal["http"]
+    verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
+    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    token: str | None = Field(
+        None, description="Name of the environment variable that holds a bearer token.", pattern=r"^[A-Z_][A-Z0-9_]*$"
+    )
+
+
 class Http(Door):
+    Settings = HttpSettings
     system = "HTTP/WebDAV door"
     protocol = "http"
     schemes = ("http", "https")
@@ -129,6 +157,8 @@ class Http(Door):
 
     @cached_property
     def _version(self) -> str:
+        from urllib3.exceptions import HTTPError
+
         from storelab.stores.protocols.webdav import WebDav
 
         try:
@@ -137,7 +167,15 @@ class Http(Door):
             return ""
 
 
+class WebHdfsSettings(Folder):
+    """Any WebHDFS (`http://namenode:port/folder`)."""
+
+    kind: Literal["webhdfs"]
+    user: str = Field("storelab", description="Name that the requests bear.")
+
+
 class WebHdfs(Door):
+    Settings = WebHdfsSettings
     system = "WebHDFS"
     protocol = "webhdfs"
     schemes = ("http", "https", "webhdfs", "swebhdfs")

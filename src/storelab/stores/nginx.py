@@ -11,13 +11,17 @@ import subprocess
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from storelab.core.config_types import Boolean
 from storelab.core.errors import UserError
-from storelab.install import program
+from storelab.install import Part, debian, program
 from storelab.stores.managed import net
 from storelab.stores.managed.base import Managed
-from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
 
 MODULES = [Path(p) for p in ("/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/local/nginx/modules", "/usr/local/libexec/nginx")]
 DAV_EXT = "ngx_http_dav_ext_module.so"
@@ -74,12 +78,26 @@ TLS = """        ssl_certificate "{chain}";
 """
 
 
+class Settings(ListeningSettings):
+    """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
+
+    kind: Literal["nginx"]
+    port: int = Field(24000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 16.")
+    processes: int = Field(2, ge=1, description="Worker processes.")
+    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
+
+
 class Nginx(Managed):
+    Settings = Settings
     system = "nginx"
     protocol = "http"
     front = "http-"
     most_front_ends = FRONT_ENDS
     port_block = FRONT_ENDS
+
+    @staticmethod
+    def recipe(tools: Path) -> list[Part]:
+        return debian.parts(["nginx", "libnginx-mod-http-dav-ext"], "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian")
 
     def require(self) -> None:
         self._program()
