@@ -65,12 +65,22 @@ class Store(ABC):
     def require(self) -> None:
         """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it), no root."""
 
-    @abstractmethod
     def down(self) -> list[int]:
         """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""
+        return []
 
-    @abstractmethod
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """Of an external store: whether its first front-end is usable now."""
+        try:
+            self.up()
+            version, detail = self.version(), "usable"
+        except UserError as error:
+            version, detail = "", f"{error.problem}; {error.mend}" if error.mend else error.problem
+        try:
+            urls = [end.url for end in self.endpoints(self.most("front_ends"))]
+        except UserError:
+            urls = []
+        return Status(self.name, self.settings.kind, "external", version, urls, {}, detail)
 
     @abstractmethod
     def version(self) -> str:
@@ -80,9 +90,9 @@ class Store(ABC):
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         """The first `front_ends` front-ends. Raises UserError where there are fewer."""
 
-    @abstractmethod
     def credentials(self, account: int = 0) -> Credentials | None:
         """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such account."""
+        return None
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
@@ -115,7 +125,7 @@ class Store(ABC):
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
-        return Bucket(self.bucket_name("storelab", campaign, index, account), "", account)
+        return Bucket(self.bucket_name(getattr(self.settings, "prefix", "storelab"), campaign, index, account), "", account)
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.base import READ_ONLY, Status, Store
+from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
-from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.stores.protocols.endpoint import Endpoint
 
 
 class Folder(Closed):
@@ -59,12 +59,6 @@ class Door(Store):
     def most(self, axis: str) -> int:
         return len(self._urls) if axis == "front_ends" else 1
 
-    def credentials(self, account: int = 0) -> Credentials | None:
-        return None
-
-    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
-        return Bucket(self.bucket_name(self.settings.prefix, campaign, index, account), "", account)
-
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is wrong."""
         for i in range(len(self.endpoints(front_ends))):
@@ -73,17 +67,6 @@ class Door(Store):
             except (MeasurementFailed, AccessRefused) as error:
                 problem = str(error).removeprefix(f"{self.place}: ")
                 raise UserError(f"{self.place}.endpoint", problem, "check that this folder is there and may be listed") from None
-
-    def down(self) -> list[int]:
-        return []
-
-    def status(self) -> Status:
-        try:
-            self.up()
-            version, detail = self.version(), "usable"
-        except UserError as error:
-            version, detail = "", f"{error.problem}; {error.mend}"
-        return Status(self.name, self.settings.kind, "external", version, list(self._urls), {}, detail)
 
     def version(self) -> str:
         return self._version

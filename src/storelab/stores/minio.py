@@ -9,9 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
-from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,6 +53,7 @@ class Settings(ListeningSettings):
 class MinIO(Managed):
     Settings = Settings
     system = "MinIO"
+    version_pattern = r"RELEASE\.(\S+)"
     front = "minio-"
     most_front_ends = 1  # several servers on loopback do not form a cluster
     most_accounts = 32
@@ -76,23 +74,10 @@ class MinIO(Managed):
             mend = f"set servers to {sum(SHARDS[s.redundancy])}, or redundancy to none"
             raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", mend)
 
-    @cached_property
-    def _version(self) -> str:
-        """A release, or date and commit of the source it was built from."""
-
-        def ask() -> str:
-            done = subprocess.run([self.program(), "--version"], capture_output=True, text=True, timeout=30, check=False)
-            told = re.search(r"RELEASE\.(\S+)", done.stdout)  # one that was built from a Go module does not tell
-            version = told.group(1) if told else golang.module_version(self.program(), PROGRAM.module)
-            return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
-
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        return (front_ends,)
+    def ask_version(self, program: Path) -> str:
+        """A release, or date and commit of the source: one that was built from a Go module does not tell."""
+        version = super().ask_version(program) or golang.module_version(program, PROGRAM.module)
+        return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
 
     def drives(self) -> list[Path]:
         return [self.data / f"drive-{i}" for i in range(1, self.settings.servers + 1)]

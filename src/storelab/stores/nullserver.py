@@ -5,9 +5,7 @@ body), uploads are thrown away, nothing is listed, no signature is looked at. Se
 """
 
 import os
-import subprocess
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +32,7 @@ class Settings(ListeningSettings):
 class NullServer(Managed):
     Settings = Settings
     system = "near-null S3 server"
+    version_flag = "-version"
     keeps = False
     tells_used = False
     port_block = 1
@@ -44,23 +43,6 @@ class NullServer(Managed):
 
     def program(self) -> Path:
         return program("nullserver", "loadgen", self.place, tools_folder() / "bin")
-
-    def require(self) -> None:
-        self.program()
-
-    @cached_property
-    def _version(self) -> str:
-        def ask() -> str:
-            done = subprocess.run([self.program(), "-version"], capture_output=True, text=True, timeout=30, check=False)
-            return done.stdout.strip()
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
-
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        return (front_ends,)
 
     @property
     def bodies(self) -> Path:

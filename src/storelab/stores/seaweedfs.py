@@ -7,12 +7,10 @@ stages: one that finds its master missing waits for seconds before it tries agai
 import http.client
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,6 +61,7 @@ class Settings(ListeningSettings):
 class SeaweedFS(Managed):
     Settings = Settings
     system = "SeaweedFS"
+    version_flag, version_pattern = "version", r"\d+GB (\S+)"
     most_front_ends = 23
     most_accounts = ACCOUNTS
     port_block = 32
@@ -84,20 +83,6 @@ class SeaweedFS(Managed):
         if not path.exists():
             raise UserError(self.place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
         return path
-
-    @cached_property
-    def _version(self) -> str:
-        """Asked once for each installed program: `weed` takes a tenth of a second to tell."""
-
-        def ask() -> str:
-            done = subprocess.run([self.program(), "version"], capture_output=True, text=True, timeout=30, check=False)
-            found = re.search(r"\d+GB (\S+)", done.stdout)
-            return found.group(1) if found else ""
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
 
     def _volumes(self) -> list[str]:
         return [f"volume-{i}" for i in range(1, self.settings.servers + 1)]

@@ -5,11 +5,7 @@ made through one is known to all. See docs/stores.md.
 """
 
 import os
-import re
-import subprocess
-from collections.abc import Sequence
 from contextlib import closing
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -50,6 +46,7 @@ class Settings(ListeningSettings):
 class Versitygw(Managed):
     Settings = Settings
     system = "Versity S3 Gateway"
+    version_pattern = r"Version\s*: v?(\d\S*)"
     most_front_ends = 24
     most_accounts = 32
     port_block = 32
@@ -61,23 +58,9 @@ class Versitygw(Managed):
     def program(self) -> Path:
         return program("versitygw", "versitygw", self.place, tools_folder() / "bin")
 
-    def require(self) -> None:
-        self.program()
-
-    @cached_property
-    def _version(self) -> str:
-        def ask() -> str:
-            done = subprocess.run([self.program(), "--version"], capture_output=True, text=True, timeout=30, check=False)
-            told = re.search(r"Version\s*: v?(\d\S*)", done.stdout)  # one that `storelab install` built calls itself `git`
-            return told.group(1) if told else golang.module_version(self.program(), PROGRAM.module)
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
-
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        return (front_ends,)
+    def ask_version(self, program: Path) -> str:
+        """One that `storelab install` built calls itself `git`."""
+        return super().ask_version(program) or golang.module_version(program, PROGRAM.module)
 
     def make_ready(self) -> None:
         for folder in (self.data / "objects", self.folder / "iam"):

@@ -8,13 +8,11 @@ import hashlib
 import ipaddress
 import os
 import pwd
-import re
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -103,6 +101,7 @@ class Settings(ManagedSettings):
 class XRootD(Managed):
     Settings = Settings
     system = "XRootD"
+    version_flag, version_pattern = "-v", r"v(\d\S*)"
     protocol = "root"
     front = "xrootd-"
 
@@ -126,12 +125,12 @@ class XRootD(Managed):
                 "XRootD needs root (it listens on all addresses, so it runs in a network namespace of its own)",
                 "run storelab as root, or use a `root` or `http` door that is there already",
             )
-        self._program()
+        self.program()
         for name in ("ip", "mount", "setpriv"):
             program(name, "xrootd", self.place)
         self._user()
 
-    def _program(self) -> Path:
+    def program(self) -> Path:
         return program("xrootd", "xrootd", self.place)
 
     @staticmethod
@@ -139,25 +138,10 @@ class XRootD(Managed):
         known = {user.pw_name: user for user in pwd.getpwall()}
         return next(known[name] for name in USERS if name in known)
 
-    @cached_property
-    def _version(self) -> str:
-        def ask() -> str:
-            done = subprocess.run([self._program(), "-v"], capture_output=True, text=True, timeout=30, check=False)
-            found = re.search(r"v(\d\S*)", done.stderr + done.stdout)
-            return found.group(1) if found else ""
-
-        return self.memoised(self._program(), ask)
-
-    def version(self) -> str:
-        return self._version
-
     def moved(self, settings: Any, index: int) -> Any:
         """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier ones'."""
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
-
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        return [list(front_ends)]
 
     @property
     def _root(self) -> str:
@@ -175,7 +159,7 @@ class XRootD(Managed):
     def daemon(self, name: str) -> Daemon:
         host, port = self.namespace.server, self.settings.port
         user = self._user()
-        argv = (str(self._program()), "-I", "v4", "-c", f"{self._root}/{self._configuration()}")
+        argv = (str(self.program()), "-I", "v4", "-c", f"{self._root}/{self._configuration()}")
         places = (str(self.folder / "spool"), str(self.data / "objects"), self._root)
         enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
         environ = {"PATH": os.environ.get("PATH", ""), "HOME": self._root}

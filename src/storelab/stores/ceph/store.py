@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -82,19 +81,13 @@ class Ceph(CephCluster):
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
 
-    @cached_property
-    def _version(self) -> str:
-        gateway = program("radosgw", "ceph", self.place)
+    def program(self) -> Path:
+        return program("radosgw", "ceph", self.place)
 
-        def ask() -> str:
-            done = subprocess.run([gateway, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
-            found = re.search(r"ceph version (\S+)", done.stdout)
-            return found.group(1) if found else ""
-
-        return self.memoised(gateway, ask)
-
-    def version(self) -> str:
-        return self._version
+    def ask_version(self, program: Path) -> str:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
+        found = re.search(r"ceph version (\S+)", done.stdout)
+        return found.group(1) if found else ""
 
     # Daemons
 

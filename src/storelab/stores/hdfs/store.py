@@ -92,11 +92,17 @@ class HDFS(Managed):
                 raise UserError(
                     self.place, f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path", "choose another folder"
                 )
-        if recipe.java() is None:
-            oldest, newest = recipe.OLDEST, recipe.NEWEST
-            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+        self.program()
         if not recipe.class_path(self.tools).exists():
             raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
+
+    def program(self) -> Path:
+        """A Java that runs Hadoop."""
+        found = recipe.java()
+        if found is None:
+            oldest, newest = recipe.OLDEST, recipe.NEWEST
+            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+        return found
 
     def version(self) -> str:
         """Of the jars that are installed."""
@@ -138,8 +144,7 @@ class HDFS(Managed):
 
     def _java(self, name: str) -> tuple[str, ...]:
         """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken over."""
-        program = recipe.java()
-        assert program is not None  # see `require`
+        program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
         archive = recipe.class_archive(self.tools, program)
         return (

@@ -64,9 +64,9 @@ class Managed(Accounts, Facts):
 
     # What a store says of itself
 
-    @abstractmethod
     def require(self) -> None:
         """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
+        self.program()
 
     @abstractmethod
     def daemon(self, name: str) -> Daemon:

@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import re
 import shutil
+import subprocess
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +30,16 @@ class Facts(Store):
     system = ""  # name for people
     front = "s3-"  # front-ends are the daemons whose names begin so, e.g. `s3-1`, `s3-2` …
 
+    version_flag = "--version"  # of the program
+    version_pattern = r"(\S+)"  # the version is the first group in what it then says
+
     @abstractmethod
+    def program(self) -> Path:
+        """The program that tells the version. Raises UserError that says `storelab install …` where it is missing."""
+
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         """Names of daemons in the order of their start; those of one stage start together. `front_ends`: names of these."""
+        return (front_ends,)
 
     @abstractmethod
     def front_ends(self) -> list[str]:
@@ -74,15 +84,26 @@ class Facts(Store):
         os.sync()
         return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
 
-    def memoised(self, program: Path, ask: Callable[[], str]) -> str:
-        """What `ask` says (a version), asked once for each installed program; kept in the store's folder."""
-        note, stat = self.folder / "version.json", program.stat()
-        stamp = [str(program), stat.st_mtime_ns, stat.st_size]
+    def version(self) -> str:
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
+        """Asked once for each installed program; kept in the store's folder."""
+        program, note = self.program(), self.folder / "version.json"
+        stamp = [str(program), program.stat().st_mtime_ns, program.stat().st_size]
         with contextlib.suppress(UserError, OSError, KeyError):
             known = read_json(note)
             if known["stamp"] == stamp:
                 return known["version"]
-        version = ask()
+        version = self.ask_version(program)
         if self.folder.exists():
             write_json(note, {"stamp": stamp, "version": version})
         return version
+
+    def ask_version(self, program: Path) -> str:
+        """What the program says of itself; '' where it tells none."""
+        command = [program, self.version_flag]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+        found = re.search(self.version_pattern, done.stdout + done.stderr)
+        return found.group(1) if found else ""

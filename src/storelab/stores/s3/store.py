@@ -12,7 +12,7 @@ from pydantic import Field
 
 from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import UserError
-from storelab.stores.base import READ_ONLY, Status, Store
+from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.presets import PRESETS
 
@@ -193,22 +193,6 @@ class S3(Store):
                 else UserError(f"{self.place}.endpoint", problem, "check that it is an S3 server, and its state")
             ) from None
         return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
-
-    def down(self) -> list[int]:
-        return []
-
-    def status(self) -> Status:
-        """`external`; `detail` says whether the first front-end is usable now."""
-        try:
-            self.up(1)
-            detail = "usable"
-        except UserError as error:
-            detail = f"{error.problem}; {error.mend}" if error.mend else error.problem
-        try:
-            urls = self._urls
-        except UserError:
-            urls = []
-        return Status(self.name, "s3", "external", self._version, urls, {}, detail)
 
     def version(self) -> str:
         """The server's `Server` header; '' if it sends none or is not reachable."""
