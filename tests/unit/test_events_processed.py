@@ -121,5 +121,6 @@ def test_verdicts_tell_the_settings_apart(built):
     found = build.read(built, "verdicts")
     what = found[found["workload"] == "events"]["what"].tolist()
     assert (
-        len(set(what)) == 4 and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files" in what
+        len(set(what)) == 4
+        and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files" in what
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes, engines
+from storelab.core import axes, engines, stores
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
     """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
-    from storelab.core.store_settings import (
-        S3_KINDS,
-    )  # here: client processes import this module, and pydantic is slow to import
-
-    measured = [p for p in planned if p.workload in OPERATIONS and config.stores[p.store].kind in S3_KINDS]
+    measured = [p for p in planned if p.workload in OPERATIONS and stores.has_ceiling(config.stores[p.store].kind)]
     store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
     wanted = [*_network(config, measured), *_local(measured)]
     workload, out = workloads[WORKLOAD], {}

@@ -1,4 +1,4 @@
-"""Which processes belong to a daemon: by command line, by session, by where their output goes (level 2, measuring side)."""
+"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port (level 2, measuring side)."""
 
 import contextlib
 import os
@@ -33,3 +33,14 @@ def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Proc
             if target.startswith(folder) and source == os.devnull and os.getsid(pid) not in sessions:
                 out.append((target.removeprefix(folder).partition(".log")[0], psutil.Process(pid)))
     return out
+
+
+def holder(port: int) -> str:
+    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    try:
+        found = [
+            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        ]
+        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+    except (psutil.Error, OSError):
+        return ""
