@@ -14,7 +14,8 @@ from storelab import __version__
 from storelab.core.errors import MeasurementFailed, UserError
 
 COMMANDS = {
-    "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
+    "stores": ("doctor", "install", "up", "down", "status"),
+    "measuring": ("check", "plan", "stage", "measure", "collect", "clean"),
     "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
     "compare": ("compare",),
     "cluster": ("testbed", "size"),
