@@ -1,7 +1,11 @@
-"""Commands of the analysis side (level 4): they read `results/<campaign>/raw/` and never measure."""
+"""Commands of the analysis side (room `cli`): they read `results/<campaign>/raw/` and never measure.
 
+May import: `analysis`, `core`, the other modules of this room.
+"""
+
+import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +23,16 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
         return Path(value) if value else ctx.obj.load().campaign_dir
 
     return click.option(
-        "--campaign-dir", metavar="DIR", callback=folder, help="Folder of the campaign; default: that of the configuration."
+        "--campaign-dir",
+        metavar="DIR",
+        callback=folder,
+        help="Folder of the campaign; default: that of the configuration.",
     )(command)
 
 
 def said(paths: list[Path]) -> None:
-    click.echo(f"{len(paths)} files in {paths[0].parent}: {', '.join(p.name for p in paths)}" if paths else "nothing to write")
+    names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
+    click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
 
 
 @click.command()
@@ -59,22 +67,44 @@ def tables(campaign_dir: Path) -> None:
     said(module.build(campaign_dir))
 
 
+def known(what: str, names: tuple[str, ...], there: Sequence[str]) -> None:
+    """Raises UserError at the first name that is not there."""
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
+            raise UserError(what, f"there is no {name!r}", mend)
+
+
 @click.command()
 @campaign_option
-def figures(campaign_dir: Path) -> None:
-    """Tables to figures/*.pdf and *.png, with an index of what has data."""
-    from storelab.analysis.figures import write
+@click.option("--stale", is_flag=True, help="Only figures that are older than the tables or than their own code.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
+    """Tables to figures/*.pdf and *.png, with an index of what has data. With NAME, only these figures."""
+    from storelab.analysis.figures import catalogue, write
 
-    said(write.build(campaign_dir))
+    plan = loading.read_plan(campaign_dir)
+    every = catalogue.names(plan)
+    known("figures", names, every)
+    if names:
+        said(write.build(campaign_dir, names))
+        return
+    from storelab.cli.code import stale_figures
+
+    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every)
+    said([*drawn, write.index(campaign_dir, every)])  # last: it stands for all of them
 
 
 @click.command()
 @campaign_option
-def latex(campaign_dir: Path) -> None:
-    """Tables and figures to tex/*.tex: macros, tables, captions."""
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
+    """Tables and figures to tex/*.tex: macros, tables, captions. With NAME, only these files."""
     from storelab.analysis.latex import write as module
 
-    said(module.build(campaign_dir))
+    known("latex", names, module.TEX)
+    said(module.build(campaign_dir, names or None))
 
 
 @click.command()
