@@ -6,6 +6,7 @@ rule execute_notebook:
         TABLES,
         f"{CAMPAIGN}/figures/index.json",
         notebook="notebooks/{notebook}.ipynb",
+        code=lambda wc: code.notebook_code(Path(f"notebooks/{wc.notebook}.ipynb")),
     output:
         f"{CAMPAIGN}/notebooks/{{notebook}}.html",
     log:

@@ -72,6 +72,11 @@ def absolute(files) -> set[str]:
     return {str(ROOT / f) for f in files}
 
 
+def test_a_notebook_rests_on_what_its_cells_import():
+    files = code.notebook_code(ROOT / "notebooks" / "sparse.ipynb")
+    assert "src/storelab/readplan/__init__.py" in files and set(code.rests_on("storelab.analysis.tables.build")) <= set(files)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_rests_on_all_that_its_command_loads_and_reads(truth, target):
     files = set(truth[target]["files"])

@@ -30,6 +30,12 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def page_option(default: str) -> Callable[..., Any]:
+    """`--output FILE`: the page that a command writes."""
+    path = click.Path(path_type=Path)
+    return click.option("--output", default=default, show_default=True, type=path, help="The page.")
+
+
 def said(paths: list[Path]) -> None:
     names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
     click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
@@ -55,7 +61,8 @@ def seal(campaign_dir: Path, with_failures: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records are not altered."""
     was = loading.seal_of(campaign_dir)
     now = loading.seal(campaign_dir, with_failures)
-    click.echo(f"{campaign_dir}: {'already ' if was else ''}sealed {now['time']}, {now['points']} points, {now['failed']} failed")
+    state = f"{'already ' if was else ''}sealed {now['time']}"
+    click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
 
 
 @click.command()
@@ -110,7 +117,11 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
 @click.command()
 @campaign_option
 @click.option(
-    "--paper-dir", default="paper", show_default=True, type=click.Path(path_type=Path), help="Folder of paper.tex and its sections."
+    "--paper-dir",
+    default="paper",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder of paper.tex and its sections.",
 )
 def paper(campaign_dir: Path, paper_dir: Path) -> None:
     """Typeset the paper of a campaign to paper.pdf (needs LaTeX)."""
@@ -134,7 +145,7 @@ def verdict(campaign_dir: Path) -> None:
 
 @click.command()
 @campaign_option
-@click.option("--output", default="docs/capabilities.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+@page_option("docs/capabilities.md")
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Generate docs/capabilities.md from the probe points of a campaign."""
     from storelab.analysis import capabilities_page
@@ -142,14 +153,15 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
-        raise UserError(str(campaign_dir), "has no point of the workload probe", "measure one that has, e.g. --set campaign=systems")
+        mend = "measure one that has, e.g. --set campaign=systems"
+        raise UserError(str(campaign_dir), "has no point of the workload probe", mend)
     records.write_atomic(output, capabilities_page.page(table, campaign_dir.name, str(campaign_dir)).encode())
     click.echo(output)
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 where the page is out of step.")
-@click.option("--output", default="docs/configuration.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+@page_option("docs/configuration.md")
 def docs(check: bool, output: Path) -> None:
     """Generate docs/configuration.md from the configuration's models and the workloads' axes."""
     from storelab.cli import reference

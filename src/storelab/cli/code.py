@@ -1,7 +1,7 @@
 """What a target of Snakemake rests on: found from the code itself, never typed as a list (room `cli`).
 
-May import: nothing of storelab; the figures' catalogue when somebody asks for a single figure. Imports inside of functions
-count, those for type checkers do not. The Snakefile is read at every start, so nothing here loads pandas to find a name.
+May import: `core`, and the figures' catalogue when somebody asks for a single figure. Imports inside of functions
+count, those for type checkers do not. The Snakefile is read at every start, so no name is found by loading pandas.
 """
 
 import ast
@@ -24,10 +24,21 @@ NO_DATA = (".py", ".pyc", ".md")
 def rests_on(*modules: str, without: Iterable[str] = ()) -> list[str]:
     """Files that these modules (`storelab.analysis.tables.build`) load, themselves included, and the data beside them.
 
-    The modules of `without` are left out, and what is loaded through them alone. Paths are relative to the working folder
-    where they lie below it, sorted. Raises KeyError for a module that is not there.
+    The modules of `without` are left out, and what is loaded through them alone. Paths are sorted, and relative to the
+    working folder where they lie below it. Raises KeyError for a module that is not there.
     """
-    todo, found, barred = [_existing(m) for m in modules], set(), {_existing(m) for m in without}
+    return _closure([_existing(m) for m in modules], {_existing(m) for m in without})
+
+
+def notebook_code(notebook: Path) -> list[str]:
+    """Files that the code cells of a notebook load, as `rests_on`."""
+    cells = [cell["source"] for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    lines = [line for source in cells for line in "".join(source).splitlines() if not line.startswith("%")]
+    return _closure(_imports_of("\n".join(lines)), set())
+
+
+def _closure(todo: list[Path | None], barred: set[Path]) -> list[str]:
+    found: set[Path] = set()
     while todo:
         if (path := todo.pop()) is None or path in found or path in barred:
             continue
@@ -44,7 +55,7 @@ def constant(module: str, name: str) -> tuple[str, ...]:
     Raises KeyError for a module that is not there, AttributeError for a name that is not.
     """
     for node in ast.parse(_existing(module).read_text()).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
         if any(isinstance(t, ast.Name) and t.id == name for t in targets):
             try:
                 return tuple(ast.literal_eval(node.value))
@@ -81,7 +92,7 @@ def stale_figures(campaign_dir: Path, plan: Mapping[str, Any]) -> list[str]:
 
 
 def _oldest(folder: Path, name: str) -> float:
-    """When a figure was drawn, Unix seconds; 0 where a file of it is missing. One without data has its `.json` alone."""
+    """When a figure was drawn, Unix seconds; 0 where a file is missing. One without data has its `.json` alone."""
     mark = folder / f"{name}.json"
     try:
         kinds = () if json.loads(mark.read_text()).get("empty") else ("pdf", "png")
@@ -125,8 +136,12 @@ def _data(folder: Path) -> list[Path]:
 
 @cache
 def _imports(path: Path) -> list[Path | None]:
+    return _imports_of(path.read_text())
+
+
+def _imports_of(text: str) -> list[Path | None]:
     out = []
-    for node in _running(ast.parse(path.read_text())):
+    for node in _running(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "storelab":
             out += [_file(f"{node.module}.{name.name}") or _file(node.module) for name in node.names]
         elif isinstance(node, ast.Import):

@@ -50,22 +50,25 @@ def check(settings: Settings) -> None:
     console = Console()
     for store in planning.stores_of(config, points):
         total = checks.summarise(points, store)
-        table = Table("workload", "points", "measuring", title=f"campaign {config.name}, store {store}", title_justify="left")
+        title = f"campaign {config.name}, store {store}"
+        table = Table("workload", "points", "measuring", title=title, title_justify="left")
         for workload, n in total.points.items():
             table.add_row(workload, str(n), units.human_duration(total.seconds[workload] * 1e9))
         console.print(table)
         whole = (sum(total.seconds.values()) + 2 * sum(total.points.values())) * 1e9
         free = stores[store].free_bytes()
+        room = units.human_size(free) if free is not None else "cannot be asked"
+        staged, tmpfs = (units.human_size(size) for size in (total.staged_bytes, total.scratch_bytes))
         console.print(
-            f"staged: {total.staged_objects} objects, {units.human_size(total.staged_bytes)}, as many PUT requests · buckets: {total.buckets} · "
-            f"free: {units.human_size(free) if free is not None else 'cannot be asked'} · tmpfs: {units.human_size(total.scratch_bytes)}"
+            f"staged: {total.staged_objects} objects, {staged}, as many PUT requests · buckets: {total.buckets} · "
+            f"free: {room} · tmpfs: {tmpfs}"
         )
-        console.print(
-            f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; uploads and requests last until each deadline"
-        )
+        until = "uploads and requests last until each deadline"
+        console.print(f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; {until}")
     checks.everything(config, points, WORKLOADS, stores)
     todo = records.missing(config.raw, [p.key for p in points])
-    console.print(f"{len(points)} points, {len(points) - len(todo)} measured already" + (", sealed" if records.sealed(config.raw) else ""))
+    sealed = ", sealed" if records.sealed(config.raw) else ""
+    console.print(f"{len(points)} points, {len(points) - len(todo)} measured already{sealed}")
     for line in plan_file.differences(config, points):
         console.print(f"[yellow]differs from the records:[/yellow] {line}")
     console.print("room and limits: good")
@@ -84,7 +87,8 @@ def plan(settings: Settings, write: bool) -> None:
         plan_file.write(config, points, WORKLOADS)
         return
     for p in points:
-        state = "done" if (config.raw / p.key / "run.json").exists() else "failed" if (config.raw / p.key / "failed.json").exists() else "-"
+        folder = config.raw / p.key
+        state = "done" if (folder / "run.json").exists() else "failed" if (folder / "failed.json").exists() else "-"
         click.echo(f"{p.order:5d}  {state:6s}  {p.key}")
 
 
@@ -104,7 +108,8 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     wanted = {(p.store, planning.deployment(p), p.dataset["name"]): p for p in points if p.dataset}
     wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
-        raise UserError("stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`")
+        problem = f"the plan has no data set {dataset or ''} for {only or 'any store'}"
+        raise UserError("stage", problem, "see `storelab plan`")
     for p in wanted.values():
         store = deployed(stores[p.store], p.axes)
         store.up(1, p.axes.get("accounts", 1))
@@ -149,8 +154,10 @@ def collect(settings: Settings) -> None:
     click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
     if failed := records.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
-        click.echo(f"{config.name}: {len(failed)} of {len(points)} points failed, the first is {failed[0]}: {reason}", err=True)
-        click.echo("run it again to try them anew; with measure=false the paper is built without them and lists them", err=True)
+        count = f"{len(failed)} of {len(points)} points failed"
+        click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
+        instead = "with measure=false the paper is built without them and lists them"
+        click.echo(f"run it again to try them anew; {instead}", err=True)
 
 
 @click.command()
@@ -163,7 +170,8 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
 
     config = settings.load()
     if campaign != config.name:
-        raise UserError("clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}")
+        problem = f"the configured campaign is {config.name!r}, not {campaign!r}"
+        raise UserError("clean", problem, f"--set campaign={campaign}")
     if not yes:
         click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
     for name, store in load_everywhere(config).items():

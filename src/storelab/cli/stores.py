@@ -19,7 +19,9 @@ WIDE = 110  # letters of a table that is not folded
 
 @click.command()
 @click.option(
-    "--nodes", is_flag=True, help="Look at every node of the allocation: versions, s5cmd, endpoints, tmpfs, open files, clock, link."
+    "--nodes",
+    is_flag=True,
+    help="Look at every node of the allocation: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
 )
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool) -> None:
@@ -53,7 +55,9 @@ def _doctor_of_nodes(config: Config) -> None:
         click.echo(f"{name}: is down, so no node looked whether it reaches it; `storelab up {name}`")
     if bad := [r for r in rows if r["problem"]]:
         raise UserError(
-            "doctor --nodes", f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}", "see their problems"
+            "doctor --nodes",
+            f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}",
+            "see their problems",
         )
 
 
@@ -61,10 +65,11 @@ def _doctor_of_nodes(config: Config) -> None:
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root), what testbeds do (slurm, condor), or
-    Snakemake's executor for Slurm (slurm-plugin). What is there stays.
+    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root),
+    what testbeds do (slurm, condor), or Snakemake's executor for Slurm (slurm-plugin). What is there stays.
 
-    What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's cache folder.
+    What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's
+    cache folder.
     """
     import time
 
@@ -98,7 +103,9 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
     if name not in stores:
         near = difflib.get_close_matches(name, stores, 1)
         raise UserError(
-            command, f"no one defined the store {name!r}", f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(stores)}"
+            command,
+            f"no one defined the store {name!r}",
+            f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(stores)}",
         )
     return load_everywhere(config, name) if command == "down" else {name: stores[name]}
 
@@ -108,13 +115,18 @@ def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[s
 @click.option("--all", "all_", is_flag=True, help="All stores of the campaign.")
 @click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
 @click.option("--accounts", default=1, show_default=True, help="How many accounts.")
-@click.option("--planned", is_flag=True, help="All deployments that the plan asks for, each with its most front-ends and accounts.")
+@click.option(
+    "--planned",
+    is_flag=True,
+    help="All deployments that the plan asks for, each with its most front-ends and accounts.",
+)
 @click.pass_obj
 def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int, planned: bool) -> None:
     """Start a managed store, or look whether an external one answers."""
-    wanted = (
-        planned_stores(settings) if planned else [(s, front_ends, accounts) for s in chosen(settings.load(), name, all_, "up").values()]
-    )
+    if planned:
+        wanted = planned_stores(settings)
+    else:
+        wanted = [(s, front_ends, accounts) for s in chosen(settings.load(), name, all_, "up").values()]
     for store, front, owners in wanted:
         store.up(front, owners)
         click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front))}")

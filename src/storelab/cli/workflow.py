@@ -1,4 +1,4 @@
-"""What the Snakefile needs, computed once when it is read: the plan, the gate between measuring and rebuilding (room `cli`).
+"""What the Snakefile needs, computed when it is read: the plan, the gate between measuring and rebuilding (room `cli`).
 
 The gate: without `measure: true` the measuring rules are not even included, and the raw records must be there already.
 May import: every room; what only measuring needs is imported when it measures.
@@ -28,9 +28,9 @@ START_S = 120  # from the begin of a job until its point begins: two starts of S
 class Workflow:
     """What the rules ask for.
 
-    measuring: whether the measuring rules are included; raw_inputs: files that the tables depend on; plan: what gives the plan
-    of the campaign as it is or will be in raw/plan.json; datasets: point key -> markers of what must be staged; nodes, minutes:
-    point key -> nodes of its gang and the walltime it asks for, where each point is a job of its own.
+    measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. plan: a function
+    that gives the campaign's plan as raw/plan.json has or will have it. datasets: point key -> markers of what must be
+    staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs.
     """
 
     measuring: bool
@@ -93,7 +93,8 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     gone = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * bool(stale or changed)
     for marker in gone:
         (status / marker).unlink(missing_ok=True)
-    staged = {key: [f"{status}/staged/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for key, p in points.items()}
+    marks = f"{status}/staged"
+    staged = {k: [f"{marks}/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for k, p in points.items()}
     to_come = [f"{status}/collected"]
     new_plan = lambda: plan.to_json(full, planned, WORKLOADS)  # noqa: E731
     return Workflow(True, str(campaign_dir), command, to_come, new_plan, points, staged, *jobs(full, points))
