@@ -1,6 +1,6 @@
 # make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
-# make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference)
+# make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
 # make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
@@ -50,4 +50,4 @@ lock: setup
 
 # Raw records are never touched, nor the state of stores that may be running.
 clean:
-	@rm -rf results/*/{tables,figures,tex,notebooks,paper.pdf} .snakemake .pytest_cache .ruff_cache
+	@rm -rf results/*/{tables,figures,tex,notebooks,logs,paper.pdf} .snakemake .pytest_cache .ruff_cache

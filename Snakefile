@@ -4,22 +4,18 @@
 #   raw/plan.json  raw/manifests/<store>/<data set>.json  raw/SHA256SUMS  raw/SEAL
 #   raw/<store>/<workload>/<axis~value_…_rep~n>/{run.json,ops.<client>.parquet,reads.<client>.parquet,failed.json}
 #   status/…                      markers of the measuring rules: Snakemake may delete them, records it never owns
-#   tables/*.csv  figures/*.{pdf,png}  tex/*.tex  paper.pdf  notebooks/*.html
+#   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  notebooks/*.html  logs/*.log
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
-import sys
+from storelab.cli import code, workflow as flow
 
-from storelab.core.errors import UserError
-from storelab.cli.code import rests_on
-from storelab.cli.workflow import prepare
-
-try:
-    WORKFLOW = prepare(config)
-except UserError as error:
-    print(f"storelab: {error}", file=sys.stderr)
-    sys.exit(2)
+WORKFLOW = flow.start(config)
 SL = WORKFLOW.command
 CAMPAIGN = WORKFLOW.campaign_dir
 RAW_INPUTS = WORKFLOW.raw_inputs
+TABLES = WORKFLOW.tables
+NOTEBOOKS = glob_wildcards("notebooks/{name}.ipynb").name
+# What a command says goes to the terminal and into its log, to its last word: no signal ends `logged` before the command.
+shell.prefix(f"set -euo pipefail; {flow.LOGGED}")
 
 
 # Every target asks for the raw inputs too: Snakemake makes a missing intermediate file only if somebody asks for it by name.
@@ -27,25 +23,32 @@ rule paper:
     input:
         RAW_INPUTS,
         f"{CAMPAIGN}/paper.pdf",
+    message:
+        "the paper is {CAMPAIGN}/paper.pdf"
 
 
 rule figures:
     input:
         RAW_INPUTS,
         f"{CAMPAIGN}/figures/index.json",
+    message:
+        "the figures are in {CAMPAIGN}/figures"
 
 
 rule tables:
     input:
         RAW_INPUTS,
-        f"{CAMPAIGN}/tables/points.csv",
+        TABLES,
+    message:
+        "the tables are in {CAMPAIGN}/tables"
 
 
 rule notebooks:
     input:
         RAW_INPUTS,
-        f"{CAMPAIGN}/notebooks/explore.html",
-        f"{CAMPAIGN}/notebooks/sparse.html",
+        [f"{CAMPAIGN}/notebooks/{name}.html" for name in NOTEBOOKS],
+    message:
+        "the notebooks are in {CAMPAIGN}/notebooks"
 
 
 # The gate: what can measure is not even read unless the configuration says so.

@@ -8,6 +8,8 @@ rule measure:
         lambda wc: WORKFLOW.datasets[wc.key],
     output:
         f"{CAMPAIGN}/status/{{key}}.done",
+    log:
+        f"{CAMPAIGN}/logs/measure/{{key}}.log",
     wildcard_constraints:
         key=r"[^/]+/[^/]+/[^/]*rep~\d+",
     # The plan's order: shuffled by seed, interleaved in blocks. All cores: nothing else runs beside a measurement.
@@ -19,8 +21,10 @@ rule measure:
         nodes=lambda wc: WORKFLOW.nodes[wc.key],
         tasks=lambda wc: max(2, WORKFLOW.nodes[wc.key]),
         runtime=lambda wc: WORKFLOW.minutes[wc.key],
+    message:
+        "point {wildcards.key}"
     shell:
-        "{SL} measure {wildcards.key} && touch {output}"
+        "{SL} measure {wildcards.key} 2>&1 | logged {log} && touch {output}"
 
 
 rule collect:
@@ -29,6 +33,10 @@ rule collect:
         [f"{CAMPAIGN}/status/{key}.done" for key in WORKFLOW.points],
     output:
         f"{CAMPAIGN}/status/collected",
+    log:
+        f"{CAMPAIGN}/logs/collect.log",
     localrule: True
+    message:
+        "all points of {CAMPAIGN} are there"
     shell:
-        "{SL} collect && touch {output}"
+        "{SL} collect 2>&1 | logged {log} && touch {output}"

@@ -3,11 +3,18 @@
 
 rule execute_notebook:
     input:
-        f"{CAMPAIGN}/tables/points.csv",
+        TABLES,
         f"{CAMPAIGN}/figures/index.json",
         notebook="notebooks/{notebook}.ipynb",
+        code=lambda wc: code.notebook_code(Path(f"notebooks/{wc.notebook}.ipynb")),
     output:
         f"{CAMPAIGN}/notebooks/{{notebook}}.html",
+    log:
+        f"{CAMPAIGN}/logs/notebook_{{notebook}}.log",
     localrule: True
+    params:
+        convert=f"jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks",
+    message:
+        "notebook {wildcards.notebook} of {CAMPAIGN}"
     shell:
-        "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks --output {wildcards.notebook} {input.notebook}"
+        "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) {params.convert} --output {wildcards.notebook} {input.notebook} 2>&1 | logged {log}"

@@ -1,52 +1,56 @@
 # Paper: tables and figures to LaTeX, LaTeX to PDF.
-TEX = [
-    "numbers",
-    "figures",
-    "sections",
-    "table_best",
-    "table_throughput",
-    "table_sparse",
-    "table_two",
-    "table_volume",
-    "table_replay",
-    "table_events",
-    "table_systems",
-    "table_capabilities",
-    "table_evidence",
-    "table_consistency",
-    "table_space",
-    "table_latency",
-    "table_errors",
-    "table_invalid",
-    "table_knees",
-    "table_verdicts",
-    "table_calibration",
-    "table_failed",
-    "table_environment",
-]
-SECTIONS = sorted(glob_wildcards("paper/sections/{name}.tex").name)
 
 
+# All of tex/, in one process; the list of the sections stands for all.
 rule write_latex:
     input:
-        [f"{CAMPAIGN}/tables/{name}.csv" for name in TABLES],
+        TABLES,
         f"{CAMPAIGN}/figures/index.json",
-        code=rests_on("storelab.analysis.latex.write"),
+        code=lambda _: code.rests_on(code.LATEX),
     output:
-        [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
+        f"{CAMPAIGN}/tex/sections.tex",
+    log:
+        f"{CAMPAIGN}/logs/latex.log",
     localrule: True
+    message:
+        "LaTeX of {CAMPAIGN}"
     shell:
-        "{SL} latex --campaign-dir {CAMPAIGN}"
+        "{SL} latex --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"
+
+
+# One that somebody asks for by name: `snakemake results/reference/tex/table_best.tex`. The flags in figures.tex say which figures there are.
+rule write_section:
+    input:
+        TABLES,
+        lambda wc: [f"{CAMPAIGN}/figures/index.json"] * (wc.name == "figures"),
+        code=lambda _: code.rests_on(code.LATEX),
+    output:
+        f"{CAMPAIGN}/tex/{{name}}.tex",
+    log:
+        f"{CAMPAIGN}/logs/latex_{{name}}.log",
+    wildcard_constraints:
+        name="|".join(
+            name for name in code.constant(code.LATEX, "TEX") if name != "sections"
+        ),
+    localrule: True
+    message:
+        "{wildcards.name}.tex of {CAMPAIGN}"
+    shell:
+        "{SL} latex --campaign-dir {CAMPAIGN} {wildcards.name} 2>&1 | logged {log}"
 
 
 rule typeset_paper:
     input:
-        [f"{CAMPAIGN}/tex/{name}.tex" for name in TEX],
+        f"{CAMPAIGN}/tex/sections.tex",
         f"{CAMPAIGN}/figures/index.json",
-        "paper/paper.tex",
-        expand("paper/sections/{name}.tex", name=SECTIONS),
+        prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
+        code=lambda _: code.rests_on(code.TYPESET),
     output:
         f"{CAMPAIGN}/paper.pdf",
+    log:
+        f"{CAMPAIGN}/logs/paper.log",
     localrule: True
+    message:
+        "{output}"
     shell:
-        "{SL} paper --campaign-dir {CAMPAIGN}"
+        "{SL} paper --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storelab.measure.point import budget
+from storelab.measure.record import budget
 
 
 @pytest.mark.parametrize(("errors", "operations", "valid"), [(0, 0, True), (1, 99, True), (2, 98, False), (50, 50, False)])

@@ -14,7 +14,8 @@ from storelab import __version__
 from storelab.core.errors import MeasurementFailed, UserError
 
 COMMANDS = {
-    "measuring": ("check", "plan", "doctor", "install", "up", "down", "status", "stage", "measure", "collect", "clean"),
+    "stores": ("doctor", "install", "up", "down", "status"),
+    "measuring": ("check", "plan", "stage", "measure", "collect", "clean"),
     "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
     "compare": ("compare",),
     "cluster": ("testbed", "size"),
@@ -49,8 +50,18 @@ class Settings:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__)
 @click.option("--config", default="config.yaml", show_default=True, help="The main configuration file.")
-@click.option("--configfile", multiple=True, help="Further YAML files, merged over it and the campaign file; the last one wins.")
-@click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="One value, e.g. --set limits.clients=8; wins over all files.")
+@click.option(
+    "--configfile",
+    multiple=True,
+    help="Further YAML files, merged over it and the campaign file; the last one wins.",
+)
+@click.option(
+    "--set",
+    "set_",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One value, e.g. --set limits.clients=8; wins over all files.",
+)
 @click.pass_context
 def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]) -> None:
     """storelab measures storage the way High Energy Physics uses it, and rebuilds a paper from what it measured."""
@@ -58,7 +69,7 @@ def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tupl
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 a measurement failed, 2 a person's mistake (one line says what and how to mend it)."""
+    """Entry point. Exit codes: 0 done, 1 a measurement failed, 2 a person's mistake: one line with the mend."""
     for told in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended in order
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(128 + number))

@@ -1,7 +1,11 @@
-"""Commands of the analysis side (level 4): they read `results/<campaign>/raw/` and never measure."""
+"""Commands of the analysis side (room `cli`): they read `results/<campaign>/raw/` and never measure.
 
+May import: `analysis`, `core`, the other modules of this room.
+"""
+
+import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +23,22 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
         return Path(value) if value else ctx.obj.load().campaign_dir
 
     return click.option(
-        "--campaign-dir", metavar="DIR", callback=folder, help="Folder of the campaign; default: that of the configuration."
+        "--campaign-dir",
+        metavar="DIR",
+        callback=folder,
+        help="Folder of the campaign; default: that of the configuration.",
     )(command)
 
 
+def page_option(default: str) -> Callable[..., Any]:
+    """`--output FILE`: the page that a command writes."""
+    path = click.Path(path_type=Path)
+    return click.option("--output", default=default, show_default=True, type=path, help="The page.")
+
+
 def said(paths: list[Path]) -> None:
-    click.echo(f"{len(paths)} files in {paths[0].parent}: {', '.join(p.name for p in paths)}" if paths else "nothing to write")
+    names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
+    click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
 
 
 @click.command()
@@ -47,7 +61,8 @@ def seal(campaign_dir: Path, with_failures: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records are not altered."""
     was = loading.seal_of(campaign_dir)
     now = loading.seal(campaign_dir, with_failures)
-    click.echo(f"{campaign_dir}: {'already ' if was else ''}sealed {now['time']}, {now['points']} points, {now['failed']} failed")
+    state = f"{'already ' if was else ''}sealed {now['time']}"
+    click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
 
 
 @click.command()
@@ -59,28 +74,54 @@ def tables(campaign_dir: Path) -> None:
     said(module.build(campaign_dir))
 
 
+def known(what: str, names: tuple[str, ...], there: Sequence[str]) -> None:
+    """Raises UserError at the first name that is not there."""
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
+            raise UserError(what, f"there is no {name!r}", mend)
+
+
 @click.command()
 @campaign_option
-def figures(campaign_dir: Path) -> None:
-    """Tables to figures/*.pdf and *.png, with an index of what has data."""
-    from storelab.analysis.figures import write
+@click.option("--stale", is_flag=True, help="Only figures that are older than the tables or than their own code.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
+    """Tables to figures/*.pdf and *.png, with an index of what has data. With NAME, only these figures."""
+    from storelab.analysis.figures import catalogue, write
 
-    said(write.build(campaign_dir))
+    plan = loading.read_plan(campaign_dir)
+    every = catalogue.names(plan)
+    known("figures", names, every)
+    if names:
+        said(write.build(campaign_dir, names))
+        return
+    from storelab.cli.code import stale_figures
+
+    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every)
+    said([*drawn, write.index(campaign_dir, every)])  # last: it stands for all of them
 
 
 @click.command()
 @campaign_option
-def latex(campaign_dir: Path) -> None:
-    """Tables and figures to tex/*.tex: macros, tables, captions."""
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
+    """Tables and figures to tex/*.tex: macros, tables, captions. With NAME, only these files."""
     from storelab.analysis.latex import write as module
 
-    said(module.build(campaign_dir))
+    known("latex", names, module.TEX)
+    said(module.build(campaign_dir, names or None))
 
 
 @click.command()
 @campaign_option
 @click.option(
-    "--paper-dir", default="paper", show_default=True, type=click.Path(path_type=Path), help="Folder of paper.tex and its sections."
+    "--paper-dir",
+    default="paper",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder of paper.tex and its sections.",
 )
 def paper(campaign_dir: Path, paper_dir: Path) -> None:
     """Typeset the paper of a campaign to paper.pdf (needs LaTeX)."""
@@ -104,7 +145,7 @@ def verdict(campaign_dir: Path) -> None:
 
 @click.command()
 @campaign_option
-@click.option("--output", default="docs/capabilities.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+@page_option("docs/capabilities.md")
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Generate docs/capabilities.md from the probe points of a campaign."""
     from storelab.analysis import capabilities_page
@@ -112,14 +153,15 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
     table = tables.read(campaign_dir, "capabilities")
     if table.empty:
-        raise UserError(str(campaign_dir), "has no point of the workload probe", "measure one that has, e.g. --set campaign=systems")
+        mend = "measure one that has, e.g. --set campaign=systems"
+        raise UserError(str(campaign_dir), "has no point of the workload probe", mend)
     records.write_atomic(output, capabilities_page.page(table, campaign_dir.name, str(campaign_dir)).encode())
     click.echo(output)
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 where the page is out of step.")
-@click.option("--output", default="docs/configuration.md", show_default=True, type=click.Path(path_type=Path), help="The page.")
+@page_option("docs/configuration.md")
 def docs(check: bool, output: Path) -> None:
     """Generate docs/configuration.md from the configuration's models and the workloads' axes."""
     from storelab.cli import reference

@@ -1,34 +1,117 @@
-"""Which files of the package a target of Snakemake rests on: found from the imports, never typed as a list (room `cli`).
+"""What a target of Snakemake rests on: found from the code itself, never typed as a list (room `cli`).
 
-May import: nothing of storelab. Imports inside of functions count; those for type checkers do not.
+May import: `core`, and the figures' catalogue when somebody asks for a single figure. Imports inside of functions
+count, those for type checkers do not. The Snakefile is read at every start, so no name is found by loading pandas.
 """
 
 import ast
-from collections.abc import Iterator
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
+TABLES, FIGURES, LATEX, TYPESET = (
+    f"storelab.analysis.{name}" for name in ("tables.build", "figures.write", "latex.write", "latex.typeset")
+)
+NO_DATA = (".py", ".pyc", ".md")
 
 
-def rests_on(*modules: str) -> list[str]:
-    """Files that these modules (`storelab.analysis.tables.build`) load, themselves included, and the data that lie beside them.
+def rests_on(*modules: str, without: Iterable[str] = ()) -> list[str]:
+    """Files that these modules (`storelab.analysis.tables.build`) load, themselves included, and the data beside them.
 
-    Paths are relative to the working folder where they lie below it, sorted. Raises KeyError for a module that is not there.
+    The modules of `without` are left out, and what is loaded through them alone. Paths are sorted, and relative to the
+    working folder where they lie below it. Raises KeyError for a module that is not there.
     """
-    todo, found = [_file(m) for m in modules], set()
-    if None in todo:
-        raise KeyError(modules[todo.index(None)])
+    return _closure([_existing(m) for m in modules], {_existing(m) for m in without})
+
+
+def notebook_code(notebook: Path) -> list[str]:
+    """Files that the code cells of a notebook load, as `rests_on`."""
+    cells = [cell["source"] for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    lines = [line for source in cells for line in "".join(source).splitlines() if not line.startswith("%")]
+    return _closure(_imports_of("\n".join(lines)), set())
+
+
+def _closure(todo: list[Path | None], barred: set[Path]) -> list[str]:
+    found: set[Path] = set()
     while todo:
-        if (path := todo.pop()) is None or path in found:
+        if (path := todo.pop()) is None or path in found or path in barred:
             continue
         found.add(path)
         todo += [*_packages(path), *_imports(path)]
-    data = {d for p in found if p.name != "__init__.py" for d in p.parent.rglob("*.csv")}
+    data = {d for folder in {p.parent for p in found} for d in _data(folder)}
     here = Path.cwd()
     return sorted(str(p.relative_to(here) if p.is_relative_to(here) else p) for p in found | data)
 
 
+def constant(module: str, name: str) -> tuple[str, ...]:
+    """Strings that a module assigns to `name`, read from its text; the module is loaded only where they are computed.
+
+    Raises KeyError for a module that is not there, AttributeError for a name that is not.
+    """
+    for node in ast.parse(_existing(module).read_text()).body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            try:
+                return tuple(ast.literal_eval(node.value))
+            except ValueError:
+                break
+    return tuple(getattr(importlib.import_module(module), name))
+
+
+def figure_code(plan: Mapping[str, Any], name: str) -> list[str]:
+    """Files that one figure of a campaign rests on: its own modules, and what draws every figure; not what others own.
+
+    Raises UserError where the campaign has no figure of that name.
+    """
+    from storelab.analysis.figures import catalogue
+
+    names = catalogue.names(plan)
+    if name not in names:
+        raise UserError("figures", f"there is no figure {name!r}", f"one of {', '.join(names)}")
+    own = catalogue.modules(name)
+    others = {module for other in names for module in catalogue.modules(other)} - {*own}
+    return sorted({*rests_on(*own), *rests_on(FIGURES, without=others)})
+
+
+def stale_figures(campaign_dir: Path, plan: Mapping[str, Any]) -> list[str]:
+    """Figures of a campaign that are missing, or older than the tables or than the code that they rest on."""
+    from storelab.analysis.figures import catalogue
+
+    tables = _newest((campaign_dir / "tables").glob("*.csv"))
+    return [
+        name
+        for name in catalogue.names(plan)
+        if _oldest(campaign_dir / "figures", name) < max(tables, _newest(map(Path, figure_code(plan, name))))
+    ]
+
+
+def _oldest(folder: Path, name: str) -> float:
+    """When a figure was drawn, Unix seconds; 0 where a file is missing. One without data has its `.json` alone."""
+    mark = folder / f"{name}.json"
+    try:
+        kinds = () if json.loads(mark.read_text()).get("empty") else ("pdf", "png")
+        return min(p.stat().st_mtime for p in (mark, *(folder / f"{name}.{kind}" for kind in kinds)))
+    except FileNotFoundError:
+        return 0.0
+
+
+def _newest(paths: Iterable[Path]) -> float:
+    return max((p.stat().st_mtime for p in paths), default=0.0)
+
+
+def _existing(module: str) -> Path:
+    if (path := _file(module)) is None:
+        raise KeyError(module)
+    return path
+
+
+@cache
 def _file(module: str) -> Path | None:
     """The file of a module of storelab; None where there is none of that name."""
     place = PACKAGE.joinpath(*module.split(".")[1:])
@@ -44,9 +127,21 @@ def _packages(path: Path) -> Iterator[Path]:
 
 
 @cache
+def _data(folder: Path) -> list[Path]:
+    """What lies in a package and is no code: files of its folder, and of folders in it that hold no module."""
+    below = [d for d in folder.iterdir() if d.is_dir() and d.name != "__pycache__" and not any(d.rglob("*.py"))]
+    files = [f for place in (folder.iterdir(), *(d.rglob("*") for d in below)) for f in place]
+    return [f for f in files if f.is_file() and f.suffix not in NO_DATA]
+
+
+@cache
 def _imports(path: Path) -> list[Path | None]:
+    return _imports_of(path.read_text())
+
+
+def _imports_of(text: str) -> list[Path | None]:
     out = []
-    for node in _running(ast.parse(path.read_text())):
+    for node in _running(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "storelab":
             out += [_file(f"{node.module}.{name.name}") or _file(node.module) for name in node.names]
         elif isinstance(node, ast.Import):

@@ -1,41 +1,65 @@
-"""What the Snakefile needs, computed once at parse time: the plan, the gate between measuring and rebuilding (level 4).
+"""What the Snakefile needs, computed when it is read: the plan, the gate between measuring and rebuilding (room `cli`).
 
 The gate: without `measure: true` the measuring rules are not even included, and the raw records must be there already.
+May import: every room; what only measuring needs is imported when it measures.
 """
 
 import json
 import math
 import os
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storelab.cli import code
 from storelab.core import config, records
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 
+# A shell function for the rules: to the terminal and into a log. Braces are doubled for Snakemake.
+LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
 START_S = 120  # from the begin of a job until its point begins: two starts of Snakemake, on a slow file system too
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on."""
+    """What the rules ask for.
+
+    measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. plan: a function
+    that gives the campaign's plan as raw/plan.json has or will have it. datasets: point key -> markers of what must be
+    staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs.
+    """
 
     measuring: bool
     campaign_dir: str
     command: str
     raw_inputs: list[str]
+    plan: Callable[[], Mapping[str, Any]]
     points: dict[str, Point] = field(default_factory=dict)
-    datasets: dict[str, list[str]] = field(default_factory=dict)  # point key -> markers of what must be staged
-    nodes: dict[str, int] = field(default_factory=dict)  # point key -> nodes of its gang, where each point is a job of its own
-    minutes: dict[str, int] = field(default_factory=dict)  # ... and the walltime it asks for
+    datasets: dict[str, list[str]] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+    minutes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[str]:
+        return [f"{self.campaign_dir}/tables/{name}.csv" for name in code.constant(code.TABLES, "NAMES")]
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
     """Snakemake's merged `--configfile` and `--config` as options of the CLI."""
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
+
+
+def start(overrides: Mapping[str, Any]) -> Workflow:
+    """As `prepare`; a person's mistake is one line, and the end of Snakemake with exit code 2."""
+    try:
+        return prepare(overrides)
+    except UserError as error:
+        print(f"storelab: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> Workflow:
@@ -44,13 +68,15 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     campaign_dir = Path(light.results) / light.name
     raw = campaign_dir / "raw"
     command = f"storelab{set_options(overrides)}"
+    forget_empty_marks(campaign_dir)
     if not light.measure:
-        return Workflow(False, str(campaign_dir), command, existing(raw, light.name))
+        there = existing(raw, light.name)
+        return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
     if records.sealed(raw):
         raise UserError(
             str(raw),
             "the campaign is sealed: it is not measured any more",
-            "set measure=false to rebuild its paper, or name=… to measure it anew",
+            "set measure=false to rebuild its paper; choose another campaign, or give name=… to measure it anew",
         )
     from storelab.core import plan
     from storelab.measure import plan_file
@@ -64,16 +90,31 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     stale = [key for key in points if not (raw / key / "run.json").exists()]
     changed = not plan_file.up_to_date(full, planned, WORKLOADS)
     # A marker without its record marks nothing.
-    gone = [status / f"{key}.done" for key in stale] + [status / "plan"] * changed + [status / "collected"] * bool(stale or changed)
+    gone = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * bool(stale or changed)
     for marker in gone:
-        marker.unlink(missing_ok=True)
-    staged = {key: [f"{status}/staged/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for key, p in points.items()}
-    nodes, minutes = jobs(full, points)
-    return Workflow(True, str(campaign_dir), command, [f"{status}/collected"], points, staged, nodes, minutes)
+        (status / marker).unlink(missing_ok=True)
+    marks = f"{status}/staged"
+    staged = {k: [f"{marks}/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for k, p in points.items()}
+    to_come = [f"{status}/collected"]
+    new_plan = lambda: plan.to_json(full, planned, WORKLOADS)  # noqa: E731
+    return Workflow(True, str(campaign_dir), command, to_come, new_plan, points, staged, *jobs(full, points))
+
+
+def forget_empty_marks(campaign_dir: Path) -> None:
+    """The index stands for all figures, `sections.tex` for all of `tex/`: neither does where one of them is gone."""
+    index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
+    entries = records.read_json(index)["figures"] if index.exists() else {}
+    if not all((index.parent / entry["pdf"]).exists() for entry in entries.values()):
+        index.unlink()
+    if not all((tex / f"{name}.tex").exists() for name in code.constant(code.LATEX, "TEX")):
+        (tex / "sections.tex").unlink(missing_ok=True)
 
 
 def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, int], dict[str, int]]:
-    """Nodes and minutes by point, for batch systems that run each point as a job. Raises UserError: more nodes needed than may be had."""
+    """Nodes and minutes by point, for batch systems that run each point as a job.
+
+    Raises UserError: more nodes are needed than may be had.
+    """
     from storelab.gang.launchers import choose, srun
 
     if full.launcher.kind == "local":
@@ -81,11 +122,12 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     else:
         srun.keep(os.environ)
         nodes = {key: choose.nodes_of(full, p) for key, p in points.items()}
-    return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + srun.BESIDE_S + START_S) / 60) for key, p in points.items()}
+    beside_s = srun.BESIDE_S + START_S
+    return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + beside_s) / 60) for key, p in points.items()}
 
 
 def existing(raw: Path, name: str) -> list[str]:
-    """The raw files of a measured campaign. Raises UserError where points are missing: no paper from half of the records."""
+    """The raw files of a measured campaign. Raises UserError where points are missing: half of them make no paper."""
     if not (raw / "plan.json").exists():
         raise UserError(
             f"campaign {name}",
@@ -101,6 +143,7 @@ def existing(raw: Path, name: str) -> list[str]:
             "measure what is missing with --config measure=true, or restore it",
         )
     if not (raw / "SHA256SUMS").exists():
-        raise UserError(f"campaign {name}", f"{raw}/SHA256SUMS is missing", "run `storelab collect`, or measure=true to the end")
+        mend = "run `storelab collect`, or measure=true to the end"
+        raise UserError(f"campaign {name}", f"{raw}/SHA256SUMS is missing", mend)
     heads = [raw / k / "run.json" for k in keys]
     return [str(p) for p in [raw / "plan.json", raw / "SHA256SUMS", *heads] if p.exists()]

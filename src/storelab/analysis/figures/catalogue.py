@@ -6,8 +6,9 @@ without data is None and is left out. FIGURES: name -> function, table, caption;
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -216,6 +217,17 @@ WORKLOADS = {
 }
 PARTS = {"threads": resources.against_workers, "client_resources": resources.against_workers}
 LOOPS = {"latency_closed": "closed", "latency_open": "open"}
+
+
+def names(plan: Mapping[str, Any]) -> list[str]:
+    """The figures that a campaign may have, in the paper's order."""
+    return list(FIGURES)
+
+
+def modules(name: str) -> list[str]:
+    """The modules that draw this figure and not every figure."""
+    own = FIGURES[name].function.__module__
+    return [] if own == __name__ else [own]
 
 
 def caption(name: str, table: pd.DataFrame) -> str:

@@ -1,7 +1,9 @@
 """Write the figures: tables in, `figures/*.pdf`, `*.png` and `index.json` out (level 3, analysis). Same tables, same bytes."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -21,10 +23,14 @@ def render(fig: Figure, kind: str) -> bytes:
     return sink.getvalue()
 
 
-def build(campaign_dir: Path) -> list[Path]:
-    """Draw every figure that has data, drop old ones that have none any more; the index last. Raises UserError without tables."""
-    folder, entries, paths = campaign_dir / "figures", {}, []
-    for name, spec in catalogue.FIGURES.items():
+def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
+    """Draw the figures `only` (default: all). Each leaves its `.json`; beside it PDF and PNG, unless the tables have no data for it.
+
+    The index is written when all are asked for, or by `index`. Raises UserError without tables.
+    """
+    folder, paths = campaign_dir / "figures", []
+    for name in catalogue.FIGURES if only is None else only:
+        spec = catalogue.FIGURES[name]
         table = tables.read(campaign_dir, spec.table)
         fig = spec.function(table)
         for kind in ("pdf", "png"):
@@ -34,12 +40,18 @@ def build(campaign_dir: Path) -> list[Path]:
                 continue
             records.write_atomic(path, render(fig, kind))
             paths.append(path)
+        entry: dict[str, Any] = {"empty": True}
         if fig is not None:
-            entries[name] = {
-                "pdf": f"{name}.pdf",
-                "png": f"{name}.png",
-                "table": f"{spec.table}.csv",
-                "caption": catalogue.caption(name, table),
-            }
-    records.write_json(folder / "index.json", {"schema": 1, "figures": entries})
-    return [*paths, folder / "index.json"]
+            entry = {"pdf": f"{name}.pdf", "png": f"{name}.png", "table": f"{spec.table}.csv", "caption": catalogue.caption(name, table)}
+        records.write_json(folder / f"{name}.json", entry)
+        paths.append(folder / f"{name}.json")
+    return [*paths, index(campaign_dir, list(catalogue.FIGURES))] if only is None else paths
+
+
+def index(campaign_dir: Path, names: Sequence[str]) -> Path:
+    """Write `figures/index.json` from the `.json` of each figure: all but the empty ones, in this order."""
+    folder = campaign_dir / "figures"
+    entries = {name: records.read_json(folder / f"{name}.json") for name in names}
+    drawn = {name: entry for name, entry in entries.items() if not entry.get("empty")}
+    records.write_json(folder / "index.json", {"schema": 1, "figures": drawn})
+    return folder / "index.json"

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,41 +137,73 @@ def sections(has: Mapping[str, bool]) -> str:
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"
 
 
-def build(campaign_dir: Path) -> list[Path]:
-    """Write `tex/*.tex` from `tables/` and `figures/index.json`, atomically. Raises UserError where these are missing."""
+TEX = (
+    "numbers",
+    "figures",
+    "sections",
+    "table_best",
+    "table_throughput",
+    "table_sparse",
+    "table_two",
+    "table_volume",
+    "table_replay",
+    "table_events",
+    "table_systems",
+    "table_capabilities",
+    "table_evidence",
+    "table_consistency",
+    "table_space",
+    "table_latency",
+    "table_errors",
+    "table_invalid",
+    "table_verdicts",
+    "table_knees",
+    "table_calibration",
+    "table_failed",
+    "table_environment",
+)
+
+
+def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
+    """Write the `tex/*.tex` of `only` (default: all of TEX) from `tables/` and `figures/index.json`, atomically.
+
+    The index is read for `figures` and `sections` alone. Raises UserError where a file is missing.
+    """
     found = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
-    path = campaign_dir / "figures" / "index.json"
-    if not path.exists():
-        raise UserError(str(path), "is not there", "run `storelab figures` first")
-    index = records.read_json(path)
-    has = flags(found, index)
+
+    def indexed() -> Mapping[str, Any]:
+        path = campaign_dir / "figures" / "index.json"
+        if not path.exists():
+            raise UserError(str(path), "is not there", "run `storelab figures` first")
+        return records.read_json(path)
+
     texts = {
-        "numbers": numbers(found["numbers"]),
-        "figures": figures(has, index),
-        "sections": sections(has),
-        "table_best": throughput.best(found["throughput"]),
-        "table_throughput": throughput.throughput(found["throughput"]),
-        "table_sparse": sparse.entries(found["sparse"]),
-        "table_two": sparse.table2(found["table2"]),
-        "table_volume": sparse.volume(found["sparse"]),
-        "table_replay": sparse.replay(found["sparse"]),
-        "table_events": events.events(found["events"]),
-        "table_systems": systems.systems(found["throughput"]),
-        "table_capabilities": systems.capabilities(found["capabilities"]),
-        "table_evidence": systems.evidence(found["capabilities"]),
-        "table_consistency": systems.consistency(found["consistency"]),
-        "table_space": systems.space(found["space"]),
-        "table_latency": latex_latency.latencies(found["latency"]),
-        "table_errors": latex_latency.errors(found["errors"]),
-        "table_invalid": latex_latency.invalid(found["points"]),
-        "table_verdicts": verdicts.verdicts(found["verdicts"]),
-        "table_knees": trust.knees(found["scaling"]),
-        "table_calibration": calibration.ceilings(found["calibration"]),
-        "table_failed": throughput.failed(found["points"]),
-        "table_environment": throughput.environment(found["environment"]),
+        "numbers": lambda: numbers(found["numbers"]),
+        "figures": lambda: figures(flags(found, index := indexed()), index),
+        "sections": lambda: sections(flags(found, indexed())),
+        "table_best": lambda: throughput.best(found["throughput"]),
+        "table_throughput": lambda: throughput.throughput(found["throughput"]),
+        "table_sparse": lambda: sparse.entries(found["sparse"]),
+        "table_two": lambda: sparse.table2(found["table2"]),
+        "table_volume": lambda: sparse.volume(found["sparse"]),
+        "table_replay": lambda: sparse.replay(found["sparse"]),
+        "table_events": lambda: events.events(found["events"]),
+        "table_systems": lambda: systems.systems(found["throughput"]),
+        "table_capabilities": lambda: systems.capabilities(found["capabilities"]),
+        "table_evidence": lambda: systems.evidence(found["capabilities"]),
+        "table_consistency": lambda: systems.consistency(found["consistency"]),
+        "table_space": lambda: systems.space(found["space"]),
+        "table_latency": lambda: latex_latency.latencies(found["latency"]),
+        "table_errors": lambda: latex_latency.errors(found["errors"]),
+        "table_invalid": lambda: latex_latency.invalid(found["points"]),
+        "table_verdicts": lambda: verdicts.verdicts(found["verdicts"]),
+        "table_knees": lambda: trust.knees(found["scaling"]),
+        "table_calibration": lambda: calibration.ceilings(found["calibration"]),
+        "table_failed": lambda: throughput.failed(found["points"]),
+        "table_environment": lambda: throughput.environment(found["environment"]),
     }
     paths = []
-    for name, text in texts.items():
+    for name in TEX if only is None else only:
         paths.append(campaign_dir / "tex" / f"{name}.tex")
-        records.write_atomic(paths[-1], text.encode())
+        records.write_atomic(paths[-1], texts[name]().encode())
     return paths

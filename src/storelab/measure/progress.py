@@ -1,0 +1,46 @@
+"""What a person sees while a campaign runs: which point of how many, and how long still.
+
+May import: `workloads`, `core`.
+"""
+
+import json
+import statistics
+from pathlib import Path
+
+from storelab.core import records, units
+from storelab.core.config import Config
+from storelab.core.model import Point
+from storelab.workloads.staging import stage
+
+
+def announce(config: Config, points: list[Point], chosen: Point) -> None:
+    """Which point of how many, what it measures now, how long still."""
+    todo = records.missing(config.raw, [p.key for p in points])
+    tried = len(points) - len(records.missing(config.raw, [p.key for p in points if p != chosen], failed_counts=True))
+    seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
+    left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
+    what = chosen.key.removeprefix(f"{chosen.store}/{chosen.workload}/").replace("_", " ").replace("~", "=")
+    stage.report(
+        f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
+        f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
+    )
+
+
+def _overheads(config: Config) -> Path:
+    return config.campaign_dir / "work" / "overhead.jsonl"
+
+
+def _typical_overhead(config: Config) -> float:
+    """Median seconds that the last points took beside their windows; 2 s before the first."""
+    try:
+        lines = _overheads(config).read_text().splitlines()[-50:]
+    except FileNotFoundError:
+        return 2.0
+    return statistics.median(json.loads(line)["overhead_s"] for line in lines)
+
+
+def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
+    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe ends before its deadline
+    _overheads(config).parent.mkdir(parents=True, exist_ok=True)
+    with open(_overheads(config), "a") as f:
+        f.write(json.dumps({"key": chosen.key, "overhead_s": overhead}) + "\n")

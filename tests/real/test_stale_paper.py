@@ -1,0 +1,125 @@
+"""No stale paper: in a copy of the repository a file is edited, and Snakemake is asked what it would make anew."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from common import BIN, ROOT, environ
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")]
+
+PARTS = ("Snakefile", "config.yaml", "campaigns", "rules", "profiles", "paper", "src", "results/reference/raw")
+FROM_TABLES = {"make_tables", "draw_figures", "write_latex", "typeset_paper"}
+FROM_FIGURES, FROM_LATEX = FROM_TABLES - {"make_tables"}, {"write_latex", "typeset_paper"}
+EDITS = {
+    "src/storelab/core/units.py": FROM_TABLES,
+    "src/storelab/core/model.py": FROM_TABLES,
+    "src/storelab/core/records.py": FROM_TABLES,
+    "src/storelab/core/calibration.py": FROM_TABLES,
+    "src/storelab/analysis/parts/words.py": FROM_TABLES,
+    "src/storelab/analysis/records/loading.py": FROM_TABLES,
+    "src/storelab/analysis/records/published.py": FROM_TABLES,
+    "src/storelab/analysis/records/printed/systems_2015.csv": FROM_TABLES,
+    "src/storelab/analysis/figures/plots.py": FROM_FIGURES,
+    "src/storelab/analysis/latex/parts.py": FROM_LATEX,
+    "src/storelab/analysis/latex/typeset.py": {"typeset_paper"},
+    "paper/sections/method.tex": {"typeset_paper"},
+    "src/storelab/cli/measuring.py": set(),
+    "src/storelab/measure/point.py": set(),
+}
+
+
+def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess:
+    env = environ() | {"PYTHONPATH": str(clone / "src")}  # the copy's storelab, not the installed one
+    return subprocess.run([str(BIN / "snakemake"), *arguments], cwd=clone, env=env, capture_output=True, text=True, timeout=300)
+
+
+def made(done: subprocess.CompletedProcess) -> set[str]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(re.findall(r"^(\w+) +\d+$", done.stdout, re.MULTILINE)) - {"total", "paper"}
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A copy of the repository in which a bare `snakemake` has built the paper."""
+    folder = tmp_path_factory.mktemp("clone")
+    tracked = subprocess.run(["git", "ls-files", "-z", *PARTS], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    for name in filter(None, tracked.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    done = snakemake(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[None]:
+    """With one more line, and as it was again: the time too, for Snakemake looks at that first."""
+    was, times = path.read_text(), path.stat()
+    path.write_text(was + "\n")
+    try:
+        yield
+    finally:
+        path.write_text(was)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_bare_snakemake_builds_the_reference_paper_and_is_done(clone):
+    assert (clone / "results/reference/paper.pdf").stat().st_size > 50_000
+    assert (clone / "results/reference/logs/tables.log").read_text().startswith("18 files in")
+    done = snakemake(clone, "-n")
+    assert "Nothing to be done" in done.stdout + done.stderr
+    done = snakemake(clone, "-n", "--profile", "profiles/local", "--quiet", "host")
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_makes_anew_what_rests_on_it(clone, name):
+    with edited(clone / name):
+        assert made(snakemake(clone, "-n", "--profile", "profiles/local", "--quiet", "host")) == EDITS[name]
+
+
+def drawn(clone: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_mtime_ns for p in (clone / "results/reference/figures").iterdir()}
+
+
+def test_an_edited_figure_is_drawn_again_and_no_other(clone):
+    module = clone / "src/storelab/analysis/figures/sparse.py"
+    with edited(module):
+        before = drawn(clone)
+        one = snakemake(clone, "--quiet", "all", "--", "results/reference/figures/front_ends.pdf")
+        assert one.returncode == 0 and drawn(clone) == before, "it does not rest on that module"
+        assert snakemake(clone, "--quiet", "all", "--", "results/reference/figures/entries.pdf").returncode == 0
+        changed = {name for name, when in drawn(clone).items() if before.get(name) != when}
+        assert changed == {"entries.json", "entries.pdf", "entries.png"}
+        assert "draw_figures" in made(snakemake(clone, "-n", "--quiet", "host")), "the index still waits for the others"
+        assert snakemake(clone, "--quiet", "all", "--", "figures").returncode == 0
+        again = {name.partition(".")[0] for name, when in drawn(clone).items() if before.get(name) != when}
+        assert again == {"entries", "phases", "volume", "replay", "index"}
+        assert "draw_figures" not in made(snakemake(clone, "-n", "--quiet", "host"))
+    assert snakemake(clone, "--quiet", "all").returncode == 0
+
+
+def test_a_figure_that_is_gone_is_drawn_again(clone):
+    (clone / "results/reference/figures/phases.pdf").unlink()
+    assert snakemake(clone, "--quiet", "all").returncode == 0
+    assert (clone / "results/reference/figures/phases.pdf").exists()
+
+
+def test_one_file_of_the_paper_is_made_by_name(clone):
+    wanted = clone / "results/reference/tex/table_best.tex"
+    text = wanted.read_text()
+    wanted.unlink()
+    assert snakemake(clone, "--quiet", "all", "--", str(wanted.relative_to(clone))).returncode == 0
+    assert wanted.read_text() == text
+
+
+def test_what_is_not_there_is_named(clone):
+    done = snakemake(clone, "--", "results/reference/figures/entires.pdf")
+    assert done.returncode and "there is no figure 'entires'; one of" in done.stdout + done.stderr
