@@ -39,7 +39,9 @@ def fetch(source: str, folder: Path, place: str) -> Path:
         temporary.replace(target)
     except Exception as error:  # noqa: BLE001 - whatever a protocol's library throws
         raise UserError(
-            place, f"{source} cannot be read ({_said(error)})", "check the address, and that `scratch` has room for the file"
+            place,
+            f"{source} cannot be read ({_said(error)})",
+            "check the address, and that `scratch` has room for the file",
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -61,7 +63,9 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         file = uproot.open({str(path): None})
         kinds = {key.partition(";")[0]: kind for key, kind in file.classnames().items()}
     except Exception as error:  # noqa: BLE001 - uproot throws many things at what is no ROOT file
-        raise UserError(f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one") from None
+        raise UserError(
+            f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one"
+        ) from None
     with file:
         if path.stat().st_size < file.file.fEND:
             missing = f"{file.file.fEND - path.stat().st_size} of {file.file.fEND} bytes are missing at its end"
@@ -84,7 +88,11 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise UserError(f"files.{name}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
     if entries < 1 or not set(table["branch"].unique().to_pylist()) - set(unreadable):
-        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} has no entry, or no branch that can be read", "take another tree")
+        raise UserError(
+            f"files.{name}.tree",
+            f"{chosen} of {path.name} has no entry, or no branch that can be read",
+            "take another tree",
+        )
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
@@ -128,7 +136,11 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> s
     if tree is not None and tree.partition(";")[0] in known:
         return tree
     held = f"it has: {', '.join(known)}" if known else "it has none"
-    problem = f"{file} holds no TTree or RNTuple {tree!r}" if tree else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+    problem = (
+        f"{file} holds no TTree or RNTuple {tree!r}"
+        if tree
+        else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+    )
     raise UserError(place, f"{problem} ({held})", "name one of them" if known else "take another file")
 
 
@@ -175,5 +187,7 @@ def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
         elif isinstance(branch.interpretation, AsGrouped):
             out[name] = "groups other branches, which are read themselves"
         elif isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
-            out[name] = "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
+            out[name] = (
+                "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
+            )
     return table, out

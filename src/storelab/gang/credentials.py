@@ -34,7 +34,9 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
                 files[name] = base64.b64encode(Path(path).read_bytes()).decode()
             except OSError as error:
                 raise UserError(
-                    name, f"it names {path}, which cannot be read ({error.strerror})", "renew the credential, or unset it"
+                    name,
+                    f"it names {path}, which cannot be read ({error.strerror})",
+                    "renew the credential, or unset it",
                 ) from None
     return {"environs": [shared | e for e in environs], "files": files}
 

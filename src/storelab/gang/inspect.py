@@ -26,7 +26,11 @@ from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.rendezvous import Folder
 from storelab.host import environment, proc
 
-WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
+WAIT_S, SHARED_S, LATE_S = (
+    90,
+    20.0,
+    5.0,
+)  # for all nodes; for a shared folder to show the questions, and the last answers
 OPEN_FILES = 1024  # what a client of many workers may open
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
@@ -57,7 +61,9 @@ def look(folder: Path, number: int) -> None:
     about["tmpfs_free"] = shutil.disk_usage(scratch).free if scratch.is_dir() else None
     offset = clocks.measure(ask["clock"])
     about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how}
-    about["link_bits_per_s"] = max((s for nic in proc.interfaces(proc.Files(0)) if (s := proc.link_speed(nic))), default=None)
+    about["link_bits_per_s"] = max(
+        (s for nic in proc.interfaces(proc.Files(0)) if (s := proc.link_speed(nic))), default=None
+    )
     place.put(f"node.{number}", about)
 
 
@@ -75,7 +81,11 @@ def _reach(url: str) -> str:
 def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
     """A row for each node of the allocation: COLUMNS, and `problem`, '' where it is fit; and the stores that are down. Raises UserError: no allocation."""
     if config.launcher.kind == "local":
-        raise UserError("doctor --nodes", "launcher.kind is local: there is this host only", "`storelab doctor`, or set launcher.kind")
+        raise UserError(
+            "doctor --nodes",
+            "launcher.kind is local: there is this host only",
+            "`storelab doctor`, or set launcher.kind",
+        )
     count = choose.most_nodes(config)
     base = Path(config.results)
     base.mkdir(parents=True, exist_ok=True)
@@ -87,7 +97,9 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
         words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)
         answers = _answers(folder, count, words)
-        return [_row(config, n, answers[n], words) for n in range(count)], [name for name, each in found.items() if not each]
+        return [_row(config, n, answers[n], words) for n in range(count)], [
+            name for name, each in found.items() if not each
+        ]
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -102,7 +114,10 @@ class Lookers(condor.CondorLauncher):
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
     """Machines of an HTCondor pool look, as far as they come within `gang_timeout`; returns what HTCondor had to say of the others."""
     records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
-    jobs, limit = Lookers(folder, [[n] for n in range(count)], [], config.launcher), time.monotonic() + config.gang_timeout / 1e9
+    jobs, limit = (
+        Lookers(folder, [[n] for n in range(count)], [], config.launcher),
+        time.monotonic() + config.gang_timeout / 1e9,
+    )
     told = ""
     try:
         jobs.launch()
@@ -119,13 +134,27 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
 def _run(config: Config, count: int, folder: Path) -> list[str]:
     """All nodes look; returns what srun and they had to say of it."""
     settings = config.launcher
-    look_there = remote.prepared(settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)])
-    step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
+    look_there = remote.prepared(
+        settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
+    )
+    step = [
+        "srun",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        "--mem=0",
+        "--overlap",
+        "--input=none",
+    ]
     command = [*step, *settings.options, *look_there]
     try:
-        done = subprocess.run(command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
+        done = subprocess.run(
+            command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        return [f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"]
+        return [
+            f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"
+        ]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
 
@@ -156,7 +185,9 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -
         "python": about["python"],
         "storelab": about["storelab"],
         "s5cmd": about.get("s5cmd", "missing"),
-        "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}" if about["endpoints"] else "-",
+        "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}"
+        if about["endpoints"]
+        else "-",
         "tmpfs free": "-" if about["tmpfs_free"] is None else f"{about['tmpfs_free'] / 1e9:.1f} GB",
         "open files": str(about["open_files"]),
         "clock": "unknown" if error is None else f"{about['clock_offset_ns'] / 1e6:+.2f} ± {error / 1e6:.2f} ms",
@@ -169,7 +200,9 @@ def _told(number: int, words: list[str]) -> str:
     """srun's words for this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
-        return next((line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0])[:300]
+        return next(
+            (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0]
+        )[:300]
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 
@@ -177,7 +210,11 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
     """What a gang with this node would fail for."""
     out, settings = [], config.launcher
     here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
-    out += [f"other {what}: {remote.difference(what, about[what], value)}" for what, value in here.items() if about[what] != value]
+    out += [
+        f"other {what}: {remote.difference(what, about[what], value)}"
+        for what, value in here.items()
+        if about[what] != value
+    ]
     if "s5cmd_missing" in about:
         out.append(f"no s5cmd: {about['s5cmd_missing']}")
     out += [f"{url}: {why}" for url, why in closed.items()]
@@ -187,9 +224,13 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
         out.append(f"{about['open_files']} open files are too few: ulimit -n {OPEN_FILES}")
     offset, error = about["clock_offset_ns"], about["clock_error_ns"]
     if error is None or error > settings.clock_error:
-        out.append("nobody knows well enough how far its clock is off: open UDP to this host, see launcher.address and launcher.port")
+        out.append(
+            "nobody knows well enough how far its clock is off: open UDP to this host, see launcher.address and launcher.port"
+        )
     elif abs(offset) > settings.clock_bound:
-        out.append(f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s")
+        out.append(
+            f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s"
+        )
     return out
 
 

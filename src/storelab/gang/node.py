@@ -78,10 +78,20 @@ class Agent:
     def run(self) -> None:
         """All of it. Raises NodeFailed, GangAborted."""
         self._sign()  # from here on there is something to tidy up
-        about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
+        about = {
+            "host": self.host,
+            "pid": os.getpid(),
+            "boot_id": BOOT_ID.read_text().strip(),
+            "python": platform.python_version(),
+        }
         about |= {"storelab": __version__, "packages": environment.packages()}
         offset = self._compare_clock()
-        about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how, "ranks": self.ranks}
+        about |= {
+            "clock_offset_ns": offset.ns,
+            "clock_error_ns": offset.error_ns,
+            "clock_how": offset.how,
+            "ranks": self.ranks,
+        }
         try:
             self._start_clients(offset.ns)
             self._meet(about)
@@ -93,7 +103,9 @@ class Agent:
         """Raises NodeFailed where the clock is farther off than the bound."""
         offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
         if abs(offset.ns) > bound:
-            raise NodeFailed(f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s")
+            raise NodeFailed(
+                f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s"
+            )
         clock.set_offset(offset.ns)
         return offset
 
@@ -102,7 +114,10 @@ class Agent:
         if not base.is_dir():
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
-        job = self.data | {"scratch": str(self.home.scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
+        job = self.data | {
+            "scratch": str(self.home.scratch),
+            "manifest": self.uplink.fetch(self.data["manifest"], self.local),
+        }
         records.write_json(self.local / "job.json", job)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
@@ -161,7 +176,9 @@ class Agent:
             if rank in here.present("result"):
                 for path in sorted(self.local.glob(f"*.{rank}.parquet")):
                     self.uplink.put_file(path)
-                self.uplink.put(f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host})
+                self.uplink.put(
+                    f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host}
+                )
             else:
                 self.uplink.put_file(self.local / f"client.{rank}.log")
                 self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
@@ -209,7 +226,9 @@ def _told_to_end(number: int, _: Any) -> None:
     """Once: a batch system that is in a hurry must not disturb the tidying up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
-    _told.append(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
+    _told.append(
+        f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
+    )
     raise NodeFailed(_told[0])
 
 
@@ -230,7 +249,11 @@ def main() -> None:
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
     except (OSError, NodeFailed) as error:  # nobody to tell but the batch system
-        print(f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}", file=sys.stderr, flush=True)
+        print(
+            f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
         time.sleep(1)  # a batch system in a hurry loses last words
         sys.exit(1)
 

@@ -139,7 +139,14 @@ class Leader:
         accept: Callable[[dict[int, dict[str, Any]]], str] = lambda ready: "",
         noun: str = "client",
     ):
-        self.place, self.size, self.lead_s, self.timeout_s, self.accept, self.noun = place, size, lead_s, timeout_s, accept, noun
+        self.place, self.size, self.lead_s, self.timeout_s, self.accept, self.noun = (
+            place,
+            size,
+            lead_s,
+            timeout_s,
+            accept,
+            noun,
+        )
         self.give_up = time.monotonic() + timeout_s
         self.settled = False
         self.round_s = 0.0  # from the call until it was answered by all
@@ -156,7 +163,10 @@ class Leader:
         there = self.place.present(kind)
         if len(there) < self.size:
             if now > self.give_up:
-                self._end("missing", missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind))
+                self._end(
+                    "missing",
+                    missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind),
+                )
             return None
         if self._called is None:
             self._refuse_wrong(there)

@@ -42,7 +42,11 @@ class Tree:
                 if last:
                     self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
         here = self.now.values()
-        return self.ended[0] + sum(p.user for p in here), self.ended[1] + sum(p.system for p in here), sum(p.rss for p in here)
+        return (
+            self.ended[0] + sum(p.user for p in here),
+            self.ended[1] + sum(p.system for p in here),
+            sum(p.rss for p in here),
+        )
 
 
 class Monitor:
@@ -115,7 +119,9 @@ class Monitor:
             spent = time.thread_time() - own - looked
             if last_one:
                 break
-            due = max(now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2)
+            due = max(
+                now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2
+            )
             due += (t0_ns - due) % PERIOD_NS  # the next place on the grid
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked, samples)
@@ -178,7 +184,20 @@ class Monitor:
         server = 0.0
         for (what, name), tree in self._trees.items():
             user, system, rss = tree.sample(files)
-            add((host, what, name, now, user, system, rss, *none4, (sockets or {}).get(name) if what == "client" else None, *none4))
+            add(
+                (
+                    host,
+                    what,
+                    name,
+                    now,
+                    user,
+                    system,
+                    rss,
+                    *none4,
+                    (sockets or {}).get(name) if what == "client" else None,
+                    *none4,
+                )
+            )
             server += user + system if what == "server" else 0.0
         for nic, values in nics.items():
             add((host, "interface", nic, now, None, None, None, *none4, None, *values))

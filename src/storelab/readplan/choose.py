@@ -13,7 +13,9 @@ import numpy as np
 
 from storelab.readplan.cost import Link
 
-PIECES = tuple(2**i * 2**20 for i in range(6))  # lengths at which a long run may be split, beside not at all: 1 to 32 MiB
+PIECES = tuple(
+    2**i * 2**20 for i in range(6)
+)  # lengths at which a long run may be split, beside not at all: 1 to 32 MiB
 STEP = 1.08  # between two numbers of requests that are looked at: the time loses far less than that
 
 
@@ -168,7 +170,13 @@ def plan(
     i = int(np.argmin(cost))
     start, stop = split(*runs.merged(int(found.gap[i])), int(found.piece[i]), runs.begins)
     return Requests(
-        start, stop, int(found.gap[i]), int(found.piece[i]), float(found.seconds[i]), int(found.wire_bytes[i]), found.needed_bytes
+        start,
+        stop,
+        int(found.gap[i]),
+        int(found.piece[i]),
+        float(found.seconds[i]),
+        int(found.wire_bytes[i]),
+        found.needed_bytes,
     )
 
 

@@ -49,7 +49,13 @@ class HttpTransport:
     ):
         import urllib3
 
-        self.url, self.parallel, self.ranges, self.header_bytes, self.headers = url, parallel, ranges, header_bytes, dict(headers or {})
+        self.url, self.parallel, self.ranges, self.header_bytes, self.headers = (
+            url,
+            parallel,
+            ranges,
+            header_bytes,
+            dict(headers or {}),
+        )
         self.requests = self.extra = 0
         self.lock = threading.Lock()
         trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
@@ -78,7 +84,9 @@ class HttpTransport:
         asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
-        reply = self.http.request("GET", self.url, headers={**self.headers, "Range": multipart.range_header(asked)}, preload_content=False)
+        reply = self.http.request(
+            "GET", self.url, headers={**self.headers, "Range": multipart.range_header(asked)}, preload_content=False
+        )
         try:
             mark = multipart.boundary(reply.headers.get("content-type", ""))
             place = multipart.content_range(reply.headers.get("content-range"))
@@ -115,7 +123,9 @@ class HttpTransport:
         self.http.clear()
 
 
-def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]) -> list[dict[str, Any]]:
+def probe(
+    transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]
+) -> list[dict[str, Any]]:
     """Find out how many of these ranges the server truly answers in one request, and set `transport.ranges` to it.
 
     starts, stops: of known ranges, ascending, far from each other; right(i, bytes): whether these are the bytes of the i-th. First one is asked for,
@@ -134,7 +144,9 @@ def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int],
             if (more := transport.extra - before) > MOST_HEAD * count:
                 said = f"{more} other bytes came with it"
         except WrongAnswer as error:
-            if count == 1 or error.status == 429 or (error.status >= 500 and error.status != 501):  # 501: not implemented
+            if (
+                count == 1 or error.status == 429 or (error.status >= 500 and error.status != 501)
+            ):  # 501: not implemented
                 raise
             said = str(error)
         seen.append({"ranges": count, "answer": said})

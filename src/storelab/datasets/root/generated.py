@@ -234,9 +234,14 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
     work.mkdir(parents=True)
     digest = hashlib.sha256()
     try:
-        with reproducible() as make_uuid, uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out:
+        with (
+            reproducible() as make_uuid,
+            uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out,
+        ):
             # Fewer basket slots than clusters, and uproot would move the tree's header while it fills.
-            tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1))
+            tree = out.mktree(
+                TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1)
+            )
             # ROOT sees the clusters only by this number; uproot has no public way to set it (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):

@@ -62,7 +62,14 @@ class SelectionReader:
         foreign: Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any] | None = None,
         **wishes: Any,
     ):
-        self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
+        self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = (
+            header,
+            transport,
+            link,
+            batch,
+            wishes,
+            inspect,
+        )
         self.foreign = foreign
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
@@ -73,9 +80,13 @@ class SelectionReader:
             raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
         beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
         if beyond and self.foreign is None:
-            raise NotHere(f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}")
+            raise NotHere(
+                f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}"
+            )
 
-    def read(self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None) -> Iterator[tuple[str, Any]]:
+    def read(
+        self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None
+    ) -> Iterator[tuple[str, Any]]:
         """(branch, array) of the wanted entries, ascending; the array as of `decode.take`; several for a branch that comes in batches.
 
         spent gathers what it cost. Raises as `check()`, decode.Broken, and what the transport raises.
@@ -121,7 +132,9 @@ class SelectionReader:
         spent.gaps.append(requests.gap)
         return data
 
-    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+    def _arrays(
+        self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent
+    ) -> Iterator[tuple[str, Any]]:
         layout, clock = self.header.layout, time.perf_counter
         start, stop = layout.entry_start[rows], layout.entry_stop[rows]
         first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
@@ -139,10 +152,16 @@ class SelectionReader:
                 unpacked = begun  # all of it counts as deserialising
                 held = (stop - start)[positions].tolist()
                 array = self.foreign(
-                    layout.names[code], layout.basket[rows[positions]].tolist(), [data[p] for p in positions], held, wanted
+                    layout.names[code],
+                    layout.basket[rows[positions]].tolist(),
+                    [data[p] for p in positions],
+                    held,
+                    wanted,
                 )
             else:
-                contents = [decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions]
+                contents = [
+                    decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions
+                ]
                 unpacked = clock()
                 array = decode.take(form, contents, wanted)
             spent.decompress_s += unpacked - begun

@@ -28,7 +28,11 @@ def network(text: str) -> str | None:
 
 def classify(error: BaseException) -> tuple[str, int]:
     """(error class, HTTP status or 0): the S3 error code where an answer bears one, else the name of the exception."""
-    if type(error).__module__.startswith("obstore") or type(error).__name__ == "GenericError" or _OBSTORE_STATUS.search(str(error)):
+    if (
+        type(error).__module__.startswith("obstore")
+        or type(error).__name__ == "GenericError"
+        or _OBSTORE_STATUS.search(str(error))
+    ):
         return obstore(error)  # a missing object is Python's own FileNotFoundError there
     link: BaseException | None = error
     while link is not None:
@@ -36,7 +40,9 @@ def classify(error: BaseException) -> tuple[str, int]:
         if isinstance(response, dict):  # botocore
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             return str(response.get("Error", {}).get("Code") or type(link).__name__), int(status)
-        if isinstance(status := getattr(response, "status_code", None) or getattr(link, "status", None), int):  # requests, aiohttp
+        if isinstance(
+            status := getattr(response, "status_code", None) or getattr(link, "status", None), int
+        ):  # requests, aiohttp
             return type(link).__name__, status
         link = link.__cause__
     return getattr(error, "kind", None) or type(error).__name__, 0

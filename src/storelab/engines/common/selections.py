@@ -120,7 +120,9 @@ class SelectionClient(Client):
         """Selection, side-car, connections. Raises UserError: no manifest, no ROOT file in it, no credentials."""
         job, axes = self.job, self.job.point.axes
         if job.manifest is None:
-            raise UserError("manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set")
+            raise UserError(
+                "manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set"
+            )
         manifest = json.loads(job.manifest.read_bytes())
         if not isinstance(root := manifest.get("root"), dict):
             raise UserError(str(job.manifest), "describes no ROOT file", "stage the data set again")
@@ -167,7 +169,9 @@ class SelectionClient(Client):
             now_ns = clock.now_ns()
             if not self.samples or now_ns - self.samples[-1][0] >= SAMPLE_NS:
                 self.samples.append((now_ns, self.connections()[0]))
-            self.guard.observe(now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops))
+            self.guard.observe(
+                now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops)
+            )
             number += 1
 
     def _cool(self, number: int) -> None:
@@ -243,20 +247,30 @@ class SelectionClient(Client):
     def _compare(self, spent: Counts, done: Done) -> None:
         """The counters against the plan: as many requests as planned, asked and answered in full."""
         self.tally["wrong requests"] += spent.requests != done.requests
-        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or not spent.requests  # all was there already
+        wire_ok = (
+            spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or not spent.requests
+        )  # all was there already
         self.tally["wrong bytes"] += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
 
     def _fail(self, error: Exception, begin_ns: int) -> None:
         kind, status = classify(error)
         self.messages.setdefault(kind, " ".join(str(error).split())[:300])
         spent, end_ns = self._spent(), clock.now_ns()
-        row = {"bytes": 0, "wire_bytes": spent.wire_bytes, "requests": spent.requests, "start_ns": begin_ns, "end_ns": end_ns}
+        row = {
+            "bytes": 0,
+            "wire_bytes": spent.wire_bytes,
+            "requests": spent.requests,
+            "start_ns": begin_ns,
+            "end_ns": end_ns,
+        }
         self.ops.append({**row, "status": status, "error": kind})
 
     def result(self) -> Result:
         """Columns of ops (completed reads and failed ones, by their end) and of reads, facts of the engine, checks."""
         shared = ("wire_bytes", "requests", "start_ns", "end_ns")
-        good = [{"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads]
+        good = [
+            {"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads
+        ]
         rows = sorted(good + self.ops, key=lambda r: r["end_ns"])
         n = len(rows)
         ops: dict[str, Any] = {
@@ -291,20 +305,39 @@ class SelectionClient(Client):
         kinds, tally, n = [r["error"] for r in self.ops], self.tally, len(self.reads)
         wrong = {k: kinds.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
         first = next(iter(self.messages.items()), ("", ""))
-        late = f", {self.abandoned['reads']} not done in the grace after the deadline" if self.abandoned["reads"] else ""
+        late = (
+            f", {self.abandoned['reads']} not done in the grace after the deadline" if self.abandoned["reads"] else ""
+        )
         said = {k: f": {self.messages[k]}" if v else "" for k, v in wrong.items()}
         opened = "the baskets are those of the side-car" if self.opening else "not compared: the file was not opened"
         return [
-            Check("reads", n > 0, f"{n} completed, {len(kinds)} failed{late}" + (f"; first error {first[0]}: {first[1]}" if kinds else "")),
+            Check(
+                "reads",
+                n > 0,
+                f"{n} completed, {len(kinds)} failed{late}"
+                + (f"; first error {first[0]}: {first[1]}" if kinds else ""),
+            ),
             Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or opened),
             Check(
                 "crc32",
                 not wrong["ChecksumMismatch"],
                 f"{tally['baskets']} baskets right, {wrong['ChecksumMismatch']} reads with a wrong one{said['ChecksumMismatch']}",
             ),
-            Check("entries decoded", not wrong["EntriesMismatch"], f"{tally['entries']} of all branches{said['EntriesMismatch']}"),
-            Check("requests", not tally["wrong requests"], f"{tally['wrong requests']} of {n} reads sent other requests than were planned"),
-            Check("bytes", not tally["wrong bytes"], f"{tally['wrong bytes']} of {n} reads got other than what the plan asks for"),
+            Check(
+                "entries decoded",
+                not wrong["EntriesMismatch"],
+                f"{tally['entries']} of all branches{said['EntriesMismatch']}",
+            ),
+            Check(
+                "requests",
+                not tally["wrong requests"],
+                f"{tally['wrong requests']} of {n} reads sent other requests than were planned",
+            ),
+            Check(
+                "bytes",
+                not tally["wrong bytes"],
+                f"{tally['wrong bytes']} of {n} reads got other than what the plan asks for",
+            ),
         ]
 
     def close(self) -> None:

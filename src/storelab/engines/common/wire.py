@@ -96,11 +96,21 @@ class Counts:
 
     def __add__(self, other: "Counts") -> "Counts":
         wire = _add(self.wire_bytes, other.wire_bytes)
-        return Counts(self.requests + other.requests, self.asked_bytes + other.asked_bytes, self.body_bytes + other.body_bytes, wire)
+        return Counts(
+            self.requests + other.requests,
+            self.asked_bytes + other.asked_bytes,
+            self.body_bytes + other.body_bytes,
+            wire,
+        )
 
     def __sub__(self, other: "Counts") -> "Counts":
         wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
-        return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
+        return Counts(
+            self.requests - other.requests,
+            self.asked_bytes - other.asked_bytes,
+            self.body_bytes - other.body_bytes,
+            wire,
+        )
 
 
 class ProcessWire:

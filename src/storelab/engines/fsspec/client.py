@@ -200,7 +200,12 @@ class FsspecClient(Client):
         engine = {
             "name": "fsspec",
             "version": f"{library} {importlib.metadata.version(library)}, fsspec {importlib.metadata.version('fsspec')}",
-            "settings": {"protocol": self.endpoint.protocol, "workers": self.workers, "retries": 0, "pool": self.workers},
+            "settings": {
+                "protocol": self.endpoint.protocol,
+                "workers": self.workers,
+                "retries": 0,
+                "pool": self.workers,
+            },
             "requests_per_operation": {self.op: REQUESTS.get(self.endpoint.protocol)},
             "errors": self.messages,
             "cut_off": self.cut_off,

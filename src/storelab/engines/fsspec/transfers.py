@@ -30,8 +30,12 @@ class FsspecPut(FsspecClient):
         self.single_put = parts if self.endpoint.protocol == "s3" else {}
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
-            for bucket in self.job.own_buckets:  # a folder of this client's own, as a job of an experiment writes into one
-                folder = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0)).rpartition("/")[0]
+            for (
+                bucket
+            ) in self.job.own_buckets:  # a folder of this client's own, as a job of an experiment writes into one
+                folder = filesystems.path(
+                    self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0)
+                ).rpartition("/")[0]
                 fs.makedirs(folder, exist_ok=True)
 
     def tasks(self) -> Iterator[Task]:
@@ -93,7 +97,9 @@ class FsspecGet(FsspecClient):
         """SHA-256 of the answers kept, of several bodies, against the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
-        return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256")
+        return Check(
+            "content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256"
+        )
 
 
 class FsspecGetRange(FsspecGet):

@@ -58,7 +58,11 @@ class LoadgenClient(Client):
         self.ready = threading.Event()
         job = self._common() | self.told()
         self.process = subprocess.Popen(
-            [binary()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=processes.die_with_parent()
+            [binary()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=processes.die_with_parent(),
         )
         self.reader = threading.Thread(target=self._listen, daemon=True)
         self.reader.start()
@@ -75,7 +79,14 @@ class LoadgenClient(Client):
         return {
             "schema": SCHEMA,
             "endpoints": [
-                {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""} for e in ends
+                {
+                    "url": e.url,
+                    "region": e.region,
+                    "addressing": e.addressing,
+                    "verify": e.verify,
+                    "ca_file": e.ca_file or "",
+                }
+                for e in ends
             ],
             "balance": "worker" if balance == "client" else balance,
             "buckets": [b.name for b in job.buckets],
@@ -163,7 +174,13 @@ class LoadgenClient(Client):
     def result(self) -> Result:
         told = self.summary
         messages = told["messages"]
-        checks = [Check("something moved", told["operations"] > 0, next(iter(messages.values()), f"{told['operations']} operations"))]
+        checks = [
+            Check(
+                "something moved",
+                told["operations"] > 0,
+                next(iter(messages.values()), f"{told['operations']} operations"),
+            )
+        ]
         checks += self.checks()
         engine = {
             "name": "loadgen",
@@ -186,7 +203,11 @@ class LoadgenClient(Client):
         }
         written = Written(self.records, told["operations"], told["errors"], told["bytes"])
         return Result(
-            {}, engine=engine, checks=checks, connections={"max": told["connections_max"], "samples": self.samples}, written=written
+            {},
+            engine=engine,
+            checks=checks,
+            connections={"max": told["connections_max"], "samples": self.samples},
+            written=written,
         )
 
     def checks(self) -> Sequence[Check]:
@@ -229,7 +250,11 @@ class LoadgenGet(LoadgenClient):
         compared, differ = self.summary["compared"], self.summary["differ"]
         same = payload.body_sums(self.files) == self.manifest["bodies"]
         return (
-            Check("content", compared > 0 and not differ, f"{compared - differ} of {compared} answers compared hold the right bytes"),
+            Check(
+                "content",
+                compared > 0 and not differ,
+                f"{compared - differ} of {compared} answers compared hold the right bytes",
+            ),
             Check("body files", same, "what answers were compared with has the SHA-256 of the data set"),
         )
 

@@ -20,7 +20,11 @@ from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard, LimitExceeded
 
 DRAIN_S = 5.0  # operations in flight at the deadline may end for so long; what then is still in flight is cut off
-KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the check of content: the first and each 64th of a worker
+KEPT, KEPT_BYTES, EVERY = (
+    16,
+    200_000_000,
+    64,
+)  # answers kept for the check of content: the first and each 64th of a worker
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 
 
@@ -71,7 +75,10 @@ class Loop:
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
         self.busy = [0] * len(self.workers)
         self.moved = self.operations = self.failed = 0
-        threads = [threading.Thread(target=self._work, args=(i, arrivals, deadline_ns), daemon=True) for i in range(len(self.workers))]
+        threads = [
+            threading.Thread(target=self._work, args=(i, arrivals, deadline_ns), daemon=True)
+            for i in range(len(self.workers))
+        ]
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
@@ -121,7 +128,9 @@ class Loop:
             self.operations += 1
             self.failed += failed
             try:
-                self.guard.observe(now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed)
+                self.guard.observe(
+                    now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed
+                )
             except LimitExceeded as limit:
                 first = next(iter(self.messages.values()), "")
                 self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
@@ -137,5 +146,9 @@ class Loop:
             classes += [name for name, _ in failures.values()]
             statuses += [status for _, status in failures.values()]
             before += len(part["worker"])
-        extra: dict[str, Any] = {"row": np.array(rows, np.int64), "error": np.array(classes, "U"), "status": np.array(statuses, np.int16)}
+        extra: dict[str, Any] = {
+            "row": np.array(rows, np.int64),
+            "error": np.array(classes, "U"),
+            "status": np.array(statuses, np.int16),
+        }
         np.savez(path, **columns, **extra)

@@ -40,7 +40,9 @@ class ObstorePut(ObstoreClient):
     def tasks(self, worker: int) -> Iterator[Task]:
         for n in itertools.count(worker, self.workers):
             bucket = self.bucket_of(n)
-            key = f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
+            key = (
+                f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
+            )
             yield Task(n, bucket, key, n % payload.BODIES)
 
     def names(self, keys: Any) -> list[str | None]:
@@ -49,7 +51,9 @@ class ObstorePut(ObstoreClient):
 
     def do(self, task: Task, keep: bool) -> Done:
         parts = {"chunk_size": self.part_size, "max_concurrency": self.parallel} if self.in_parts else {}
-        self.obstore.put(self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts)
+        self.obstore.put(
+            self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts
+        )
         return Done(1, self.size, 0)
 
     def requests(self) -> int:
@@ -88,7 +92,9 @@ class ObstoreGet(ObstoreClient):
     def fetch(self, task: Task, begin: int, end: int, whole: bool, keep: bool) -> tuple[int, list[bytes], int]:
         """(when the head of the answer came, chunks if to be kept, bytes) of one request."""
         options = None if whole else {"range": (begin, end)}
-        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns when the answer's head is there
+        answer = self.obstore.get(
+            self.stores[task.bucket], task.path, options=options
+        )  # returns when the answer's head is there
         first, size, chunks = clock.now_ns(), 0, []
         for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
             size += len(chunk)
@@ -104,7 +110,9 @@ class ObstoreGet(ObstoreClient):
             assert self.pool is not None
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
-                a for batch in _batches(edges, self.parallel) for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
+                a
+                for batch in _batches(edges, self.parallel)
+                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
             ]
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]
@@ -118,7 +126,9 @@ class ObstoreGet(ObstoreClient):
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
         """SHA-256 of the answers kept, against the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
-        return sum(hashlib.sha256(a).hexdigest() == sums[t.body] for t, a in kept), "answers kept have the right SHA-256"
+        return sum(
+            hashlib.sha256(a).hexdigest() == sums[t.body] for t, a in kept
+        ), "answers kept have the right SHA-256"
 
 
 def _mapped(path: Path) -> Any:

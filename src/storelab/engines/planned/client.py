@@ -44,7 +44,11 @@ class PlannedBase(SelectionClient):
         self.calibration: dict[str, Any] | None = None
         self.way = axes.get("transport", "default")
         self.multirange: list[dict[str, Any]] | None = None
-        self.past, self.opened, self.lost = Counts(), 0, 0  # of transports before this one: counts, connections, such as were lost
+        self.past, self.opened, self.lost = (
+            Counts(),
+            0,
+            0,
+        )  # of transports before this one: counts, connections, such as were lost
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
@@ -68,7 +72,9 @@ class PlannedBase(SelectionClient):
         return max(5.0, self.duration_s * (1 + GRACE))
 
     def make(self) -> counted.Counted:
-        return counted.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
+        return counted.make(
+            self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way
+        )
 
     def fresh(self) -> None:
         """What is known of the link and of several ranges stays known. A connection that was lost spoils the wire bytes of its read, not of later ones."""
@@ -119,7 +125,12 @@ class PlannedBase(SelectionClient):
         wire = self.transport.wire
         known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
         asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
-        return {"libraries": self.transport.versions, "connections_lost": wire.lost + self.lost if wire else None, **known, **asked}
+        return {
+            "libraries": self.transport.versions,
+            "connections_lost": wire.lost + self.lost if wire else None,
+            **known,
+            **asked,
+        }
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
         """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
@@ -127,7 +138,9 @@ class PlannedBase(SelectionClient):
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
             if zlib.crc32(part) != crc:
-                raise WrongData("ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged")
+                raise WrongData(
+                    "ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged"
+                )
 
 
 class PlannedClient(PlannedBase):
@@ -162,7 +175,9 @@ class PlannedClient(PlannedBase):
             self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
         else:
             foreign = self.by_uproot(tree, header)
-            self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
+            self.reader = SelectionReader(
+                header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes
+            )
         self.reader.check(self.branches)
 
     def tree(self, transport: Any) -> Any:
@@ -172,23 +187,38 @@ class PlannedClient(PlannedBase):
         from storelab.readplan.source import PlannedSource
 
         url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
-        options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        options = {
+            "handler": PlannedSource,
+            "transport": transport,
+            "num_bytes": self.size,
+            "object_cache": None,
+            "array_cache": None,
+        }
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
     def as_staged(self, found: baskets.Baskets) -> None:
         """Hold what the file tells against the side-car. Raises WrongData."""
         staged = self.staged
-        if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+        if found.names != staged.names or not all(
+            np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS
+        ):
             raise WrongData(
-                "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
+                "SideCarMismatch",
+                f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
             )
         for row in found.inside:
             if found.inside_crc(row) != self.crc[row]:
-                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
+                raise WrongData(
+                    "ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged"
+                )
 
     def by_uproot(self, tree: Any, header: Header) -> Any:
         """The decoder of branches that have no form here; None where there are none."""
-        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        missing = (
+            [b for b in self.branches if header.forms[header.layout.names.index(b)] is None]
+            if None in header.forms
+            else []
+        )
         if not missing:
             return None
         from storelab.engines.uproot.reader import decoder

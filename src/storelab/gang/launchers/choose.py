@@ -27,14 +27,20 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
         raise MeasurementFailed(reason)
     place, per_node = f"sweeps.{point.sweep}.axes.clients", point.axes.get("clients_per_node", 0)
     if settings.kind == "htcondor":
-        return condor.CondorLauncher(folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings)
+        return condor.CondorLauncher(
+            folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings
+        )
     around = srun.allocation(os.environ)
     nodes = remote.spread(clients, per_node, settings.nodes or around, place)
     if len(nodes) > around:
-        raise UserError("launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation")
+        raise UserError(
+            "launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation"
+        )
     left = srun.left_s(os.environ)
     if left is not None and left < seconds + srun.BESIDE_S:
-        raise MeasurementFailed(f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s")
+        raise MeasurementFailed(
+            f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s"
+        )
     return srun.SrunLauncher(folder, nodes, environs, settings)
 
 
@@ -48,12 +54,18 @@ def most_nodes(config: Config) -> int:
     if config.launcher.nodes and not srun.inside(os.environ):  # each point is to be a job of its own
         srun.require(os.environ)
         if (there := srun.cluster()) is not None and there < config.launcher.nodes:
-            raise UserError("launcher.nodes", f"{config.launcher.nodes} nodes are asked, the cluster has {there}", "give at most so many")
+            raise UserError(
+                "launcher.nodes",
+                f"{config.launcher.nodes} nodes are asked, the cluster has {there}",
+                "give at most so many",
+            )
         return config.launcher.nodes
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around
     if wanted > around:
-        raise UserError("launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation")
+        raise UserError(
+            "launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation"
+        )
     return wanted
 
 
@@ -70,7 +82,9 @@ def lives_outside(config: Config, store: Store, front_ends: int) -> None:
             store.endpoints(front_ends)
         except UserError as error:
             raise UserError(
-                error.place, f"{error.problem}, and no store is started in a measuring job", "`storelab up --planned` on its host first"
+                error.place,
+                f"{error.problem}, and no store is started in a measuring job",
+                "`storelab up --planned` on its host first",
             ) from None
 
 

@@ -35,7 +35,11 @@ def require() -> None:
     """Raises UserError where HTCondor's commands are missing."""
     for name in ("condor_submit", "condor_q", "condor_rm", "condor_status"):
         if shutil.which(name) is None:
-            raise UserError("launcher.kind", f"there is no {name} on PATH", "load HTCondor's environment, or choose another launcher")
+            raise UserError(
+                "launcher.kind",
+                f"there is no {name} on PATH",
+                "load HTCondor's environment, or choose another launcher",
+            )
 
 
 def quoted(words: list[str]) -> str:
@@ -67,7 +71,9 @@ class CondorLauncher(RemoteLauncher):
     cluster: str | None = None
     _looked = _shared = 0.0
     _shares: list[list[str]]  # machines by job
-    _given: set[str]  # what was ever in a share: a job that still waits may be on its way to a machine that was taken from it
+    _given: set[
+        str
+    ]  # what was ever in a share: a job that still waits may be on its way to a machine that was taken from it
     _gone_since: float | None = None
 
     def description(self, shares: list[list[str]]) -> str:
@@ -95,9 +101,15 @@ class CondorLauncher(RemoteLauncher):
         if self.settings.shared_folder:
             lines |= {"should_transfer_files": "NO", "getenv": "PATH, PYTHONPATH, LD_LIBRARY_PATH"}
         else:
-            lines |= {"should_transfer_files": "YES", "when_to_transfer_output": "ON_EXIT", "transfer_output_files": '""'}
+            lines |= {
+                "should_transfer_files": "YES",
+                "when_to_transfer_output": "ON_EXIT",
+                "transfer_output_files": '""',
+            }
             lines |= {"transfer_input_files": "ticket", "environment": f'"{post.TICKET}=ticket"'}
-        text = [f"{k} = {v}" for k, v in lines.items()] + [o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)]
+        text = [f"{k} = {v}" for k, v in lines.items()] + [
+            o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)
+        ]
         text.append(f"requirements = ({theirs}) && {mine}" if theirs else f"requirements = {mine}")
         text += ["machine_count = 1"] if parallel else []
         queue = [",".join(machines) or NOWHERE for machines in shares]
@@ -200,12 +212,16 @@ class CondorLauncher(RemoteLauncher):
             if job.machine and self._shares[n] != [job.machine]:
                 spare = [m for m in there if m in self._shares[n] and m != job.machine]
                 free += spare if self._set_share(n, [job.machine]) else []
-        for _ in [n for n in waiting if not set(self._shares[n]) & set(there)]:  # all of its machines have left the pool
+        for _ in [
+            n for n in waiting if not set(self._shares[n]) & set(there)
+        ]:  # all of its machines have left the pool
             donor = max(waiting, key=lambda n: len(set(self._shares[n]) & set(there)))
             *rest, last = [m for m in self._shares[donor] if m in there] or [""]
             free += [last] if rest and self._set_share(donor, rest) else []
         for n, machines in zip(waiting, share_out(free, len(waiting)), strict=True):
-            if machines:  # instead of the old ones: a dead machine stands in the pool for a while, and is matched again and again
+            if (
+                machines
+            ):  # instead of the old ones: a dead machine stands in the pool for a while, and is matched again and again
                 self._set_share(n, machines)
 
     def _set_share(self, job: int, machines: list[str]) -> bool:
@@ -218,19 +234,31 @@ class CondorLauncher(RemoteLauncher):
 
     def _farewell(self, job: int) -> str:
         """Of a job that has left the queue: what HTCondor knows of it, and the agent's last words."""
-        done = self._command("condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason")
+        done = self._command(
+            "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
+        )
         code, signal, removed = [*done.stdout.strip().split(maxsplit=2), "", "", ""][:3]
-        how = f"ended by signal {signal}" if signal.isdigit() else f"ended with status {code}" if code.isdigit() else "has left the queue"
+        how = (
+            f"ended by signal {signal}"
+            if signal.isdigit()
+            else f"ended with status {code}"
+            if code.isdigit()
+            else "has left the queue"
+        )
         how = f"was removed ({removed})" if removed not in ("", "undefined") else how
         log = self.folder / f"agent.{job}.err"
-        words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] if log.exists() else []
+        words = (
+            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] if log.exists() else []
+        )
         last = f" ({words[0][:200]})" if words else ""
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
         """Why those who did not come still wait or have gone, where it can be said."""
         queue = self._queue() if self.cluster is not None else None
-        if queue is not None and (gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")):
+        if queue is not None and (
+            gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")
+        ):
             return self._farewell(min(gone))
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]

@@ -87,7 +87,9 @@ class RemoteLauncher(ABC):
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
-        endpoints = records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
+        endpoints = (
+            records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
+        )
         self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
         self.clock: clocks.Server | None = None
@@ -115,7 +117,10 @@ class RemoteLauncher(ABC):
         """Raises UserError, MeasurementFailed: the batch system's command is missing, or refuses."""
         self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
         job = records.read_json(self.folder / "job.json")
-        job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
+        job |= {
+            "nodes": self.nodes,
+            "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound},
+        }
         job["silence_ns"] = 2 * self.settings.silence  # a coordinator that waits for the batch system is not lost
         records.write_json(self.folder / "job.json", job)
         self.alive = SignsOfLife(self.folder)
@@ -156,10 +161,12 @@ class RemoteLauncher(ABC):
                 return f"node {n} ({host}) has other versions: {difference(differs[0], about.get(differs[0]), here[differs[0]])}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
-                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms how far"
-                return (
-                    f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
+                known = (
+                    "nobody knows how far"
+                    if error_ns is None
+                    else f"only known to within {error_ns / 1e6:.3g} ms how far"
                 )
+                return f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
         return ""
 
     def ended(self) -> dict[int, int]:
@@ -191,19 +198,31 @@ class RemoteLauncher(ABC):
         if now - self._over < SETTLE_S:
             return ""
         words = self.last_words()
-        return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
+        return f"{self.name} ended with status {status} before all clients had left their results" + (
+            f" ({words})" if words else ""
+        )
 
     def last_words(self) -> str:
         """What agents, who have nobody else to tell, or the batch system's command said of why."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
-        lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for log in logs
+            if log.exists()
+            for line in log.read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
         lines = [line for line in lines if TOLD_TO_END not in line]  # they end for another's sake
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
         """The line that tells why: an agent's own, else the last."""
         own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
-        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "") if own.endswith(f"{SETUP} failed") else ""
+        said = (
+            next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
+            if own.endswith(f"{SETUP} failed")
+            else ""
+        )
         return f"{own} ({said})" if said else own
 
     def pids(self) -> dict[int, int]:

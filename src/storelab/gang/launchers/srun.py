@@ -38,7 +38,9 @@ def on_node(environ: dict[str, str] | os._Environ) -> bool:
 def require(environ: dict[str, str] | os._Environ) -> None:
     """Slurm's commands can be used from here on. Raises UserError."""
     if shutil.which("srun") is None:
-        raise UserError("launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher")
+        raise UserError(
+            "launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher"
+        )
     if KEPT in environ:
         environ.setdefault("SLURM_CONF", environ[KEPT])
 
@@ -47,7 +49,9 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
     """Nodes of the Slurm job around us. Raises UserError: not inside of one, or no srun."""
     require(environ)
     if not inside(environ):
-        mend = "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        mend = (
+            "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        )
         raise UserError("launcher.kind", "srun wants an allocation, and there is none around", mend)
     return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
 
@@ -64,7 +68,9 @@ def cluster() -> int | None:
 def _nodes(job: str) -> int:
     """Of a job whose variables were dropped (Snakemake's executor). Raises MeasurementFailed: Slurm does not answer."""
     try:
-        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False
+        )
     except subprocess.TimeoutExpired:
         raise MeasurementFailed("squeue gave no answer within 60 s") from None
     if done.returncode or not done.stdout.strip().isdigit():
@@ -76,12 +82,18 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises UserError: it is over; the point is then not begun, nor failed."""
     job = environ["SLURM_JOB_ID"]
     try:
-        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
-        raise UserError("SLURM_JOB_ID", f"the Slurm job {job} around is over", "salloc or sbatch again, and the same command goes on")
+        raise UserError(
+            "SLURM_JOB_ID",
+            f"the Slurm job {job} around is over",
+            "salloc or sbatch again, and the same command goes on",
+        )
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
         return None
@@ -102,7 +114,9 @@ class SrunLauncher(RemoteLauncher):
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             except subprocess.TimeoutExpired:
-                raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
+                raise MeasurementFailed(
+                    "sbcast: nothing within 60 s (does the controller answer? scontrol ping)"
+                ) from None
             if done.returncode:
                 raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
         self.run(self.command())
@@ -119,16 +133,18 @@ class SrunLauncher(RemoteLauncher):
         return next((line for mark in marks for line in lines if mark in line), own)
 
     def _one_failed(self, lines: list[str]) -> bool:
-        return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
+        return bool(
+            TASK.search(
+                next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
+            )
+        )
 
     def last_words(self) -> str:
         """srun waits in silence for a step that cannot begin."""
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
             options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
-            return (
-                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
-            )
+            return f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
         return words
 
     def trouble(self) -> str:
@@ -153,7 +169,11 @@ class SrunLauncher(RemoteLauncher):
         if ticket and not self.met:
             with contextlib.suppress(subprocess.SubprocessError):
                 subprocess.run(
-                    [*self.step(), "rm", "-f", ticket], env=credentials.clean(os.environ), capture_output=True, timeout=20, check=False
+                    [*self.step(), "rm", "-f", ticket],
+                    env=credentials.clean(os.environ),
+                    capture_output=True,
+                    timeout=20,
+                    check=False,
                 )
 
     def step(self) -> list[str]:
@@ -164,4 +184,10 @@ class SrunLauncher(RemoteLauncher):
     def command(self) -> list[str]:
         export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
         how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
-        return [*self.step(), *export, *how, *self.settings.options, *remote.prepared(self.settings.setup, self.agent())]
+        return [
+            *self.step(),
+            *export,
+            *how,
+            *self.settings.options,
+            *remote.prepared(self.settings.setup, self.agent()),
+        ]

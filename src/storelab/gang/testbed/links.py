@@ -76,13 +76,19 @@ class Network:
     def up(self, plan: Plan) -> None:
         """Raises UserError: no root, too many, names in use."""
         if os.geteuid() != 0:
-            raise UserError(PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links")
+            raise UserError(
+                PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links"
+            )
         if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
             raise UserError(
-                PLACE, f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends", f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}"
+                PLACE,
+                f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends",
+                f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
-            raise UserError(PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made")
+            raise UserError(
+                PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made"
+            )
         claim(self.note.parent)
         self.note.write_text(json.dumps(asdict(plan)))
         try:
@@ -101,7 +107,13 @@ class Network:
         for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
             self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
         for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
-            _run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}")
+            _run(
+                "nsenter",
+                f"--net=/run/netns/{plan.head}",
+                "sh",
+                "-c",
+                f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}",
+            )
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
             self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
             table = str(100 + i)
@@ -116,7 +128,23 @@ class Network:
         _ip("-n", space, "link", "set", inside, "up")
         if rate:
             for where, device in ((space, inside), (plan.switch, port)):
-                _run("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", BURST, "latency", DELAY)
+                _run(
+                    "tc",
+                    "-n",
+                    where,
+                    "qdisc",
+                    "add",
+                    "dev",
+                    device,
+                    "root",
+                    "tbf",
+                    "rate",
+                    rate,
+                    "burst",
+                    BURST,
+                    "latency",
+                    DELAY,
+                )
 
     def down(self) -> list[str]:
         """Remove what was made; links go with their namespaces. Returns the names. Idempotent."""
@@ -157,7 +185,8 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
     network.up(plan)
     hosts = write_hosts(folder, plan)
     nodes = [
-        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts)) for i, (space, address) in enumerate(plan.nodes.items(), 1)
+        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts))
+        for i, (space, address) in enumerate(plan.nodes.items(), 1)
     ]
     try:
         cluster.up(HEAD, port, nodes, 16, report, enter(plan.head, os.uname().nodename, hosts))

@@ -147,7 +147,11 @@ class Pool:
         """Raises UserError: no root, no chroot, it is up; MeasurementFailed: did not come up, with the last words of its logs."""
         root = chroot.folder(install.tools_folder())
         if not chroot.present(install.tools_folder()):
-            raise UserError(PLACE, f"there is no HTCondor in {root}", "`storelab install condor` as root builds it, in one to two minutes")
+            raise UserError(
+                PLACE,
+                f"there is no HTCondor in {root}",
+                "`storelab install condor` as root builds it, in one to two minutes",
+            )
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
         self.down()  # what a killed `up` left
@@ -170,7 +174,9 @@ class Pool:
     def _write_programs(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
-        for path, text in (programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}).items():
+        for path, text in (
+            programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}
+        ).items():
             path.write_text(text)
             path.chmod(0o755)
 
@@ -183,7 +189,12 @@ class Pool:
         conf.write_text(configuration(self.folder, name, host, address, daemons))
         spaces = ["unshare", "--uts", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"]
         inside = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", f"CONDOR_CONFIG={conf}", "condor_master", "-f"]
-        note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]  # by itself: `up` may be killed at any time
+        note = [
+            "sh",
+            "-c",
+            'echo $$ > "$0" && exec "$@"',
+            str(local / "outer.pid"),
+        ]  # by itself: `up` may be killed at any time
         script = [str(self.folder / "enter"), str(root), str(hosts), host]
         with open(local / "start.log", "wb") as log:
             process = subprocess.Popen(
@@ -210,13 +221,19 @@ class Pool:
                 return
             time.sleep(0.3)
         name = dead[0] if dead else "head"
-        words = (_read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog")).strip().splitlines()[-1:]
+        words = (
+            (_read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog"))
+            .strip()
+            .splitlines()[-1:]
+        )
         what = f"{name} ended" if dead else f"not all of {nodes} nodes are in the pool after {UP_S:.0f} s"
         raise MeasurementFailed(f"{PLACE}: {what} ({words[0][:300] if words else 'no log'})")
 
     def _ask(self, tool: str, *arguments: str) -> list[str]:
         try:
-            done = subprocess.run([self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                [self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False
+            )
         except subprocess.TimeoutExpired:
             return []
         return done.stdout.split() if done.returncode == 0 else []

@@ -91,7 +91,9 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: i
     text = [f"{k}={v}" for k, v in lines.items()]
     for n in nodes:
         hosts = f" NodeHostname={host}" if not n.prefix else ""
-        text.append(f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN")
+        text.append(
+            f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN"
+        )
     text.append("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(text) + "\n"
 
@@ -112,9 +114,20 @@ class Cluster:
 
     def require(self) -> dict[str, Path]:
         """The programs. Raises UserError that says what installs them."""
-        return {name: program(name, "slurm", PLACE) for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")}
+        return {
+            name: program(name, "slurm", PLACE)
+            for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")
+        }
 
-    def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None], prefix: tuple[str, ...] = ()) -> None:
+    def up(
+        self,
+        head: str,
+        port: int,
+        nodes: list[Node],
+        cpus: int,
+        report: Callable[[str], None],
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         """prefix: the command that enters where the controller lives, and all who submit. Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
         programs, self.prefix = self.require(), prefix
         if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
@@ -145,13 +158,22 @@ class Cluster:
         if not key.exists():
             key.touch(mode=0o600)
             key.write_bytes(os.urandom(128))
-        files = {f"--{name}": self.folder / f"munge.{name.removesuffix('-file')}" for name in ("pid-file", "log-file", "seed-file")}
+        files = {
+            f"--{name}": self.folder / f"munge.{name.removesuffix('-file')}"
+            for name in ("pid-file", "log-file", "seed-file")
+        }
         options = [f"{name}={path}" for name, path in files.items()]
         self._run([str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options])
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=self.environ(), check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=self.environ(),
+            check=False,
         )
         if done.returncode:
             raise MeasurementFailed(
@@ -162,13 +184,20 @@ class Cluster:
         limit = time.monotonic() + UP_S
         while time.monotonic() < limit:
             done = subprocess.run(
-                [*sinfo, "-h", "-t", "idle", "-o", "%D"], env=self.environ(), capture_output=True, text=True, timeout=20, check=False
+                [*sinfo, "-h", "-t", "idle", "-o", "%D"],
+                env=self.environ(),
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
             )
             if done.stdout.split() and sum(map(int, done.stdout.split())) == nodes:
                 return
             time.sleep(0.3)
         log = (self.folder / "slurmctld.log").read_text(errors="replace").splitlines()
-        raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})")
+        raise MeasurementFailed(
+            f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})"
+        )
 
     def pids(self) -> dict[str, int]:
         """daemon -> pid of what runs, by the pid files."""
@@ -214,7 +243,14 @@ class Cluster:
     def _ask(self, *command: str) -> str:
         """What one of Slurm's commands says, '' where the controller does not answer."""
         try:
-            done = subprocess.run([*self.prefix, *command], env=self.environ(), capture_output=True, text=True, timeout=DOWN_S, check=False)
+            done = subprocess.run(
+                [*self.prefix, *command],
+                env=self.environ(),
+                capture_output=True,
+                text=True,
+                timeout=DOWN_S,
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return done.stdout
@@ -242,7 +278,9 @@ class Cluster:
             environ = process.environ()
         except (psutil.Error, OSError):
             return False  # it has ended, or is another user's
-        return environ.get("SLURM_CONF") == str(self.conf) and ("SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun"))
+        return environ.get("SLURM_CONF") == str(self.conf) and (
+            "SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun")
+        )
 
 
 def _signal(pid: int, sig: int) -> None:
@@ -256,4 +294,6 @@ def _free(host: str, port: int) -> None:
         try:
             s.bind((host, port))
         except OSError as error:
-            raise UserError(f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port") from None
+            raise UserError(
+                f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port"
+            ) from None
