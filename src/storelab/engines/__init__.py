@@ -1,4 +1,4 @@
-"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for what several share.
+"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for shared parts.
 
 May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
 """

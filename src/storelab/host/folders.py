@@ -1,4 +1,4 @@
-"""Where data lie: the file system of a folder that may not be there yet (level 2, measuring side)."""
+"""The file system of a folder, even of one that does not exist yet."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def existing(path: Path) -> Path:
 
 
 def filesystem(path: Path) -> str:
-    """Type of the file system that holds `path`, e.g. `ext4`; `?` where the system does not tell."""
+    """Type of the file system that holds `path`, e.g. `ext4`; `?` if the system does not say."""
     real = existing(path).resolve()
     fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
     return max(fits, key=lambda p: len(p.mountpoint)).fstype if fits else "?"
