@@ -397,7 +397,7 @@ def test_a_signal_that_comes_in_a_fork_ends_the_gang(tmp_path):
 import os, signal, sys
 from pathlib import Path
 from storelab.gang import coordinator
-from storelab.gang.local import LocalLauncher
+from storelab.gang.launchers.local import LocalLauncher
 coordinator.heed_signals()
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
 os.register_at_fork(after_in_parent=lambda: print("dropped"))
