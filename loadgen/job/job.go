@@ -1,4 +1,4 @@
-// Package job is the input of one run of loadgen: one JSON object, checked completely before anything is done.
+// Package job is what one run of loadgen is told: one JSON object, checked as a whole before anything is done.
 package job
 
 import (
@@ -30,38 +30,37 @@ const (
 // All lists the operations.
 var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
 
-// Job is one run. Sizes are bytes, times UTC nanoseconds unless their names say otherwise. Absent fields are zero.
+// Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Absent fields stand at zero.
 type Job struct {
-	Schema    int        `json:"schema"`
-	Endpoints []Endpoint `json:"endpoints"`
-	// "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": a choice per operation.
-	Balance    string      `json:"balance"`
+	Schema     int         `json:"schema"`
+	Endpoints  []Endpoint  `json:"endpoints"`
+	Balance    string      `json:"balance"` // "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": by operation
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
 	Objects    Objects     `json:"objects"`     // what is read or deleted
 	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
-	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i is file i
+	Bodies     []string    `json:"bodies"`      // files (on tmpfs) of the contents; body i of an object is file i
 	Uploads    []Upload    `json:"uploads"`     // where PUT puts objects, in turn
-	FirstPut   int         `json:"first_put"`   // number of the place of the first upload
+	FirstPut   int         `json:"first_put"`   // number of the place that the first upload takes
 	Range      Range       `json:"range"`
 	Batch      int         `json:"batch"` // objects of a DELETE_MULTI
 	ListPrefix string      `json:"list_prefix"`
-	PartSize   int64       `json:"part_size"` // larger objects move in parts; 0: always one request
+	PartSize   int64       `json:"part_size"` // larger objects move in parts; 0: in one request
 	Parallel   int         `json:"parallel_parts"`
 	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
 	Workers    int         `json:"workers"`
-	Threads    int         `json:"threads"` // most running at a time; 0: as many as cores
+	Threads    int         `json:"threads"` // at most so many run at a time; 0: as many as there are cores
 	StartNs    int64       `json:"start_ns"`
-	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, gives them
+	DeadlineNs int64       `json:"deadline_ns"` // both 0: a second line, {"start_ns": …, "deadline_ns": …}, tells them
 	Rate       float64     `json:"rate"`        // open loop: operations due per second; 0: closed loop
-	RateFirst  int64       `json:"rate_first"`  // this run does operations rate_first, rate_first + rate_stride, …
+	RateFirst  int64       `json:"rate_first"`  // of these, this run does number rate_first, rate_first + rate_stride, …
 	RateStride int64       `json:"rate_stride"`
 	Seed       uint64      `json:"seed"`
-	Verify     int         `json:"verify"`    // every Verify-th answer is compared with its body, and the first; 0: none
+	Verify     int         `json:"verify"`    // each so manyth answer is compared with its body, the first too; 0: none
 	TimeoutS   float64     `json:"timeout_s"` // of a silent server
-	DrainS     float64     `json:"drain_s"`   // operations in flight at the deadline may take this long
+	DrainS     float64     `json:"drain_s"`   // what is in flight at the deadline may end for so long
 	Client     int         `json:"client"`
-	MostSingle int         `json:"most_single"` // if there are more operations, they become bins
+	MostSingle int         `json:"most_single"` // more operations are written as bins
 	Records    string      `json:"records"`     // Parquet file to write
 }
 
@@ -77,7 +76,7 @@ type Endpoint struct {
 // Operation is one part of the mix.
 type Operation struct {
 	Op    string  `json:"op"`
-	Share float64 `json:"share"` // of the operations; 0 means 1
+	Share float64 `json:"share"` // of the operations; 0 stands for 1
 }
 
 // Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body.
@@ -93,19 +92,19 @@ type Upload struct {
 	Prefix string `json:"prefix"`
 }
 
-// Range describes the ranges of GET_RANGE.
+// Range tells the ranges of GET_RANGE.
 type Range struct {
 	Length int64  `json:"length"`
 	Offset string `json:"offset"` // "random", "sequential" (default), or bytes
 }
 
-// Fixed is the offset in bytes, 0 for "random" and "sequential".
+// Fixed is the offset as bytes, 0 for the two that are no place.
 func (r Range) Fixed() int64 {
 	n, _ := strconv.ParseInt(r.Offset, 10, 64)
 	return n
 }
 
-// Parse reads one job. An error is one line with field, value and mend.
+// Parse reads one job. The error is one line with field, value and mend.
 func Parse(data []byte) (*Job, error) {
 	job := &Job{Parallel: 1, Batch: 1, RateStride: 1, TimeoutS: 30, DrainS: 5, MostSingle: 5_000_000}
 	if err := strict(data, job); err != nil {
@@ -117,7 +116,7 @@ func Parse(data []byte) (*Job, error) {
 	return job, nil
 }
 
-// Times reads the second line. An error is one line.
+// Times reads the second line. The error is one line.
 func (j *Job) Times(data []byte) error {
 	var times struct {
 		StartNs    int64 `json:"start_ns"`
@@ -142,7 +141,7 @@ func strict(data []byte, into any) error {
 	return nil
 }
 
-// Has tells whether the mix contains an operation.
+// Has tells whether the mix has an operation.
 func (j *Job) Has(ops ...string) bool {
 	return slices.ContainsFunc(j.Operations, func(o Operation) bool { return slices.Contains(ops, o.Op) })
 }

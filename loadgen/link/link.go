@@ -1,5 +1,5 @@
-// Package link is a link of given delay and rate in front of a TCP server: what clients send arrives later, and what
-// the server sends is shaped to a rate that all connections share. Bytes pass unchanged, TLS too; HTTP is not parsed.
+// Package link is a link of given length and width in front of a TCP server: what clients send arrives later, what the server sends is
+// shaped to a rate that all connections share. Bytes pass unchanged, TLS too; nothing of HTTP is read.
 package link
 
 import (
@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	most   = 64 << 10 // bytes in flight at a time, and in one turn at a shaped rate
-	queued = 256      // pieces in flight to the server, per connection
+	most   = 64 << 10 // bytes on their way at a time, and of one turn at a shaped rate
+	queued = 256      // pieces on the way to the server, of one connection
 )
 
 // Link forwards connections to Target.
 type Link struct {
 	Target string
 	Delay  time.Duration // of what clients send: an added round trip for each request
-	Rate   float64       // bytes per second to all clients together; 0: not shaped
+	Rate   float64       // bytes per second towards the clients, of all together; 0: not shaped
 
-	Connections, Up, Down atomic.Int64 // so far: connections; bytes to the server; bytes to clients
+	Connections, Up, Down atomic.Int64 // so far: connections; bytes to the server, to the clients
 
 	mu   sync.Mutex
-	free time.Time // when the shaped link will have sent everything it was given
+	free time.Time // when the shaped link has sent what it was given
 }
 
 // Serve accepts until the listener is closed.
@@ -55,7 +55,7 @@ func (l *Link) forward(client *net.TCPConn) {
 	both.Go(func() {
 		l.down(client, server)
 		client.CloseWrite()
-		client.CloseRead() // the server is gone: nothing more can be sent to it
+		client.CloseRead() // a server that is gone: nothing more is of use to it
 	})
 	both.Wait()
 }
@@ -65,7 +65,7 @@ type piece struct {
 	due   time.Time
 }
 
-// up forwards what the client sends, each piece after the delay; pieces do not wait for each other.
+// up forwards what the client sends, each piece after the delay; they do not wait for each other.
 func (l *Link) up(server, client *net.TCPConn) {
 	if l.Delay <= 0 {
 		n, _ := io.Copy(server, client)
@@ -124,7 +124,7 @@ func (l *Link) down(client, server *net.TCPConn) {
 	}
 }
 
-// wait returns when so many bytes, after all earlier ones, have passed the link.
+// wait returns when so many bytes, behind all that came before them, have passed the link.
 func (l *Link) wait(n int) {
 	l.mu.Lock()
 	if now := time.Now(); l.free.Before(now) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// through serves with a link in front of `answer`, which gets the whole connection; it returns the address to dial.
+// through serves with a link in front of `answer`, which has the whole connection; it returns the address to dial.
 func through(t *testing.T, l *Link, answer func(net.Conn)) string {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// arrivals tell when operations begin: when a worker is free or, in an open loop, when they are due. A worker that is
-// late takes the oldest due operation, whose latency counts from when it was due (G. Tene's "coordinated omission";
-// wrk2).
+// arrivals tell when operations begin: when a worker is free, or, in an open loop, when they are due. A worker that is late takes the oldest
+// one that is due; its latency counts from then (G. Tene's "coordinated omission"; wrk2).
 type arrivals struct {
 	run   *Run
 	taken atomic.Int64
@@ -20,7 +19,7 @@ func (a *arrivals) due(n int64) int64 {
 	return j.StartNs + int64(float64(j.RateFirst+n*j.RateStride)*1e9/j.Rate)
 }
 
-// next waits for the next operation and returns when it was due (0 in a closed loop); false: after the deadline.
+// next waits for the next operation and returns when it was due (0 in a closed loop); false: the deadline has come.
 func (a *arrivals) next() (int64, bool) {
 	j := a.run.job
 	if j.Rate == 0 {
@@ -41,7 +40,7 @@ func (a *arrivals) next() (int64, bool) {
 	return due, true
 }
 
-// missed counts operations that were due before the deadline (or the end, if that was earlier) and never began.
+// missed counts operations that were due before the deadline (or the end, where that came first) and never began.
 func (a *arrivals) missed() int64 {
 	j := a.run.job
 	if j.Rate == 0 {
@@ -57,9 +56,8 @@ func (a *arrivals) missed() int64 {
 	return max(0, n-a.begun.Load())
 }
 
-// pause sleeps this many ns in the kernel, precisely. The runtime's own timers may be a millisecond late on an idle
-// machine, and the kernel adds 50 µs, unless a thread asks it not to. Not for all threads: then the runtime's watcher
-// would wake three times as often.
+// pause sleeps so many ns in the kernel, to the point: the runtime's own timers may be a millisecond late on a machine at rest, and the kernel
+// takes its time, 50 µs, unless a thread asks it not to. Not for all threads: the runtime's watcher would wake three times as often.
 func pause(ns int64) {
 	if ns <= 0 {
 		return

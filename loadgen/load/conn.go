@@ -67,8 +67,8 @@ func newTarget(e job.Endpoint) (*target, error) {
 	return t, nil
 }
 
-// conn is one connection: dialled when first used, and again when the server closed it or an answer was not read
-// completely. One goroutine uses it at a time; abort may come from another.
+// conn is one connection: dialled when it is first used, and again when the server closed it or an answer was not read whole.
+// Used by one goroutine at a time; abort may come from another.
 type conn struct {
 	run    *Run
 	target *target
@@ -79,8 +79,8 @@ type conn struct {
 	out    []byte
 	path   []byte
 	large  []byte       // for bodies that are longer than readAhead
-	alive  atomic.Int64 // when a byte moved last, or the request began; 0: idle; aborted: told to end
-	last   int64        // when it became idle
+	alive  atomic.Int64 // when a byte moved last, or the request began; 0: at rest, aborted: told to end
+	last   int64        // when it came to rest
 }
 
 const aborted = -1
@@ -94,7 +94,7 @@ func (c *conn) close() {
 	}
 }
 
-// abort ends a request that has been silent since that time, with a time-out.
+// abort makes what is in flight since that time end with a time-out.
 func (c *conn) abort(since int64) {
 	if c.alive.CompareAndSwap(since, aborted) {
 		if open := c.net.Load(); open != nil {
@@ -132,7 +132,7 @@ func (c *conn) connect() (net.Conn, error) {
 		open = secured
 	}
 	c.net.Store(&open)
-	if c.alive.Load() == aborted { // abort came before the connection was open
+	if c.alive.Load() == aborted { // while there was no connection yet to tell it
 		open.SetDeadline(past)
 	}
 	c.run.dials.Add(1)
@@ -147,7 +147,7 @@ func (c *conn) connect() (net.Conn, error) {
 	return open, nil
 }
 
-// stale tells whether the server closed an idle connection (or sent something unasked).
+// stale tells whether the server closed a connection meanwhile (or said what nobody asked for).
 func stale(open net.Conn) bool {
 	if secured, ok := open.(*tls.Conn); ok {
 		open = secured.NetConn()

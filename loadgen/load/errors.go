@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// wrong is an answer that is not what was asked for: it never counts as moved.
+// wrong is an answer that is not what was asked for: never counted as moved.
 type wrong struct{ class, text string }
 
 func (w *wrong) Error() string { return w.text }
@@ -22,7 +22,7 @@ func wrongf(class, format string, values ...any) error {
 	return &wrong{class, fmt.Sprintf(format, values...)}
 }
 
-// refusal is an answer that reports an error.
+// refusal is an answer that tells an error.
 type refusal struct {
 	status        int
 	code, message string
@@ -32,12 +32,12 @@ func (r *refusal) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("HTTP status %d %s %s", r.status, r.code, r.message))
 }
 
-// refused reads the S3 error in an answer, if it has one.
+// refused reads the S3 error in an answer, if there is one.
 func refused(a answer) error {
 	return &refusal{a.status, element(a.body, "Code"), element(a.body, "Message")}
 }
 
-// element is the text of the first element of this name: of one error, or of the first among many objects.
+// element is the text of the first element of this name, wherever it stands: one error alone, or among many objects.
 func element(text []byte, name string) string {
 	_, rest, found := bytes.Cut(text, []byte("<"+name+">"))
 	inside, _, ended := bytes.Cut(rest, []byte("</"+name+">"))
@@ -47,8 +47,7 @@ func element(text []byte, name string) string {
 	return string(inside)
 }
 
-// classify returns the class of an error, named as in all engines (storelab.engines.common.error_classes), and the HTTP
-// status, 0 if there was no answer.
+// classify returns the class of an error as all engines name it (storelab.engines.common.error_classes), and the HTTP status, 0 where none came.
 func classify(err error) (class string, status int) {
 	var refusal *refusal
 	var wrong *wrong
@@ -80,7 +79,7 @@ func classify(err error) (class string, status int) {
 	return "Other", 0
 }
 
-// untrusted tells whether the reason was the server's certificate.
+// untrusted tells whether the server's certificate was the reason.
 func untrusted(err error) bool {
 	var check *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError

@@ -21,16 +21,16 @@ type request struct {
 	md5           string
 }
 
-// answer is the server's answer. first: when its head had arrived.
+// answer is what came. first: when its head was there.
 type answer struct {
 	status int
 	first  int64
 	size   int64
-	body   []byte // of an error, or if the operation asked for it
+	body   []byte // of an error, or where the operation asked for it
 }
 
-// exchange sends a request and reads the answer. visit, if given, sees the bytes of a 2xx answer as they arrive; keep
-// returns them as a whole. An answer with another status than 2xx is no error here.
+// exchange sends a request and reads the answer. visit, if given, sees the bytes of a 2xx answer as they come; keep asks for them as a whole.
+// An answer of another status than 2xx is no error here.
 func (c *conn) exchange(q *request, visit func([]byte), keep bool) (answer, error) {
 	c.alive.Store(c.run.now())
 	a, err := c.attempt(q, visit, keep)
@@ -47,7 +47,7 @@ func (c *conn) attempt(q *request, visit func([]byte), keep bool) (answer, error
 		return answer{}, err
 	}
 	if err := c.send(open, q); err != nil {
-		// The server may have refused, and closed, before it had everything: its answer says more than the broken pipe.
+		// The server may have refused, and closed, before it had all: its answer tells more than the broken pipe.
 		open.SetReadDeadline(time.Now().Add(time.Second))
 		if a, also := c.receive(open, q, nil, false); also == nil {
 			c.head.SetConnectionClose()
@@ -110,7 +110,7 @@ func (c *conn) send(open net.Conn, q *request) error {
 	return nil
 }
 
-// pieces is the buffer for long bodies.
+// pieces is where long bodies are read to.
 func (c *conn) pieces() []byte {
 	if c.large == nil {
 		c.large = make([]byte, c.run.piece)
@@ -118,7 +118,7 @@ func (c *conn) pieces() []byte {
 	return c.large
 }
 
-// moved is a sign of life, unless the connection was told to end.
+// moved is a sign of life, unless the end was told.
 func (c *conn) moved() {
 	if since := c.alive.Load(); since != aborted {
 		c.alive.CompareAndSwap(since, c.run.now())
@@ -144,7 +144,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 	if a.status/100 != 2 {
 		visit, keep = nil, true
 	}
-	if q.to > 0 && a.status == 200 { // not the range: do not wait for the whole object
+	if q.to > 0 && a.status == 200 { // not the range: its length is not worth waiting for
 		c.head.SetConnectionClose()
 		return a, nil
 	}
@@ -200,7 +200,7 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 	}
 }
 
-// counted reads so many bytes: first those that came with the head, then large pieces from the connection.
+// counted reads so many bytes: those that came with the head, then large pieces from the connection itself.
 func (c *conn) counted(open net.Conn, left int64, take func([]byte) error) error {
 	for left > 0 {
 		var piece []byte
@@ -236,7 +236,7 @@ var (
 	errEnded     = errors.New("the connection was closed in the middle of an answer")
 )
 
-// cut says what it means that an answer ended early.
+// cut tells what it means that no more of an answer came.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errEnded
@@ -244,7 +244,7 @@ func cut(err error) error {
 	return err
 }
 
-// badHead distinguishes a connection that ended from an answer that cannot be read.
+// badHead tells a connection that ended from an answer that cannot be read.
 func badHead(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {

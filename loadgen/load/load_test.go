@@ -18,7 +18,7 @@ import (
 	"storelab/loadgen/job"
 )
 
-// row has the columns of the records that the tests read.
+// row is what the tests look at of the records.
 type row struct {
 	Worker     int16  `parquet:"worker,optional"`
 	Op         string `parquet:"op,optional"`
@@ -333,7 +333,7 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// An error is a class in the records, and never ends the run.
+// What goes wrong is a class in the records, and never ends the run.
 func TestFaults(t *testing.T) {
 	s := serve(t, false)
 	closed := serve(t, false)
@@ -366,7 +366,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A server that dies during the run: earlier operations count, later ones are errors, and the run ends on time.
+// A server that dies in the middle: what was stays, the rest is an error, and it ends on time.
 func TestServerDies(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", nil).objects(s, "data", 3)
@@ -381,7 +381,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// Operations in flight at the deadline are cut off after `drain_s`, and counted.
+// What hangs at the deadline is cut off after `drain_s`, and counted.
 func TestCutOff(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"timeout_s": 30}).objects(s, "hang", 3)
@@ -408,7 +408,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Open loop: operations are due at a constant rate; the latency of an operation that waits counts from when it was due.
+// Open loop: operations are due at a constant rate; what waits for a worker counts from when it was due.
 func TestOpenLoop(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 200, "rate_first": 1, "rate_stride": 2, "workers": 1}).objects(s, "data", 3)
@@ -490,7 +490,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A connection that the server closed while idle costs no operation.
+// A connection that the server closed while it was at rest costs no operation.
 func TestClosedAtRest(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"rate": 1.25, "workers": 1}).objects(s, "data", 1)
@@ -501,7 +501,7 @@ func TestClosedAtRest(t *testing.T) {
 	}
 }
 
-// A connection that is told to end while it dials ends as soon as it is open.
+// What is told to end while it dials ends as soon as the connection is there.
 func TestAbortedWhileDialling(t *testing.T) {
 	s := serve(t, false)
 	r, err := New(newLab(t, s.URL).with("GET", nil).objects(s, "hang", 1).job())

@@ -14,15 +14,15 @@ import (
 	"storelab/loadgen/job"
 )
 
-// lane is what a worker uses for operations at one endpoint: one connection, and more for the parts of an object.
+// lane is what a worker uses to do operations at one endpoint: one connection, and more for the parts of an object.
 type lane struct {
 	main  *conn
-	parts []*conn // main is the first of them; only if objects move in parts
+	parts []*conn // main is the first of them; only where objects move in parts
 }
 
-// outcome is the result of an operation besides its error.
+// outcome is what came of an operation beside its error.
 type outcome struct {
-	first  int64 // absolute; 0: unknown
+	first  int64 // absolute; 0: not told
 	status int
 	number int // objects, of operations on many
 }
@@ -59,7 +59,7 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	return outcome{}, fmt.Errorf("no operation %q", t.op)
 }
 
-// asked is one exchange whose answer reports success or the error.
+// asked is one exchange whose answer tells success, or the error.
 func (r *Run) asked(c *conn, q *request, visit func([]byte), keep bool) (answer, error) {
 	a, err := c.exchange(q, visit, keep)
 	if err == nil && a.status/100 != 2 {
@@ -73,7 +73,7 @@ func (r *Run) plain(c *conn, q *request) (outcome, error) {
 	return outcome{status: a.status}, err
 }
 
-// download reads [from, to) of an object. ranged: ask for that part, and accept nothing else.
+// download reads [from, to) of an object. ranged: ask for that part of it, and take nothing else.
 func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, verify bool) (outcome, error) {
 	q := request{method: "GET", bucket: bucket, key: t.key}
 	if ranged {
@@ -173,7 +173,7 @@ func (r *Run) getParts(l *lane, t *task, bucket string, verify bool) (outcome, e
 	return out, err
 }
 
-// putParts is a multipart upload: create, parts, complete; it aborts a failed upload.
+// putParts is a multipart upload: create, parts, complete; an upload that fails is aborted.
 func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 	q := request{method: "POST", bucket: bucket, key: t.key, query: "uploads="}
 	a, err := r.asked(l.main, &q, nil, true)
@@ -204,7 +204,7 @@ func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 		list.WriteString("</CompleteMultipartUpload>")
 		q := request{method: "POST", bucket: bucket, key: t.key, query: id, body: []byte(list.String())}
 		a, err = r.asked(l.main, &q, nil, true)
-		if err == nil && bytes.Contains(a.body, []byte("<Error>")) { // here a 200 may contain an error
+		if err == nil && bytes.Contains(a.body, []byte("<Error>")) { // a 200 may tell an error here
 			err = refused(a)
 		}
 		if err == nil {
@@ -263,5 +263,5 @@ func (r *Run) list(c *conn, t *task, bucket string) (outcome, error) {
 	return out, nil
 }
 
-// escaped is a value of a query, escaped as the signature requires.
+// escaped is a value of a query as the signature wants it.
 func escaped(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block, because they cannot:
-// the socket is non-blocking. Telling it costs as much as the call, and lets the scheduler replace a "blocked" thread
-// by another one. Over loopback, where a write does the receiver's work too, that was a third of all CPU.
+// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block, because they cannot: the socket is
+// non-blocking. To tell costs as much as the call, and lets the scheduler take a "blocked" thread's place with another one: over loopback, where a
+// write does the receiver's work too, that was a third of all CPU.
 type quick struct {
 	*net.TCPConn
 	raw         syscall.RawConn
-	data        []byte // of the current call
+	data        []byte // of the call that is under way
 	n           int
 	failed      syscall.Errno
 	read, write func(uintptr) bool

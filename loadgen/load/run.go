@@ -1,4 +1,4 @@
-// Package load is the loop: workers do operations until the deadline, and record the result of each.
+// Package load is the loop: workers that do operations until the deadline, and note what became of each.
 package load
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	buffersOfAll  = 64 << 20 // bytes for the pieces of long bodies, over all connections
+	buffersOfAll  = 64 << 20 // bytes for the pieces of long bodies, of all connections together
 	largestPiece  = 1 << 20
 	smallestPiece = 32 << 10
 )
@@ -38,13 +38,12 @@ type Run struct {
 	piece   int
 	most    int // threads that run Go code
 
-	// wallAt is wall clock and monotonic clock, read together once: a step of the wall clock does not reach the records.
-	wallAt time.Time
-	offset int64 // from this host's clock to the coordinator's, ns
+	wallAt time.Time // wall clock and monotonic clock read together, once: a step of the wall clock does not reach the records
+	offset int64     // of the coordinator's clock to this host's, ns
 	ctx    context.Context
 	cancel context.CancelFunc
-	halt   atomic.Bool // begin no more operations
-	cut    atomic.Bool // operations in flight no longer count
+	halt   atomic.Bool // begin no operation any more
+	cut    atomic.Bool // what is in flight does not count any more
 
 	dials, open, mostOpen, compared, differ atomic.Int64
 	turn                                    atomic.Int64 // round robin
@@ -52,13 +51,13 @@ type Run struct {
 	messages                                map[string]string // first message of each class
 }
 
-// Summary holds what the records do not say.
+// Summary is what the records do not say.
 type Summary struct {
 	records.Totals
 	Requests    map[string]int32  `json:"requests_per_operation"`
 	Messages    map[string]string `json:"messages"`
 	CutOff      int64             `json:"cut_off"`   // in flight at the end
-	NotBegun    int64             `json:"not_begun"` // open loop: due, but no worker was free
+	NotBegun    int64             `json:"not_begun"` // open loop: due, and no worker was free
 	Compared    int64             `json:"compared"`
 	Differ      int64             `json:"differ"`
 	Dials       int64             `json:"dials"`
@@ -67,7 +66,7 @@ type Summary struct {
 	EndedNs     int64             `json:"ended_ns"`
 }
 
-// New prepares a run: it maps the bodies, and makes targets and workers. Nothing is connected yet.
+// New prepares a run: bodies mapped, targets and workers there; nothing is connected yet.
 func New(j *job.Job) (*Run, error) {
 	offset, err := clockOffset()
 	if err != nil {
@@ -138,7 +137,7 @@ func (r *Run) kind(op string) records.Kind {
 	return records.Kind{Op: op, Requests: 1, Many: op == job.Multi || op == job.List}
 }
 
-// object is the name of the object that an operation's number means.
+// object names what an operation's number stands for.
 func (r *Run) object(kind, number int) string {
 	if r.job.Operations[kind].Op != job.Put {
 		return r.job.Objects.Key[number]
@@ -146,8 +145,8 @@ func (r *Run) object(kind, number int) string {
 	return fmt.Sprintf("%s%08d", r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
 }
 
-// Connect dials all connections. An untrusted certificate is an error. A server that does not answer is an error of the
-// operations to come; then no further connection is dialled here.
+// Connect dials all connections. An untrusted certificate is an error; a server that does not answer is one of the operations to come, and then
+// no further one is dialled here.
 func (r *Run) Connect() error {
 	var all sync.WaitGroup
 	var silent atomic.Bool
@@ -187,10 +186,10 @@ func (r *Run) Connect() error {
 
 func (r *Run) wall() time.Time { return r.wallAt.Add(time.Since(r.wallAt)) }
 
-// now is the coordinator's clock. On another host, the difference between the two clocks is in the environment.
+// now is the coordinator's clock: on another host than its own, the difference of the two stands in the environment.
 func (r *Run) now() int64 { return r.wallAt.UnixNano() + r.offset + int64(time.Since(r.wallAt)) }
 
-// ClockOffset is the name of the variable with the nanoseconds to add to this host's clock.
+// ClockOffset is the name of the variable with what to add to this host's clock, in nanoseconds.
 const ClockOffset = "STORELAB_CLOCK_OFFSET_NS"
 
 func clockOffset() (int64, error) {
@@ -212,8 +211,7 @@ func (r *Run) payload(body []byte) string {
 	return sigv4.Unsigned
 }
 
-// Do works from the start to the deadline, and at most slightly longer than `drain_s` after it. It calls progress
-// regularly, and at the end.
+// Do works from the start to the deadline, and at most `drain_s` and a moment longer. progress is called now and then, and at the end.
 func (r *Run) Do(progress func(Sums)) Summary {
 	r.plan.StartNs = r.job.StartNs
 	for r.now() < r.job.StartNs {

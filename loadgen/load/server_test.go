@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// server is the part of S3 that the loop needs; the first component of a key says how an answer goes wrong.
+// server is as much of S3 as the loop needs; the first component of a key says how an answer goes wrong.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex

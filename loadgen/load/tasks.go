@@ -7,7 +7,7 @@ import (
 	"storelab/loadgen/job"
 )
 
-// task is one operation to do. number: index in the job's objects, or the upload's number, or how many objects.
+// task is one operation to do. number: index in the job's objects, or the upload's number, or of an operation on many objects how many.
 type task struct {
 	kind         int // in the job's mix
 	op           string
@@ -20,10 +20,10 @@ type task struct {
 	continuation string
 }
 
-// source gives one worker its tasks of one operation, in a task that it reuses; false: there are no more.
+// source gives one worker its tasks of one operation, in a task that it keeps; false: there are no more.
 type source func(*task) bool
 
-// sources builds a source for each operation of the mix. Each worker has its own random order, by the seed.
+// sources builds a source for each operation of the mix. Each worker has a random order of its own, by the seed.
 func sources(j *job.Job, order []int32, pieces [][]int, worker int) []source {
 	var out []source
 	for kind, o := range j.Operations {
@@ -47,8 +47,8 @@ func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// reads are all objects, each once before any repeats. All workers share one shuffled order; each goes through it from
-// its own place with its own step, both new in every turn, so that no worker keeps an order in memory.
+// reads are all objects, each once before any comes again. All workers share one shuffled order; each goes through it from a place and by a
+// step of its own, new in every turn, so that no worker keeps an order in memory.
 func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, _ int, rng *rand.Rand) source {
 		n := len(order)
@@ -92,7 +92,7 @@ func coprime(n int, rng *rand.Rand) int {
 	}
 }
 
-// ranges are one range of each object that `reads` gives, or all its ranges from begin to end.
+// ranges are one range of each object that `reads` gives, or all of them from its begin to its end.
 func ranges(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, worker int, rng *rand.Rand) source {
 		return rangesOf(j, reads(order)(j, worker, rng), rng)
@@ -132,7 +132,7 @@ func deletes(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// batches are runs of objects of one bucket, as many as one request deletes.
+// batches are runs of objects of one bucket, as many as a request deletes.
 func batches(j *job.Job) [][]int {
 	var out [][]int
 	for i := range j.Objects.Key {
@@ -156,7 +156,7 @@ func multi(pieces [][]int, j *job.Job, worker int) source {
 	}
 }
 
-// lists are pages of a bucket, again from its begin after the last; the operation says where the next page begins.
+// lists are pages of a bucket, from its begin again after the last; the operation tells where the next one begins.
 func lists(j *job.Job, worker int, _ *rand.Rand) source {
 	bucket := worker - 1
 	return func(t *task) bool {

@@ -11,16 +11,16 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-// Sums are the totals so far.
+// Sums is what has been done so far.
 type Sums struct {
-	Operations int64 `json:"operations"` // objects of successful operations
-	Errors     int64 `json:"errors"`     // objects of failed operations
+	Operations int64 `json:"operations"` // objects of operations that were done
+	Errors     int64 `json:"errors"`     // objects of those that failed
 	Bytes      int64 `json:"bytes"`
 	Requests   int64 `json:"requests"`
 	Open       int64 `json:"connections"`
 }
 
-// watch ends requests that are silent for too long, and in the end all.
+// watch ends what is silent for too long, and at the end all.
 func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	silent, last := int64(r.job.TimeoutS*1e9), r.job.DeadlineNs+int64(r.job.DrainS*1e9)
 	tick := time.NewTicker(watchEvery)
@@ -37,7 +37,7 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 		r.grow(spent-used, now-seen)
 		used, seen = spent, now
 		if now >= last || r.halt.Load() {
-			r.Stop() // repeatedly: an operation may just have begun
+			r.Stop() // again and again: an operation may just have begun
 			continue
 		}
 		for _, c := range r.conns {
@@ -52,8 +52,7 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	}
 }
 
-// grow doubles the threads while the present ones are fully used. Superfluous threads would look for work, and take the
-// server's CPU for it.
+// grow doubles the threads while those there are fully used: more than are needed look for work, and take the server's CPU for it.
 func (r *Run) grow(used, span int64) {
 	if threads := runtime.GOMAXPROCS(0); threads < r.most && float64(used) > 0.8*float64(span)*float64(threads) {
 		runtime.GOMAXPROCS(min(2*threads, r.most))
@@ -78,7 +77,7 @@ func (r *Run) sums() Sums {
 	return out
 }
 
-// Stop begins no more operations and gives up those in flight: they are counted as cut off.
+// Stop begins no operation any more and gives up what is in flight: it is counted as cut off.
 func (r *Run) Stop() {
 	r.halt.Store(true)
 	r.cut.Store(true)

@@ -133,12 +133,12 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 	w.notes.Note(&o)
 }
 
-// short is a message cut to the length that fits a record.
+// short is a message that fits a record.
 func short(s string) string {
 	return strings.ToValidUTF8(s[:min(300, len(s))], "?")
 }
 
-// task is the next one, of an operation drawn by the shares of the mix; nil when all have ended.
+// task is the next one, of an operation drawn by the shares of the mix; nil where all have come to their end.
 func (w *worker) task() *task {
 	total := 0.0
 	for kind, o := range w.run.job.Operations {
@@ -168,7 +168,7 @@ func (w *worker) task() *task {
 	return nil
 }
 
-// lane is the lane of the next operation.
+// lane is where the next operation goes.
 func (w *worker) lane() (*lane, int) {
 	r := w.run
 	at := 0

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// BinNs is the width of a bin. edges are the upper ends of its histogram's buckets, each 2 % wider than the one below.
-// They equal those of storelab.engines.common.bins, so that records of all engines add up.
+// BinNs is the width of a bin; edges are the upper ends of the buckets of its histogram, each wider by a fiftieth than the one below:
+// those of storelab.engines.common.bins, so that records of all engines add up.
 const BinNs = 100_000_000
 
 var edges = func() []int64 {
@@ -65,7 +65,7 @@ func (b *bins) add(c *chunk) {
 	}
 }
 
-// sorted returns the keys in order of time.
+// sorted returns the keys in the order of time.
 func (b *bins) sorted() []bin {
 	out := make([]bin, 0, len(b.sums))
 	for key := range b.sums {

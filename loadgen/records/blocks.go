@@ -13,13 +13,13 @@ const (
 	perBlockOfDue = blockBytes / (packedBytes + 8)
 )
 
-// blocks is memory for packed operations outside of Go's heap. Go's collector lets as much garbage pile up as there is
-// in use: 5 million operations would take their 120 MB twice. Untouched pages cost nothing.
+// blocks is memory of packed operations outside of Go's heap, whose collector lets as much garbage pile up as there is in use: 5 million
+// operations would cost their 120 MB twice. Untouched pages cost nothing.
 type blocks struct {
 	free []byte
 }
 
-// take returns room for the operations of one block, and for the times when they were due.
+// take returns room for the operations of one block, and for the times they were due.
 func (b *blocks) take(due bool) ([]packed, []int64) {
 	if len(b.free) == 0 {
 		fresh, err := syscall.Mmap(-1, 0, blocksAtOnce*blockBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -42,7 +42,7 @@ func (b *blocks) take(due bool) ([]packed, []int64) {
 func (c *chunk) drop() {
 	if cap(c.ops) > 0 {
 		whole := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.ops))), blockBytes)
-		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // if it fails, the memory stays in use
+		_ = syscall.Madvise(whole, syscall.MADV_DONTNEED) // at worst it stays
 	}
 	*c = chunk{}
 }

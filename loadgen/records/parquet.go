@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Plan tells what the operations' numbers mean.
+// Plan tells what the operations' numbers stand for.
 type Plan struct {
 	Client     int
 	StartNs    int64
@@ -26,12 +26,12 @@ type Plan struct {
 // Kind is one of the job's operations.
 type Kind struct {
 	Op       string
-	Bytes    int64 // of a successful one
+	Bytes    int64 // of one that was done
 	Requests int32
-	Many     bool // the number is how many objects
+	Many     bool // the number tells how many objects
 }
 
-// Class returns the number of an error class; from the 127th class on it is "Other".
+// Class returns the number of an error class; beyond 126 of them all others are "Other".
 func (p *Plan) Class(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *Plan) moved(o *Op) (count, bytes int64) {
 	return count, bytes
 }
 
-// row is the schema; columns that are optional in storelab's schema are optional here.
+// row is the schema; what is optional in storelab's is so here.
 type row struct {
 	Client      int16    `parquet:"client,optional,dict,zstd"`
 	Worker      int16    `parquet:"worker,optional,dict,zstd"`
@@ -90,7 +90,7 @@ type bucket struct {
 	Count   int64 `parquet:"count,optional,zstd"`
 }
 
-// Columns of a row, in Parquet's numbering of its leaves.
+// Columns of a row as Parquet numbers its leaves.
 const (
 	colClient = iota
 	colWorker
@@ -115,7 +115,7 @@ const (
 // rowsPerGroup bounds the memory of writing.
 const rowsPerGroup = 128 * 1024
 
-// Totals are sums over all operations: objects and bytes of successful ones, objects of failed ones.
+// Totals are sums over all operations: objects and bytes of those done, objects of those that failed.
 type Totals struct {
 	Operations int64            `json:"operations"`
 	Bytes      int64            `json:"bytes"`
@@ -135,7 +135,7 @@ func (t *Totals) add(p *Plan, class int, count, bytes int64) {
 	t.ByClass[p.classes[class-1]] += count
 }
 
-// Write writes everything that was handed over to a file: under a temporary name, synced, then renamed.
+// Write writes all that was handed over to a file: under a temporary name, synced, then renamed.
 func (k *Keeper) Write(path string) (Totals, error) {
 	totals := Totals{ByClass: map[string]int64{}}
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
@@ -162,7 +162,7 @@ func (k *Keeper) Write(path string) (Totals, error) {
 				}
 				w.single(k.chunks[i].worker, &o)
 			}
-			k.chunks[i].drop() // frees its memory
+			k.chunks[i].drop() // its memory is free for what comes
 		}
 	}
 	w.flush()
@@ -181,7 +181,7 @@ func (k *Keeper) Write(path string) (Totals, error) {
 	return totals, os.Rename(temporary, path)
 }
 
-// writer turns operations into rows and passes them on in batches.
+// writer turns operations into rows, and hands them on in batches.
 type writer struct {
 	plan   *Plan
 	out    *parquet.GenericWriter[row]
@@ -281,7 +281,7 @@ func (w *writer) bin(key bin, s *sums) {
 	r := w.common(*row, -1, key.kind, key.class, "", s.count, s.bytes, s.rows)
 	r = append(r, null(colStart), null(colFirst), long(w.plan.StartNs+(key.number+1)*BinNs, colEnd))
 	r = w.outcome(r, key.class, key.status)
-	// An optional list of required groups of optional values, as in `row`: present values have the deepest level.
+	// An optional list of required groups of optional values, as schema `row` says: present values stand at the deepest level.
 	var uppers, counts []parquet.Value
 	for i, upper := range edges {
 		if n := s.buckets[i]; n > 0 {
@@ -297,7 +297,7 @@ func (w *writer) bin(key bin, s *sums) {
 	*row = append(r, null(colIntended), null(colEndpoint))
 }
 
-// deepest is the definition level of a value in a histogram: list, element and value are present.
+// deepest is the definition level of a value in a histogram: list, element and value are there.
 var deepest = func() int {
 	level := 0
 	for _, c := range parquet.SchemaOf(row{}).Columns() {

@@ -77,7 +77,7 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Beyond the limit of single operations all are in bins: none is lost or counted twice, whichever worker crosses it.
+// Beyond the most single operations all are in bins: no operation is lost, none counted twice, whatever the worker that crossed the line.
 func TestBinned(t *testing.T) {
 	const n = 50_000
 	p := plan(20_000, false)

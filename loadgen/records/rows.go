@@ -1,30 +1,29 @@
-// Package records keeps the result of each operation in 24 bytes, and writes storelab's Parquet schema `ops`
-// (docs/records.md).
+// Package records keeps what became of each operation, in 24 bytes, and writes storelab's Parquet schema `ops` (docs/records.md).
 package records
 
 import "sync"
 
-// Op is one operation. Times are nanoseconds since the agreed start. First may be 0 (unknown), and Due (closed loop).
+// Op is one operation. Times are nanoseconds since the agreed start; First and Due may be 0: not told, closed loop.
 type Op struct {
 	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
-	First         int64 // arrival of the answer's head, since Start
+	First         int64 // head of the answer, since Start
 	Due           int64
 	Kind          int // index in Plan.Ops
-	Class         int // 0: success; else index + 1 in the error classes
-	Status        int // HTTP; 0: no answer
-	Object        int // index in Plan.Objects, or number of the upload, or how many objects
+	Class         int // 0: done; else index + 1 in the classes of errors
+	Status        int // HTTP; 0: none came
+	Object        int // index in Plan.Objects, or number of the upload; operations on many objects: how many
 	Endpoint      int
 }
 
-// packed is an Op without Due: three words, each with a time of 44 bits and 20 further bits. These hold 60 bits:
-// object 32, kind 3, class 7, status 10, endpoint 8.
+// packed is an Op without Due: 44 bits of a time beside 20 others, three times. The rest holds 60 bits: object 32, kind 3, class 7, status 10,
+// endpoint 8.
 type packed [3]uint64
 
 const (
 	timeBits = 44
 	restBits = 64 - timeBits
 	restMask = 1<<restBits - 1
-	// MostEndpoints and mostClasses are the largest numbers that a packed operation can hold.
+	// MostEndpoints and mostClasses bound what a packed operation can tell apart.
 	MostEndpoints = 1 << 8
 	mostClasses   = 1 << 7
 )
@@ -47,17 +46,17 @@ func (p packed) unpack() Op {
 	}
 }
 
-// chunk is a run of one worker's operations, in a block.
+// chunk is a run of operations of one worker, in a block.
 type chunk struct {
 	worker int
 	ops    []packed
 	due    []int64 // open loop
 }
 
-// full tells whether the chunk has no room left.
+// full tells whether no more operation fits.
 func (c *chunk) full() bool { return len(c.ops) == cap(c.ops) }
 
-// Keeper gathers the operations of all workers: singly up to Most; beyond that, all of them as bins.
+// Keeper gathers the operations of all workers: as they are, up to Most; beyond, all of them as bins.
 type Keeper struct {
 	plan   *Plan
 	mu     sync.Mutex
@@ -70,7 +69,7 @@ type Keeper struct {
 // NewKeeper returns an empty one.
 func NewKeeper(plan *Plan) *Keeper { return &Keeper{plan: plan} }
 
-// Worker returns the place where one worker records its operations.
+// Worker returns the place where one worker notes its operations.
 func (k *Keeper) Worker(number int) *Worker { return &Worker{keeper: k, chunk: chunk{worker: number}} }
 
 // Worker is one worker's place. Not safe for concurrent use.
@@ -81,7 +80,7 @@ type Worker struct {
 
 // Note keeps one operation.
 func (w *Worker) Note(o *Op) {
-	if w.chunk.full() { // the lock is taken once per block
+	if w.chunk.full() { // the lock is taken once in a block's operations
 		w.Flush()
 		w.begin()
 	}
@@ -101,7 +100,7 @@ func (w *Worker) begin() {
 	}
 }
 
-// Flush hands over the operations that are kept here.
+// Flush hands over what is kept here.
 func (w *Worker) Flush() {
 	if len(w.chunk.ops) == 0 {
 		return

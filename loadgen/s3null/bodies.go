@@ -16,19 +16,19 @@ type Body struct {
 	ETag string
 }
 
-// Bodies are the files of one folder, each mapped when first asked for. They never change: a name means one content.
+// Bodies are the files of one folder, each mapped when it is first asked for. They never change: a name stands for one content.
 type Bodies struct {
 	folder string
 	lock   sync.RWMutex
 	known  map[string]*Body
 }
 
-// Open returns the bodies of a folder; it reads nothing yet.
+// Open returns the bodies of a folder; nothing is read yet.
 func Open(folder string) *Bodies {
 	return &Bodies{folder: folder, known: map[string]*Body{}}
 }
 
-// Of returns the body of an object, named by the last but one component of its key; nil if there is none.
+// Of returns the body of an object: that of the last but one component of its key, nil where there is none such.
 func (b *Bodies) Of(key string) *Body {
 	end := strings.LastIndexByte(key, '/')
 	if end < 1 {
@@ -48,7 +48,7 @@ func (b *Bodies) load(name string) *Body {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	if body := b.known[name]; body != nil {
-		return body // another request was faster
+		return body // another request was quicker
 	}
 	body, err := mapped(filepath.Join(b.folder, name))
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package s3null answers S3 requests at almost no cost.
 //
-// Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's
-// content is the file `<body>` in the folder of bodies. Uploads are read and thrown away. Lists are empty, deletions
-// succeed, signatures are not checked. An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
+// Objects are there without having been written: the last two components of a key are `<body>/<n>`, and the object's content is the file
+// of that name in the folder of bodies. What is uploaded is read and thrown away. Lists are empty, deletions succeed, signatures are not
+// looked at. An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
 package s3null
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Health is the path that reports that the server runs.
+// Health is the path that tells that the server runs.
 const Health = "health"
 
 const (
 	modified  = "Mon, 13 Apr 2015 00:00:00 GMT"
-	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // of every upload: nobody reads it back
+	etag      = `"d41d8cd98f00b204e9800998ecf8427e"` // of whatever was uploaded: nobody reads it back
 	uploadID  = "null"
 	namespace = ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`
 	header    = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
@@ -32,7 +32,7 @@ var sinks = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 // A Server answers with these bodies.
 type Server struct{ Bodies *Bodies }
 
-// HTTP returns the HTTP server for it: no time-outs, no limit on uploads, kept connections.
+// HTTP returns the HTTP server around it: no time-outs, no limit of uploads, kept connections.
 func (s *Server) HTTP() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.Handle,
@@ -71,7 +71,7 @@ func (s *Server) Handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// ask answers questions about buckets: every bucket exists and is empty.
+// ask answers questions about buckets: there is every one, and it is empty.
 func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	args := ctx.QueryArgs()
 	switch {
@@ -90,7 +90,7 @@ func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	}
 }
 
-// get answers GET and HEAD of a whole object, or GET of one range.
+// get answers GET and HEAD of an object, whole or one range of it.
 func (s *Server) get(ctx *fasthttp.RequestCtx, key string) {
 	body := s.Bodies.Of(key)
 	if body == nil {
@@ -118,7 +118,7 @@ func (s *Server) get(ctx *fasthttp.RequestCtx, key string) {
 	head.Set("Last-Modified", modified)
 	head.Set("Accept-Ranges", "bytes")
 	head.Set("Content-Type", "application/octet-stream")
-	ctx.Response.SetBodyRaw(body.Data[first : first+length]) // for HEAD, fasthttp sends only the length
+	ctx.Response.SetBodyRaw(body.Data[first : first+length]) // of HEAD, fasthttp sends the length alone
 }
 
 var errRange = errors.New("not one range within the object")
@@ -158,13 +158,13 @@ func drain(ctx *fasthttp.RequestCtx) {
 	sink := sinks.Get().(*[]byte)
 	for {
 		if _, err := stream.Read(*sink); err != nil {
-			break // the end, or the client is gone, which is no error here
+			break // the end; or the client is gone, which nobody needs to know
 		}
 	}
 	sinks.Put(sink)
 }
 
-// put answers an upload of an object or a part, a copy, or a new bucket.
+// put answers an upload, of an object or of a part; a copy; a new bucket.
 func put(ctx *fasthttp.RequestCtx) {
 	if len(ctx.Request.Header.Peek("X-Amz-Copy-Source")) > 0 {
 		xml(ctx, "<CopyObjectResult"+namespace+"><LastModified>2015-04-13T00:00:00.000Z</LastModified><ETag>"+quoted(etag)+"</ETag></CopyObjectResult>")
@@ -173,7 +173,7 @@ func put(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("Etag", etag)
 }
 
-// post answers the begin and the end of a multipart upload, and the deletion of several objects.
+// post answers the begin and the end of an upload in parts, and the deletion of several objects.
 func post(ctx *fasthttp.RequestCtx, bucket, key string) {
 	args := ctx.QueryArgs()
 	switch {
@@ -193,7 +193,7 @@ func post(ctx *fasthttp.RequestCtx, bucket, key string) {
 	}
 }
 
-// deleted answers a DeleteObjects request: all its keys, unless it asks for errors only.
+// deleted is the answer to a DeleteObjects request: every key of it, unless it asks for errors alone.
 func deleted(request []byte) string {
 	var out strings.Builder
 	out.WriteString("<DeleteResult" + namespace + ">")

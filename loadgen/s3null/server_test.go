@@ -24,7 +24,7 @@ func content() []byte {
 	return data
 }
 
-// start returns the URL of a server with the body `1-1000003-0`, an empty body, and a secret file beside its folder.
+// start returns the URL of a server that has the body `1-1000003-0`, an empty one, and a secret beside its folder.
 func start(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
@@ -134,7 +134,7 @@ func TestUploadsAreReadToTheirEnd(t *testing.T) {
 			if chunked {
 				body = io.LimitReader(body, int64(n))
 			}
-			// The connection must be usable afterwards: no byte of the body may be left in it.
+			// The connection must be usable afterwards: nothing of the body is left in it.
 			answer, _ := request(t, "PUT", url+"/bucket/put/x/1", body, "Expect", "100-continue")
 			if answer.StatusCode != 200 || answer.Header.Get("ETag") == "" {
 				t.Errorf("%d bytes, chunked %v: %d", n, chunked, answer.StatusCode)
@@ -207,7 +207,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Client and server together: more than half of the CPU remains for the client.
+// Client and server together: what is left for a client is more than half of it.
 func BenchmarkGetRange4kB(b *testing.B) {
 	url := start(b)
 	client := &fasthttp.HostClient{Addr: strings.TrimPrefix(url, "http://"), MaxConns: 1000}

@@ -1,8 +1,7 @@
 // Package sigv4 signs S3 requests with AWS Signature Version 4 at the cost of two hashes and an HMAC.
 //
-// Common signers (of the AWS SDK, of minio-go) take a net/http request, and several times what the rest of an operation
-// costs here. The test compares this package with the AWS SDK's signer. The definition: "Signature Version 4 signing
-// process", AWS General Reference.
+// The signers at hand (of the AWS SDK, of minio-go) take a net/http request, and several times what the rest of an operation costs here;
+// the AWS SDK's is the truth of this package's test. The definition: "Signature Version 4 signing process", AWS General Reference.
 package sigv4
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// Unsigned means a body that is not hashed; Empty is the SHA-256 of no body.
+// Unsigned stands for a body that is not hashed; Empty is the SHA-256 of no body.
 const (
 	Unsigned = "UNSIGNED-PAYLOAD"
 	Empty    = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -21,8 +20,7 @@ const (
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// Signer signs requests of one account in one region. It keeps the day's key and the date of the second, and is not
-// safe for concurrent use.
+// Signer signs requests of one account in one region. It keeps the day's key and the second's date, and is not safe for concurrent use.
 type Signer struct {
 	Access, Secret, Token, Region string
 
@@ -35,11 +33,9 @@ type Signer struct {
 	headers string // the signed ones
 }
 
-// Append appends the header lines that sign a request, each with its CRLF: date, hash of the body, token,
-// authorization.
+// Append appends the header lines that sign a request, each with its CRLF: date, hash of the body, token, authorization.
 //
-// path is escaped, query is canonical (sorted, escaped, "" for none), payload is the hex SHA-256 of the body, Unsigned
-// or Empty.
+// path is escaped, query is canonical (sorted, escaped, "" for none), payload is the hex SHA-256 of the body, Unsigned or Empty.
 func (s *Signer) Append(dst []byte, now time.Time, method, host string, path []byte, query, payload string) []byte {
 	if second := now.Unix(); second != s.second {
 		s.tick(now.UTC(), second)
@@ -80,7 +76,7 @@ func (s *Signer) Append(dst []byte, now time.Time, method, host string, path []b
 	return append(dst, '\r', '\n')
 }
 
-// tick renews what depends on the second and, on a new day, the key.
+// tick renews what depends on the second, and on a new day the key.
 func (s *Signer) tick(now time.Time, second int64) {
 	day := string(now.AppendFormat(nil, "20060102"))
 	if len(s.date) == 0 || day != string(s.date[:8]) {

@@ -1,7 +1,6 @@
-// Command linkproxy puts a link of given delay and rate in front of a TCP server; see package link.
+// Command linkproxy puts a link of given length and width in front of a TCP server; see package link.
 //
-// Standard output: {"port": …} when it listens and, at the end (SIGTERM or SIGINT), {"connections": …, "up": …,
-// "down": …} in bytes.
+// Standard output tells {"port": …} when it listens, and at the end, on SIGTERM or SIGINT, {"connections": …, "up": …, "down": …} in bytes.
 package main
 
 import (

@@ -1,10 +1,9 @@
-// Command loadgen puts load on S3 servers and records the result of each operation.
+// Command loadgen puts load on S3 servers and records what became of each operation.
 //
-// Standard input is one JSON job (see package job and docs/loadgen.md). Credentials come from AWS_ACCESS_KEY_ID,
-// AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Standard error has one JSON object per line: {"ready": …} when all is
-// connected, {"progress": …} five times a second, {"summary": …} at the end, after the records were written. Exit
-// status: 0; 1 if the records could not be written; 2, with one line of text and no records, for an invalid job; 130 or
-// 143 if a signal ended it early, with the records so far.
+// One JSON job stands on standard input (see package job and docs/loadgen.md), credentials in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN. Standard error tells, a JSON object a line: {"ready": …} when all is connected, {"progress": …} five times a second,
+// {"summary": …} at the end, after the records were written. Exit status: 0; 1 when the records could not be written; 2, with one line of
+// text and no records, for a job that cannot be; 130 or 143 when a signal ended it early, with the records so far.
 package main
 
 import (
@@ -26,8 +25,7 @@ import (
 
 var version = "unknown" // set by the linker: hash of the sources
 
-// garbage is how much may pile up beyond what is in use, in percent. It is less than Go's 100, because the records need
-// memory; this costs no measurable CPU.
+// garbage is what may pile up over what is in use, in percent: less than Go's 100, at no CPU that could be measured, for the records need memory.
 const garbage = 40
 
 func main() {

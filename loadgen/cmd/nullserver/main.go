@@ -1,4 +1,4 @@
-// Command nullserver answers S3 requests at almost no cost: what a client reaches with it is the client's own ceiling.
+// Command nullserver answers S3 requests at almost no cost: what a client reaches against it is the client's own ceiling.
 //
 // It checks no signature, stores nothing and lists nothing; see package s3null. It ends on SIGTERM and SIGINT.
 package main
@@ -46,7 +46,7 @@ func serve(listen, folder, cert, key string) error {
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
 		<-ended
-		os.Exit(0) // nothing is stored: there is nothing to finish
+		os.Exit(0) // nothing is kept: there is nothing to finish
 	}()
 	server := (&s3null.Server{Bodies: s3null.Open(folder)}).HTTP()
 	if cert != "" {
