@@ -67,7 +67,7 @@ class HttpTransport:
         return grouped(lengths, self.ranges, self.header_bytes - len("bytes="), self.parallel)
 
     def fitting(self, size: int) -> int:
-        """Least number of ranges of an object of `size` bytes that fit into one request's head."""
+        """Lower bound on how many ranges of an object of `size` bytes fit into one request's head."""
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:

@@ -71,10 +71,8 @@ class Loop:
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
         self.busy = [0] * len(self.workers)
         self.moved = self.operations = self.failed = 0
-        threads = [
-            threading.Thread(target=self._work, args=(i, arrivals, deadline_ns), daemon=True)
-            for i in range(len(self.workers))
-        ]
+        numbers = range(len(self.workers))
+        threads = [threading.Thread(target=self._work, args=(i, arrivals), daemon=True) for i in numbers]
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
@@ -88,7 +86,7 @@ class Loop:
         if self.stop:
             raise self.stop
 
-    def _work(self, i: int, arrivals: Closed | Open, deadline_ns: int) -> None:
+    def _work(self, i: int, arrivals: Closed | Open) -> None:
         part, failures, worker = self.parts[i], self.failures[i], self.workers[i]
         appends = [part[name].append for name in COLUMNS]
         tasks, now = self.tasks(worker), clock.now_ns

@@ -185,10 +185,7 @@ class ObstoreDelete(ObstoreClient):
         return [self.pieces[i][1][0] if self.batch == 1 else None for i in keys.tolist()]
 
     def do(self, task: Task, keep: bool) -> Outcome:
-        if self.batch == 1:
-            self.obstore.delete(self.stores[task.bucket], task.path)
-        else:
-            self.obstore.delete(self.stores[task.bucket], list(task.paths))
+        self.obstore.delete(self.stores[task.bucket], task.path if self.batch == 1 else list(task.paths))
         return Outcome(len(task.paths), 0, 0)
 
     def requests(self) -> int:
