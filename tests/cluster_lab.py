@@ -79,7 +79,7 @@ def agent(lab: Path, number: int) -> int:
                 words = path.read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"storelab.gang.node" in words and any(str(lab).encode() in w for w in words):
+            if b"storelab.gang.agent" in words and any(str(lab).encode() in w for w in words):
                 pid = int(path.parent.name)
                 try:
                     variables = (path.parent / "environ").read_bytes().split(b"\0")

@@ -56,7 +56,7 @@ def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
     if workload != "replay":
         assert min(reads["open_ns"]) > 0 and len(set(reads["requests"])) <= 3
     assert result.engine["cold"] == {
-        "connections": "made anew for each read",
+        "connections": "new for each read",
         "pages": {"dropped": 0, "why": "the store's data are not on disks of this machine"},
     }
 

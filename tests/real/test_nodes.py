@@ -223,7 +223,7 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
     """Its folder is not the coordinator's: it is told, and nothing hangs."""
     done = subprocess.run(
-        [sys.executable, "-m", "storelab.gang.node", "https://127.0.0.1:9", "0"],
+        [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"],
         env={**os.environ, post.TICKET: str(tmp_path / "none")},
         capture_output=True,
         text=True,

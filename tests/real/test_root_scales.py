@@ -69,7 +69,7 @@ def test_l_is_the_file_of_the_paper(made):
         mean = np.mean([opening + size[np.unique(np.searchsorted(edges, d, side="right") - 1)].sum() for d in drawn]) / 1e6
         assert mean == pytest.approx(printed, rel=bound)
     chosen = baskets.select_branches(table, 1)
-    start, stop = baskets.merge_pairs(baskets.ranges(layout, chosen, np.arange(facts["entries"]))[2], 0)
+    start, stop = baskets.merge(*np.array(baskets.ranges(layout, chosen, np.arange(facts["entries"]))[2]).T, 0)
     assert len(start) > 15_000 and 2000 < np.median(start[1:] - stop[:-1]) < 6000, "the stress case: small branches are scattered"
 
 

@@ -14,8 +14,8 @@ from storelab.core import clock, plan
 from storelab.core.config import Config, Launcher
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import clocks, credentials, nodes
+from storelab.gang.agent import BOOT_ID
 from storelab.gang.launchers import choose, condor, remote, srun
-from storelab.gang.node import BOOT_ID
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
@@ -190,7 +190,7 @@ def test_the_submit_description(tmp_path, universe):
     text = launcher.description([["a", "c"], []])
     number = "$(Node)" if universe == "parallel" else "$(ProcId)"
     place = str(folder).replace("'", "''")
-    assert f"arguments = \"-m storelab.gang.node '{place}' {number}\"\n" in text and "executable = /opt/bin/python\n" in text
+    assert f"arguments = \"-m storelab.gang.agent '{place}' {number}\"\n" in text and "executable = /opt/bin/python\n" in text
     assert "request_cpus = 4\n" in text and "secret" not in text and "should_transfer_files = NO" in text
     assert 'requirements = ((OpSys == "LINUX")) && stringListIMember(TARGET.Machine, MY.StorelabMachines)' in text
     assert text.lower().count("requirements = ") == 1 and "periodic_remove = time() > QDate + 730\n" in text
@@ -364,7 +364,7 @@ def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch, shared):
     assert f"transfer_executable = {'false' if shared else 'true'}\n" in text
     (arguments,) = (line.partition(" = ")[2] for line in text.splitlines() if line.startswith("arguments"))
     done = subprocess.run([str(tmp_path / "agent.sh"), *arguments.strip('"').split()], capture_output=True, text=True)
-    assert done.stdout == f"-m storelab.gang.node {tmp_path} $(ProcId)\n", done.stderr
+    assert done.stdout == f"-m storelab.gang.agent {tmp_path} $(ProcId)\n", done.stderr
 
 
 def test_a_job_that_is_over(monkeypatch):
@@ -416,10 +416,11 @@ def test_a_signal_that_comes_in_a_fork_ends_the_agent(tmp_path):
     code = """
 import os, signal, sys
 from pathlib import Path
-from storelab.gang import node, post
-signal.signal(signal.SIGTERM, node._told_to_end)
+from storelab.gang import post
+from storelab.gang.agent import Agent, _told_to_end
+signal.signal(signal.SIGTERM, _told_to_end)
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
-agent = node.Agent(post.uplink(sys.argv[1]), 0)
+agent = Agent(post.uplink(sys.argv[1]), 0)
 if os.fork() == 0:
     os._exit(0)
 print("dropped")

@@ -52,7 +52,7 @@ def test_clusters_lie_side_by_side_and_small_branches_do_not(file):
     starts, _ = baskets.merge(b.offset[order], b.size[order], 0)
     assert len(starts) <= 4, "the baskets of a cluster are contiguous"
     chosen = baskets.select_branches(baskets.basket_table(path), 1)
-    starts, _ = baskets.merge_pairs(baskets.ranges(b, chosen, np.array([0]))[2], 0)
+    starts, _ = baskets.merge(*np.array(baskets.ranges(b, chosen, np.array([0]))[2]).T, 0)
     assert len(starts) > 0.6 * len(chosen) > 30, "the small branches are scattered over the cluster"
 
 

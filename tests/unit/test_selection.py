@@ -130,7 +130,7 @@ def test_ranges_are_those_of_the_plain_definition(seed, percent):
 def test_entries_outside_of_every_free_basket_need_nothing():
     rows, needed, ranges = baskets.ranges(table(SIZES), ["a"], np.array([500]))
     assert (len(rows), needed, ranges) == (0, 0, [])
-    assert [len(x) for x in baskets.merge_pairs(ranges, 0)] == [0, 0]
+    assert [len(x) for x in baskets.merge(*np.array(ranges, "i8").reshape(-1, 2).T, 0)] == [0, 0]
 
 
 @pytest.mark.parametrize("gap", [0, 1, 7, 100, 10**6])

@@ -1,6 +1,6 @@
-"""ROOT files of the user's own: fetched, opened, their baskets tabled; what cannot be read is named (level 2, measuring side).
+"""The user's own ROOT files: fetched, opened, and their baskets listed; it names what cannot be read.
 
-May import: numpy, uproot, fsspec (lazily), `datasets.baskets`. The file is taken as it is, and copied into the stores.
+May import: numpy, uproot and fsspec in functions, `datasets.root`, `core`. A file is copied into the stores unchanged.
 """
 
 import contextlib
@@ -16,11 +16,14 @@ import numpy as np
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
 
-MOST_SAID = 300  # letters of a library's message
+MOST_SAID = 300  # characters of a library's message
 
 
 def fetch(source: str, folder: Path, place: str) -> Path:
-    """A local path of the file; a URL is downloaded into `folder`, whole or not at all. Raises UserError."""
+    """A local path of the file; a URL is downloaded into `folder`, whole or not at all.
+
+    place: configuration key, for errors. Raises UserError.
+    """
     if "://" not in source:
         path = Path(source).expanduser()
         if not path.is_file():
@@ -37,9 +40,11 @@ def fetch(source: str, folder: Path, place: str) -> Path:
         with fsspec.open(source, "rb") as remote, temporary.open("wb") as local:
             shutil.copyfileobj(remote, local, 16 * 2**20)
         temporary.replace(target)
-    except Exception as error:  # noqa: BLE001 - whatever a protocol's library throws
+    except Exception as error:  # noqa: BLE001 - a protocol's library may raise anything
         raise UserError(
-            place, f"{source} cannot be read ({_said(error)})", "check the address, and that `scratch` has room for the file"
+            place,
+            f"{source} cannot be read ({_said(error)})",
+            "check the address, and that `scratch` has room for the file",
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -52,15 +57,17 @@ def _said(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, str]]:
-    """(uproot's file, name of the tree, TTree or RNTuple) of a local ROOT file. Raises UserError: no ROOT file, cut off, no such tree, several and
-    none named."""
+    """(uproot's file, name of the tree, `TTree` or `RNTuple`) of a local ROOT file.
+
+    Raises UserError: no ROOT file, cut off, no such tree, or several and none named.
+    """
     import uproot
 
     place = f"files.{name}"
     try:
         file = uproot.open({str(path): None})
         kinds = {key.partition(";")[0]: kind for key, kind in file.classnames().items()}
-    except Exception as error:  # noqa: BLE001 - uproot throws many things at what is no ROOT file
+    except Exception as error:  # noqa: BLE001 - uproot raises many things if it is no ROOT file
         raise UserError(f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one") from None
     with file:
         if path.stat().st_size < file.file.fEND:
@@ -71,8 +78,10 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
 
 
 def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
-    """(facts of the manifest, table of baskets) of a local ROOT file. Facts as of `rootfile.generate`, `format` (TTree or RNTuple), and
-    `unreadable`: branch -> reason. Raises UserError: as `opened()`, damaged, no branch that can be read.
+    """(facts of the manifest, table of baskets) of a local ROOT file.
+
+    Facts: as of `root.generated.generate`, `format` (TTree or RNTuple), and `unreadable`: branch -> reason. Raises
+    UserError: as `opened()`, damaged, no branch that can be read.
     """
     import uproot
 
@@ -84,7 +93,11 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise UserError(f"files.{name}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
     if entries < 1 or not set(table["branch"].unique().to_pylist()) - set(unreadable):
-        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} has no entry, or no branch that can be read", "take another tree")
+        raise UserError(
+            f"files.{name}.tree",
+            f"{chosen} of {path.name} has no entry, or no branch that can be read",
+            "take another tree",
+        )
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
@@ -101,7 +114,7 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
 
 
 def check(dataset: dict[str, Any]) -> None:
-    """The file of a data set of the plan is there, and is what it should be; one behind a URL is not looked at. Raises UserError."""
+    """Raises UserError if the file of a planned data set is missing or wrong; files behind a URL are not checked."""
     if "://" in dataset["file"]:
         return
     path = fetch(dataset["file"], Path(), f"files.{dataset['scale']}.path")
@@ -110,7 +123,10 @@ def check(dataset: dict[str, Any]) -> None:
 
 
 def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
-    """Whether the manifest is of the file that the data set names now. Raises UserError where that has another size than when it was staged."""
+    """Whether the manifest describes the file that the data set names now.
+
+    Raises UserError if the file's size has changed since it was staged.
+    """
     before, path = manifest["dataset"], Path(dataset["file"]).expanduser()
     if (before.get("file"), before.get("tree")) != (dataset["file"], dataset["tree"]):
         return False
@@ -121,7 +137,7 @@ def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
 
 
 def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> str:
-    """The tree that is named, or the only one. Raises UserError."""
+    """The named tree, or the only one. Raises UserError."""
     known = sorted(k for k, v in kinds.items() if v == "TTree" or v.endswith("RNTuple"))
     if tree is None and len(known) == 1:
         return known[0]
@@ -133,7 +149,7 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> s
 
 
 def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
-    """Table of the pages, and the fields that are left out; the first and the last entry of each are decoded."""
+    """(table of the pages, field -> why it is left out). The first and the last entry of each field are decoded."""
     from storelab.datasets.root.pages import Pages
 
     pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
@@ -145,8 +161,10 @@ def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
 
 
 def _tried(branch: Any, entries: int, path: Path) -> str | None:
-    """Why the first or the last entry of a branch or field cannot be decoded; None: they can. What is wrong in between is an error of the
-    read that meets it."""
+    """Why the first or the last entry of a branch or field cannot be decoded; None if they can.
+
+    Errors in between are errors of the read that meets them.
+    """
     try:
         for at in {0, entries - 1}:
             branch.array(entry_start=at, entry_stop=at + 1)
@@ -156,7 +174,7 @@ def _tried(branch: Any, entries: int, path: Path) -> str | None:
 
 
 def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
-    """Table of the baskets, and the branches that are left out; parents of split branches hold nothing themselves and are none of them."""
+    """(table of the baskets, branch -> why it is left out). Parents of split branches hold nothing: no rows."""
     from uproot.interpretation.grouped import AsGrouped
     from uproot.interpretation.jagged import AsJagged
 

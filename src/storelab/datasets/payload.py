@@ -1,4 +1,4 @@
-"""Payload objects: incompressible, deterministic by seed, several distinct bodies in turn.
+"""Payload objects: incompressible, determined by the seed, with several distinct bodies in turn. May import: `core`.
 
 Object i of a data set has body i mod BODIES. A body is the byte stream of PCG64 seeded by (seed, size, body index).
 """
@@ -17,7 +17,7 @@ _CHUNK = 16 * 2**20
 
 
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
-    """The BODIES files of `size` bytes, made where they are missing (shared by all clients of a host). Returns their paths."""
+    """Paths of the BODIES files of `size` bytes. Missing ones are made; all clients of a host share them."""
     folder = scratch / "bodies"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{seed}-{size}-{i}" for i in range(BODIES)]

@@ -1,4 +1,4 @@
-"""The gang: starts the clients of a point together. Coordinator, rendezvous, agents on nodes, launchers, clocks; `testbed/`.
+"""The gang: it starts the clients of a point together. Coordinator, rendezvous, node agents, launchers, clocks.
 
 May import: `workloads`, `engines`, `stores`, `install`, `host`, `core`.
 """

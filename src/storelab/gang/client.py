@@ -1,7 +1,8 @@
 """One client process of a gang: `python -m storelab.gang.client FOLDER RANK`.
 
-FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret); credentials stand in the environment. It leaves
-`ops.<rank>.parquet`, `reads.<rank>.parquet` where the workload reads ROOT files, and `result.<rank>` as the last file.
+FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret). Credentials are in the environment.
+The client leaves `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last
+`result.<rank>`.
 """
 
 import os
@@ -53,13 +54,13 @@ def usage() -> dict[str, float]:
 
 
 def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
-    """Leave the operations; returns how many were done and failed, and the useful bytes."""
+    """Write the operations; returns how many succeeded, how many failed, and the useful bytes."""
     if (done := result.written) is not None:
-        records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs to where records lie
+        records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs into the folder of the gang
         return done.operations, done.errors, done.bytes
     records.write_table(path, records.OPS, result.ops, sync=False)
     counts = result.ops.get("count", [1] * len(result.ops["end_ns"]))
-    errors = result.ops.get("error", [None] * len(counts))  # a column left out is null
+    errors = result.ops.get("error", [None] * len(counts))  # a missing column is null
     failed = sum(int(n) for n, e in zip(counts, errors, strict=True) if e is not None)
     return int(sum(counts)) - failed, failed, int(sum(result.ops["bytes"]))
 
@@ -82,7 +83,7 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
 
 
 def run(folder: Path, rank: int) -> None:
-    """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits in vain."""
+    """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits for it."""
     job, data = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
     offset_ns = int(os.environ.get(clock.OFFSET, "0"))
@@ -119,7 +120,7 @@ def run(folder: Path, rank: int) -> None:
         out["exit_status"] = 0
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
         out |= {"exit_status": 1, "failure": str(error)}
-    except Exception as error:  # whatever a library throws is this client's result, not a lost trace
+    except Exception as error:  # whatever a library raises is this client's result
         out |= {"exit_status": 1, "failure": f"{type(error).__name__}: {error}"}
         raise
     finally:
@@ -132,7 +133,7 @@ def run(folder: Path, rank: int) -> None:
 
 def main() -> None:
     records.without_pandas()
-    # A client that is told to end closes its engine on the way out (finally above).
+    # A client that receives a signal closes its engine on the way out (`finally` above).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
     status = 0
@@ -140,7 +141,7 @@ def main() -> None:
         run(Path(sys.argv[1]), int(sys.argv[2]))
     except SystemExit as end:
         status = int(end.code or 0)
-    # obstore may abort at the interpreter's end (see engines/obstore_loop), ROOT takes its time; everything is written.
+    # Everything is written. At exit obstore may abort (see engines/obstore/loop.py), and ROOT is slow.
     if "obstore" in sys.modules or "ROOT" in sys.modules:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,9 +1,10 @@
-"""How far a node's clock is from the coordinator's (level 3, measuring side). Standard library only.
+"""How far a node's clock is from the coordinator's clock. Standard library and `core` only.
 
-The coordinator answers datagrams with its time; a node asks a few times and keeps the quickest answer, whose round trip bounds the error
-(F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset = server - (sent + received) / 2, known to within
-half the round trip. Where no datagram passes, the kernel tells at least whether its clock is disciplined (adjtimex(2)) and its own bound on
-the error; the offset is then taken as zero, to within that bound.
+The coordinator answers datagrams with its time. A node asks several times and keeps the quickest answer, whose round
+trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989):
+offset = server - (sent + received) / 2, known to within half the round trip. If no datagram gets through, the node asks
+the kernel whether its clock is disciplined (adjtimex(2)), and for the kernel's own bound on the error. The offset is
+then taken as zero, to within that bound.
 """
 
 import ctypes
@@ -21,7 +22,10 @@ STA_UNSYNC = 0x40
 
 @dataclass(frozen=True)
 class Offset:
-    """ns: what to add to this host's clock; error_ns: how far the sum may be off, None where nobody knows; how: `asked`, `kernel`, `unknown`."""
+    """ns: what to add to this host's clock; error_ns: bound on the error of the sum, None if unknown.
+
+    how: `asked` (the coordinator), `kernel` or `unknown`.
+    """
 
     ns: int
     error_ns: int | None
@@ -29,14 +33,17 @@ class Offset:
 
 
 class Server:
-    """Answers until `close()`; `addresses` are what nodes may ask, in the order to try. hosts: names or addresses of this machine."""
+    """Answers until `close()`. hosts: names or addresses of this machine.
+
+    `addresses` are the [host, port] that nodes may ask, in the order to try.
+    """
 
     def __init__(self, hosts: list[str], port: int = 0):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("", port))
         self.socket.settimeout(0.5)
         self.addresses = [[host, self.socket.getsockname()[1]] for host in hosts]
-        self.shift_ns = 0  # a test's way to be off
+        self.shift_ns = 0  # a test sets it to simulate a wrong clock
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="clock")
         self._thread.start()
@@ -60,7 +67,10 @@ class Server:
 
 
 def measure(addresses: list[list]) -> Offset:
-    """The offset to the coordinator's clock, by the first of its addresses that answers; else what the kernel says."""
+    """The offset to the coordinator's clock, from the first address that answers; otherwise what the kernel says.
+
+    addresses: [host, port] each.
+    """
     for host, port in addresses:
         if (best := _ask(host, port)) is not None:
             return best
@@ -79,7 +89,7 @@ def _ask(host: str, port: int) -> Offset | None:
                 sent = clock.now_ns()
                 s.sendto(nonce, (host, port))
                 while (answer := s.recv(64))[:16] != nonce:
-                    pass  # late answer to an earlier question
+                    pass  # a late answer to an earlier question
                 received = clock.now_ns()
             except OSError:
                 misses += 1
@@ -92,7 +102,7 @@ def _ask(host: str, port: int) -> Offset | None:
 
 
 def kernel_error_ns() -> int | None:
-    """The kernel's bound on its clock's error (`maxerror` of adjtimex), None where the clock is not disciplined."""
+    """The kernel's bound on its clock's error (`maxerror` of adjtimex), None if the clock is not disciplined."""
     buffer = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.adjtimex(ctypes.byref(buffer)) < 0:

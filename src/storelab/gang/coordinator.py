@@ -1,4 +1,7 @@
-"""Runs the gang of one point: launch, agree, watch, gather. Accepts only a complete gang: as many clients as asked, where they were asked, all in time."""
+"""Runs the gang of one point: launch, agree on the start, watch, gather.
+
+Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time.
+"""
 
 import signal
 import sys
@@ -12,15 +15,18 @@ from storelab.core.errors import MeasurementFailed
 from storelab.gang import rendezvous
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
-LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks; while clients measure
+LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks: before the start; while clients measure
 
 
-_told: list[int] = []  # signals that ask for an end
+_told: list[int] = []  # signals received that ask for an end
 _ending = False
 
 
 def heed_signals() -> None:
-    """SIGINT, SIGTERM and SIGHUP end a gang in order, also where Python drops what a handler raises (in a fork), and come they twice."""
+    """SIGINT, SIGTERM and SIGHUP end a gang in order.
+
+    This holds even if they arrive twice, and where Python drops what a handler raises (in a fork).
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, _heed)
@@ -34,15 +40,15 @@ def _heed(number: int, _: Any) -> None:
 
 
 def _dropped(what: Any) -> None:
-    """No traceback of an end that `_told` remembers; what else Python had to drop is printed as always."""
+    """Prints no traceback for an end that `_told` remembers; anything else that Python drops is printed as usual."""
     if not (_told and isinstance(what.exc_value, SystemExit)):
         sys.__unraisablehook__(what)
 
 
 class Launcher(Protocol):
-    """Starts the clients of a gang, on this host or by way of others.
+    """Starts the clients of a gang, on this host or on others.
 
-    participants: who meets in the gang's folder (the clients, or one agent for each node), `noun` what they are called.
+    participants: how many meet in the gang's folder: the clients, or one agent per node; noun: what they are called.
     """
 
     name: str
@@ -69,8 +75,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run the gang in `folder` (which holds `job.json`); returns the clients' results by rank.
 
-    `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own reasons,
-    or who did not come, or who answered too late. No client is left behind, whatever happens.
+    `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own
+    reasons, or with the names of those that are missing or late. No client is left running, whatever happens.
     """
     global _ending
     place, _ending = rendezvous.Folder(folder), False
@@ -98,7 +104,7 @@ def _watch(
     duration_s: float,
     at_start: Callable[[int], None],
 ) -> None:
-    """Until every client has left its result. Raises MeasurementFailed."""
+    """Wait until every client has left its result. Raises MeasurementFailed."""
     limit = time.monotonic() + 2 * timeout_s + duration_s + GRACE_S
     quiet_until = 0.0
     while True:
@@ -128,7 +134,7 @@ def _watch(
 
 
 def _with_reasons(text: str, launcher: Launcher, folder: Path) -> str:
-    """Who did not come may have told why, or has ended."""
+    """Adds what missing clients said, if anything, or how they ended."""
     ended = launcher.ended()
     done = rendezvous.Folder(folder).present("result")
     failed = [r for r in done if not _ok(folder, r)]

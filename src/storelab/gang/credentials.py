@@ -1,8 +1,9 @@
-"""Credentials on their way to the nodes: a file that its owner alone can read, gone when the gang has met (level 3, measuring side).
+"""Credentials on their way to the nodes: a file that only its owner can read, removed once the gang has met.
 
-They never stand in a submit file, on a command line, in a log or a record. S3 keys and tokens are environment variables of the clients; of
-those variables that name a file (an x509 proxy, a WLCG token), the file's content goes along and lies on the node's tmpfs until the end. Both
-are looked up anew for every point, so that a campaign outlives a token.
+They are never in a submit file, on a command line, in a log or in a record. S3 keys and tokens are environment
+variables of the clients. For variables that name a file (an x509 proxy, a WLCG token), the content of the file is sent
+too, and lies on the node's tmpfs until the end. Both are read again for every point, so that a campaign can outlive a
+token. May import: `core`.
 """
 
 import base64
@@ -22,7 +23,9 @@ SECRET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", *TO
 
 
 def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What goes to the nodes. environs: variables by account; environ: of this process; tokens: further variables that a store names.
+    """What is sent to the nodes.
+
+    environs: variables by account; environ: of this process; tokens: further variables that a store names.
 
     Raises UserError: a variable names a file that cannot be read.
     """
@@ -34,13 +37,15 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
                 files[name] = base64.b64encode(Path(path).read_bytes()).decode()
             except OSError as error:
                 raise UserError(
-                    name, f"it names {path}, which cannot be read ({error.strerror})", "renew the credential, or unset it"
+                    name,
+                    f"it names {path}, which cannot be read ({error.strerror})",
+                    "renew the credential, or unset it",
                 ) from None
     return {"environs": [shared | e for e in environs], "files": files}
 
 
 def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
-    """Lay it into the gang's folder, for its owner alone."""
+    """Write the parcel into the gang's folder, readable by its owner only."""
     path = folder / name
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as f:
@@ -48,13 +53,13 @@ def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
 
 
 def forget(folder: Path) -> None:
-    """It is not needed any more."""
+    """Remove the parcel."""
     for name in ("keys", "ticket"):
         (folder / name).unlink(missing_ok=True)
 
 
 def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
-    """The clients' variables by account; files are laid into `folder`, which is the node's own and goes at the end."""
+    """The clients' variables by account. Files are written into `folder`, which is on the node and goes at the end."""
     named = {}
     for name, content in parcel.get("files", {}).items():
         path = folder / name.lower()
@@ -71,7 +76,7 @@ def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str,
 
 
 def expires(token: str) -> float | None:
-    """When a JSON web token ends (`exp`, RFC 7519), in seconds of UTC; None where it does not say."""
+    """When a JSON web token expires (`exp`, RFC 7519), in seconds of UTC; None if it does not say."""
     try:
         payload = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
@@ -80,7 +85,7 @@ def expires(token: str) -> float | None:
 
 
 def too_short(environ: Mapping[str, str], seconds: float) -> str:
-    """Why a token ends before a point of so many seconds would, or ''."""
+    """Why a point of this many seconds would outlive a token, or ''."""
     for name in TOKENS:
         if (end := expires(environ.get(name, ""))) is not None and end < time.time() + seconds:
             return f"the token in {name} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"

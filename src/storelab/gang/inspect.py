@@ -1,6 +1,7 @@
-"""`storelab doctor --nodes`: every node of the allocation, or as many machines of a pool as a gang may have, looks at itself; one table (level 3, measuring side).
+"""`storelab doctor --nodes`: every node of the allocation looks at itself, and the answers become one table.
 
-On a node: `python -m storelab.gang.inspect FOLDER NUMBER` (NUMBER left out: SLURM_PROCID), which reads `ask.json` there and leaves `node.<number>`.
+In an HTCondor pool, as many machines look as a gang may have. On a node, `python -m storelab.gang.inspect FOLDER
+NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in FOLDER and leaves `node.<number>` there.
 """
 
 import os
@@ -26,13 +27,14 @@ from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.rendezvous import Folder
 from storelab.host import environment, proc
 
-WAIT_S, SHARED_S, LATE_S = 90, 20.0, 5.0  # for all nodes; for a shared folder to show the questions, and the last answers
-OPEN_FILES = 1024  # what a client of many workers may open
+WAIT_S = 90  # for all nodes
+SHARED_S, LATE_S = 20.0, 5.0  # for a shared folder to show the questions; the last answers
+OPEN_FILES = 1024  # a client with many workers may open this many
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
 
 def look(folder: Path, number: int) -> None:
-    """What this node says of itself. Raises SystemExit: it does not see the folder."""
+    """Write what this node says of itself. Raises SystemExit if it does not see the folder."""
     place, limit = Folder(folder), time.monotonic() + SHARED_S
     host = os.environ.get("SLURMD_NODENAME") or platform.node()
     while (ask := place.get("ask.json")) is None:
@@ -49,7 +51,7 @@ def look(folder: Path, number: int) -> None:
     try:
         from storelab.engines.s5cmd import client
 
-        about["s5cmd"] = client.version()  # it runs here
+        about["s5cmd"] = client.version()  # runs the program on this node
     except (UserError, OSError, subprocess.SubprocessError) as error:
         about["s5cmd_missing"] = str(error)
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}
@@ -62,7 +64,7 @@ def look(folder: Path, number: int) -> None:
 
 
 def _reach(url: str) -> str:
-    """'' where something answers at the URL's port, else why not."""
+    """'' if something answers at the URL's port, else why not."""
     parts = urlsplit(url)
     ports = {"https": 443, "http": 80, "root": 1094}
     try:
@@ -73,9 +75,16 @@ def _reach(url: str) -> str:
 
 
 def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
-    """A row for each node of the allocation: COLUMNS, and `problem`, '' where it is fit; and the stores that are down. Raises UserError: no allocation."""
+    """(a row for each node of the allocation, stores that are down).
+
+    A row has the COLUMNS and `problem`, '' if the node is fit. Raises UserError if there is no allocation.
+    """
     if config.launcher.kind == "local":
-        raise UserError("doctor --nodes", "launcher.kind is local: there is this host only", "`storelab doctor`, or set launcher.kind")
+        raise UserError(
+            "doctor --nodes",
+            "launcher.kind is local: there is this host only",
+            "`storelab doctor`, or set launcher.kind",
+        )
     count = choose.most_nodes(config)
     base = Path(config.results)
     base.mkdir(parents=True, exist_ok=True)
@@ -94,15 +103,21 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
 
 
 class Lookers(condor.CondorLauncher):
-    """Jobs that look at their machines."""
+    """Jobs that inspect their machines."""
 
     module = "storelab.gang.inspect"
 
 
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
-    """Machines of an HTCondor pool look, as far as they come within `gang_timeout`; returns what HTCondor had to say of the others."""
+    """Machines of an HTCondor pool inspect themselves, as many as start within `gang_timeout`.
+
+    Returns what HTCondor said of the others.
+    """
     records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
-    jobs, limit = Lookers(folder, [[n] for n in range(count)], [], config.launcher), time.monotonic() + config.gang_timeout / 1e9
+    jobs, limit = (
+        Lookers(folder, [[n] for n in range(count)], [], config.launcher),
+        time.monotonic() + config.gang_timeout / 1e9,
+    )
     told = ""
     try:
         jobs.launch()
@@ -117,10 +132,18 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
 
 
 def _run(config: Config, count: int, folder: Path) -> list[str]:
-    """All nodes look; returns what srun and they had to say of it."""
+    """All nodes inspect themselves; returns what srun and the nodes printed."""
     settings = config.launcher
     look_there = remote.prepared(settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)])
-    step = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--mem=0", "--overlap", "--input=none"]
+    step = [
+        "srun",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        "--mem=0",
+        "--overlap",
+        "--input=none",
+    ]
     command = [*step, *settings.options, *look_there]
     try:
         done = subprocess.run(command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
@@ -130,7 +153,7 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
 
 
 def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]:
-    """By node; a shared folder may show the last ones late."""
+    """Answers by node; a shared folder may show the last ones late."""
     limit = time.monotonic() + (0 if words else LATE_S)
     while len(Folder(folder).present("node")) < count and time.monotonic() < limit:
         time.sleep(0.2)
@@ -174,7 +197,7 @@ def _told(number: int, words: list[str]) -> str:
 
 
 def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> list[str]:
-    """What a gang with this node would fail for."""
+    """Why a gang with this node would fail."""
     out, settings = [], config.launcher
     here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
     out += [f"other {what}: {remote.difference(what, about[what], value)}" for what, value in here.items() if about[what] != value]
@@ -187,7 +210,7 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
         out.append(f"{about['open_files']} open files are too few: ulimit -n {OPEN_FILES}")
     offset, error = about["clock_offset_ns"], about["clock_error_ns"]
     if error is None or error > settings.clock_error:
-        out.append("nobody knows well enough how far its clock is off: open UDP to this host, see launcher.address and launcher.port")
+        out.append("its clock is not known well enough: open UDP to this host, see launcher.address and launcher.port")
     elif abs(offset) > settings.clock_bound:
         out.append(f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s")
     return out

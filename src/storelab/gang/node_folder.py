@@ -1,4 +1,7 @@
-"""A gang's folder on a node's tmpfs: its agent removes it at the end, and the next agent does where that one was killed (level 3, measuring side)."""
+"""A gang's folder on a node's tmpfs. Its agent removes it at the end; if that one was killed, the next agent does.
+
+May import: `core`, `host`.
+"""
 
 import fcntl
 import os
@@ -9,11 +12,14 @@ from pathlib import Path
 
 from storelab.host import scratch
 
-TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; names of a gang's clients' folders
+TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
 class GangFolder:
-    """`gang-<attempt>-<number>` in the user's scratch folder on this node; locked until `remove()`, or until the kernel ends its owner."""
+    """`gang-<attempt>-<number>` in the user's scratch folder on this node.
+
+    It is locked until `remove()`, or until the kernel ends its owner.
+    """
 
     def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
         self.base, self._held = base, ExitStack()
@@ -27,7 +33,7 @@ class GangFolder:
         (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
 
     def remove(self) -> None:
-        """With what its clients have left; and all of the scratch folder where nobody else uses it, as the coordinator does on its host. Once."""
+        """Remove it and what its clients left, once; and the whole scratch folder if nobody else uses it."""
         _remove(self.path)
         os.close(self._lock)
         self._held.close()
@@ -35,7 +41,10 @@ class GangFolder:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove the folders of gangs whose agent was killed, credentials among them; returns their names. No other agent may begin meanwhile."""
+    """Remove the folders of gangs whose agent was killed, including their credentials; returns their names.
+
+    No other agent may begin meanwhile.
+    """
     out = []
     for path in sorted(folder.glob("gang-*")):
         try:
@@ -54,7 +63,7 @@ def sweep(folder: Path) -> list[str]:
 
 
 def _remove(path: Path) -> None:
-    """Clients first: while the folder is there, someone knows of them."""
+    """Remove the clients' folders first: while this folder exists, their names are known."""
     names = (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []
     for name in names:
         shutil.rmtree(path.parent / name, ignore_errors=True)
@@ -63,7 +72,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """One agent at a time: a folder that is not locked yet would look left behind."""
+    """One agent at a time: a folder that is not locked yet would look abandoned."""
     with open(folder / TURN, "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,13 +1,13 @@
-"""What the record of a point says of its nodes (level 3, measuring side)."""
+"""What the record of a point says of its nodes."""
 
 from typing import Any
 
 
 def record(launcher: Any, results: list[dict[str, Any]], watched: dict[str, Any]) -> dict[str, Any]:
-    """`nodes`: each node's host, clock and what its monitor saw; `host`: of all of them together, this host with them, where it took part.
+    """Keys `nodes`, `host`, `coordinator`, `shared_machine` of `run.json`; none if the clients ran on this host only.
 
-    Nothing where the clients ran on this host: `host` is its own then. Nodes that are one machine (the same boot id: network namespaces, several
-    slurmd) count once.
+    nodes: host, clock and monitor of each node; host: all machines together, with this host if it took part. Nodes on
+    one machine (the same boot id: network namespaces, several slurmd) count once.
     """
     if not hasattr(launcher, "about"):
         return {}
@@ -24,6 +24,6 @@ def record(launcher: Any, results: list[dict[str, Any]], watched: dict[str, Any]
 
 def _here(nodes: list[dict[str, Any]]) -> bool:
     """Whether a node is the coordinator's machine."""
-    from storelab.gang.node import BOOT_ID
+    from storelab.gang.agent import BOOT_ID
 
     return any(n.get("boot_id") == BOOT_ID.read_text().strip() for n in nodes)

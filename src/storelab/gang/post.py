@@ -1,8 +1,8 @@
-"""What a node's agent and the coordinator share: a folder, or a port of the coordinator where nodes share none (level 3, measuring side).
+"""What a node's agent and the coordinator share: a folder, or a port of the coordinator if nodes share no folder.
 
-The post office is a small HTTP server over the gang's folder, for those who know the gang's token: files by name, once or in place of what is
-there. It serves one gang on one port, over TLS with a certificate of its own that the agents pin; token and certificate reach them in a file,
-never on a command line. Standard library and `trustme`.
+The post office is a small HTTP server over the gang's folder, open to those who know the gang's token. Files are put by
+name, either once or replacing what is there. It serves one gang on one port, over TLS with its own certificate, which
+the agents pin. Token and certificate reach them in a file, never on a command line. Standard library and `trustme`.
 """
 
 import hmac
@@ -20,12 +20,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 from storelab.gang.rendezvous import Folder
 
-TICKET = "STORELAB_GANG_TICKET"  # environment: file with token and certificate
+TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
 TIMEOUT_S = 30
 
 
 class SharedFolder(Folder):
-    """The gang's folder, as nodes see it that share it."""
+    """The gang's folder, for nodes that share it."""
 
     def put_file(self, path: Path) -> None:
         """Copy a file of the node into the folder, whole or not at all."""
@@ -34,13 +34,16 @@ class SharedFolder(Folder):
         os.replace(temporary, self.path / path.name)
 
     def fetch(self, manifest: str | None, folder: Path) -> str | None:
-        """A path of the manifest that this node can read; what it names lies beside it."""
+        """A path of the manifest that this node can read; the tables that it names are beside it."""
         return manifest
 
 
 class Office:
-    """Serves the gang's folder until `close()`. host: the name or address that nodes find it at. It listens on all of this host's: its own name
-    is often 127.0.1.1 to itself (Debian's /etc/hosts), and another address to others."""
+    """Serves the gang's folder until `close()`. host: the name or address that nodes use.
+
+    It listens on all addresses of this host: the host's own name often means 127.0.1.1 to itself (Debian's /etc/hosts),
+    and another address to others.
+    """
 
     def __init__(self, folder: Path, manifest: Path | None, host: str, port: int = 0):
         import trustme
@@ -64,7 +67,7 @@ class Office:
         self.thread.start()
 
     def ticket(self) -> dict[str, str]:
-        """What an agent needs beside the address; secret."""
+        """What an agent needs besides the address; secret."""
         return {"token": self.token, "certificate": self.certificate}
 
     def close(self) -> None:
@@ -95,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _name(self) -> str | None:
-        """The file's name, None (and answered) where the caller may not or the name is none."""
+        """The file's name; None, and the request is answered, if the token or the name is wrong."""
         if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.token}"):
             self._reply(403)
             return None
@@ -137,11 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(200)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what is worth telling stands in the records."""
+        """Log nothing: the records hold what matters."""
 
 
 class RemoteFolder:
-    """The gang's folder by way of the post office. Raises OSError where it cannot be reached."""
+    """The gang's folder through the post office. Raises OSError if it cannot be reached."""
 
     def __init__(self, url: str, ticket: dict[str, str]):
         parts = urlsplit(url)
@@ -150,7 +153,7 @@ class RemoteFolder:
         self.connection: http.client.HTTPSConnection | None = None
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Once more on a new connection where the kept one was closed."""
+        """(status, body). Tries once more on a new connection if the kept one was closed."""
         for fresh in (False, True):
             if self.connection is None or fresh:
                 self.connection = http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=self.context)
@@ -169,7 +172,7 @@ class RemoteFolder:
         self._put(name, json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """True as well where the very same is there: the answer to an earlier try was lost with its connection."""
+        """True as well if the same content is there: the answer to an earlier try was lost with its connection."""
         body = json.dumps(data).encode()
         return self._put(name, body, "?once") != 409 or self._get("f", name) == body
 
@@ -198,7 +201,7 @@ class RemoteFolder:
         return set(json.loads(self._get("list", kind) or b"[]"))
 
     def fetch(self, manifest: str | None, folder: Path) -> str | None:
-        """A copy of the manifest, and of what it names, in `folder`."""
+        """The path of a copy of the manifest in `folder`, with the tables that it names."""
         if manifest is None:
             return None
         name = Path(manifest).name
@@ -212,10 +215,10 @@ class RemoteFolder:
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:
-    """By a folder's path, or the post office's address, whose ticket is the file that the environment names."""
+    """From a folder's path, or the post office's address; the environment then names the file with its ticket."""
     if place.startswith("https://"):
         path = Path(os.environ[TICKET])
         ticket = json.loads(path.read_text())
-        path.unlink(missing_ok=True)  # read once
+        path.unlink(missing_ok=True)  # it is read once
         return RemoteFolder(place, ticket)
     return SharedFolder(Path(place))

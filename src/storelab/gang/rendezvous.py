@@ -1,10 +1,11 @@
-"""File rendezvous: all participants meet in a place that they share, and start at an agreed time. Standard library only.
+"""File rendezvous: all participants meet in a shared place and start at an agreed time. May import: `core`.
 
-Files, each written under a temporary name and renamed, so that no half file is ever read: `ready.<n>` by every participant, once;
-`call` by the leader when all are ready; `seen.<n>` by every participant when it has seen that; `go` by the leader: {t0_ns, n}, or {missing} or
-{refused}; `abort` by whoever must end it. The start lies ahead by the configured lead and by what it took from `call` to the last `seen`:
-a place that shows files late (attribute caches of NFS) makes a later start, not a missed one. The place must be new for every attempt: an old
-`go` would release everybody at once.
+Each file is written under a temporary name and renamed, so that nobody reads half a file. `ready.<n>`: by every
+participant, once. `call`: by the leader when all are ready. `seen.<n>`: by every participant when it has seen the call.
+`go`: by the leader, {t0_ns, n}, or {missing} or {refused}. `abort`: by whoever must end the gang. The start is ahead by
+the configured lead and by the time from `call` to the last `seen`: a place that shows files late (attribute caches of
+NFS) makes a later start, not a missed one. The place must be new for every attempt: an old `go` would release everybody
+at once.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 from storelab.core import clock
 
-POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks; more where many look
+POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks: at least; per participant
 SLOWEST_LEAD_S = 120.0
 
 
@@ -46,11 +47,11 @@ class Folder:
         return temporary
 
     def put(self, name: str, data: dict[str, Any]) -> None:
-        """Write it, in place of what is there."""
+        """Write the file; replaces an old one."""
         os.replace(self._temporary(name, data), self.path / name)
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write it; False, and nothing is changed, where it is there already. Atomic, on NFS too (link(2))."""
+        """Write the file; False, and nothing changes, if it exists already. Atomic, on NFS too (link(2))."""
         temporary = self._temporary(name, data)
         try:
             os.link(temporary, self.path / name)
@@ -61,14 +62,14 @@ class Folder:
         return True
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """What was put; None where nothing is."""
+        """The content of the file; None if it does not exist."""
         try:
             return json.loads((self.path / name).read_text())
         except FileNotFoundError:
             return None
 
     def present(self, kind: str) -> set[int]:
-        """Numbers n with a file `<kind>.<n>`."""
+        """Numbers n of the files `<kind>.<n>`."""
         head = f"{kind}."
         with os.scandir(self.path) as found:
             return {int(tail) for e in found if e.name.startswith(head) and (tail := e.name[len(head) :]).isdigit()}
@@ -76,20 +77,23 @@ class Folder:
 
 @dataclass(frozen=True)
 class Start:
-    """t0_ns: the agreed start (UTC ns); saw_in_time: whether this participant knew it before it was due."""
+    """t0_ns: the agreed start (UTC ns); saw_in_time: whether this participant knew it before that time."""
 
     t0_ns: int
     saw_in_time: bool
 
 
 def poll_s(size: int) -> float:
-    """Seconds between two looks, so that a thousand participants do not make the load that they want to measure."""
+    """Seconds between two looks: a thousand participants must not become the load that they want to measure."""
     return max(POLL_S, size * POLL_EACH_S)
 
 
 def join(place: Place, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
-    """Meet and agree. Raises GangAborted: not all came, called off, no such number is asked or it is there already, or the
-    leader does not answer."""
+    """Meet and agree.
+
+    Raises GangAborted: not all came, the gang was called off, the rank is not asked for or came twice, or the leader
+    does not answer.
+    """
     if not 0 <= rank < size:
         place.put("abort", {"reason": (text := f"client {rank} came, and the gang has {size}")})
         raise GangAborted(text)
@@ -104,7 +108,7 @@ def join(place: Place, rank: int, size: int, timeout_s: float, about: dict[str, 
 
 
 def wait(place: Place, names: tuple[str, ...], size: int, limit: float, timeout_s: float) -> dict[str, Any]:
-    """The first of these files that is there. Raises GangAborted: called off, or none by `limit` (monotonic seconds)."""
+    """The first of these files that exists. Raises GangAborted: called off, or none by `limit` (monotonic seconds)."""
     while True:
         for name in names:
             if (found := place.get(name)) is not None:
@@ -117,17 +121,17 @@ def wait(place: Place, names: tuple[str, ...], size: int, limit: float, timeout_
 
 
 def decided(decision: dict[str, Any]) -> Start:
-    """What the leader's `go` says. Raises GangAborted where it is no start."""
+    """What the leader's `go` says. Raises GangAborted if it is not a start."""
     if "t0_ns" not in decision:
         raise GangAborted(decision["reason"])
     return Start(decision["t0_ns"], clock.now_ns() < decision["t0_ns"])
 
 
 class Leader:
-    """The coordinator's side; `step()` is called again and again, and looks no oftener than `poll_s` allows.
+    """The coordinator's side. Call `step()` repeatedly; it looks no more often than `poll_s` allows.
 
-    size: how many participants; lead_s: the least time between the agreement and the start; accept: given what each said of itself, why the gang must
-    not start, or ''. `settled` once there is a decision, whoever made it.
+    size: number of participants; lead_s: least time between the agreement and the start; accept: given what each said
+    of itself, returns why the gang must not start, or ''. `settled` is true once there is a decision, whoever made it.
     """
 
     def __init__(
@@ -139,15 +143,19 @@ class Leader:
         accept: Callable[[dict[int, dict[str, Any]]], str] = lambda ready: "",
         noun: str = "client",
     ):
-        self.place, self.size, self.lead_s, self.timeout_s, self.accept, self.noun = place, size, lead_s, timeout_s, accept, noun
+        self.place, self.size, self.noun = place, size, noun
+        self.lead_s, self.timeout_s, self.accept = lead_s, timeout_s, accept
         self.give_up = time.monotonic() + timeout_s
         self.settled = False
-        self.round_s = 0.0  # from the call until it was answered by all
+        self.round_s = 0.0  # from the call until all have answered it
         self._called: float | None = None
         self._next = 0.0
 
     def step(self) -> int | None:
-        """The agreed start (ns) when there is one. Raises GangAborted: who is missing, or why it is refused; the participants are told."""
+        """The agreed start (ns) once there is one.
+
+        Raises GangAborted, and tells the participants: who is missing, or why the gang is refused.
+        """
         now = time.monotonic()
         if self.settled or now < self._next:
             return None
@@ -156,7 +164,10 @@ class Leader:
         there = self.place.present(kind)
         if len(there) < self.size:
             if now > self.give_up:
-                self._end("missing", missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind))
+                self._end(
+                    "missing",
+                    missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind),
+                )
             return None
         if self._called is None:
             self._refuse_wrong(there)

@@ -1,4 +1,4 @@
-"""This machine: the kernel's view of it, the monitor, scratch folders, processes, the page cache, the environment.
+"""This machine: what the kernel says of it, the monitor, scratch folders, processes, page cache, environment.
 
 May import: `core`.
 """

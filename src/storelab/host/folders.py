@@ -1,4 +1,4 @@
-"""Where data lie: the file system of a folder that may not be there yet (level 2, measuring side)."""
+"""The file system of a folder, even of one that does not exist yet."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ def existing(path: Path) -> Path:
 
 
 def filesystem(path: Path) -> str:
-    """Type of the file system that holds `path`, e.g. `ext4`; `?` where the system does not tell."""
+    """Type of the file system that holds `path`, e.g. `ext4`; `?` if the system does not say."""
     import psutil  # here: who plans only imports the stores, and psutil is slow to import
 
     real = existing(path).resolve()

@@ -1,10 +1,10 @@
-"""The monitor of a point: what client, server and host used, sampled beside the measurement (level 2, measuring side).
+"""The monitor of a point: what client, server and host used, sampled during the measurement. May import: `core`.
 
-A thread samples from the agreed start to the deadline: every 200 ms the CPU and memory of the host, its TCP sockets (established,
-TIME_WAIT) and interfaces, and CPU and memory of each client and each daemon of the store with all their child processes; every
-second what costs more: new processes, the open sockets of the clients, sockets that are being opened or closed. Both come less
-often where they would take more than their share of a core, as with very many processes or sockets: the monitor must not be the
-load. Its own CPU time stands in the record. See docs/resources.md.
+A thread samples from the agreed start to the deadline. Every 200 ms: CPU and memory of the host, its TCP sockets
+(established, TIME_WAIT) and interfaces, CPU and memory of each client and each daemon of the store with all their child
+processes. Every second, because it costs more: new processes, the open sockets of the clients, sockets that are being
+opened or closed. Both are done less often if they would take more than their share of a core, as with very many
+processes or sockets: the monitor must not be the load. Its own CPU time is in the record. See docs/resources.md.
 """
 
 import os
@@ -18,12 +18,12 @@ from storelab.core import clock, records
 from storelab.host import proc
 
 PERIOD_NS, LOOK_NS = 200_000_000, 1_000_000_000
-SAMPLES, LOOKS = 0.006, 0.0025  # of one core: where they would take more, they come less often; together below 1 %
+SAMPLES, LOOKS = 0.006, 0.0025  # shares of one core; if they would take more, they come less often; below 1 % together
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
 class Tree:
-    """A process and what it started: its descendants, and the other processes of its session. CPU never falls when one ends."""
+    """A process, its descendants, and the other processes of its session. Its CPU time never falls when one ends."""
 
     def __init__(self, pid: int):
         self.pid, self.members = pid, {pid}
@@ -31,25 +31,29 @@ class Tree:
         self.ended = [0.0, 0.0]
 
     def sample(self, files: proc.Files) -> tuple[float, float, int]:
-        """CPU user and system seconds since their begin, resident bytes now, of all members."""
+        """CPU user and system seconds since their start, and resident bytes now, over all members."""
         for pid in list(self.members):
             found = proc.process(files, pid)
             if found:
                 self.now[pid] = found
-            else:  # what it had used when it was last seen stays
+            else:  # the CPU time that it had when last seen still counts
                 self.members.discard(pid)
                 last = self.now.pop(pid, None)
                 if last:
                     self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
         here = self.now.values()
-        return self.ended[0] + sum(p.user for p in here), self.ended[1] + sum(p.system for p in here), sum(p.rss for p in here)
+        return (
+            self.ended[0] + sum(p.user for p in here),
+            self.ended[1] + sum(p.system for p in here),
+            sum(p.rss for p in here),
+        )
 
 
 class Monitor:
-    """`start(t0_ns)` as soon as the start is agreed, `stop()` when the clients are done; then `summary` and `columns()`.
+    """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
 
-    store_actors: daemon -> pid; client_pids: gives client -> pid of the clients of this host. `summary` has the keys of `host` in
-    run.json; it stays empty where no sample was taken. Never raises out of its thread; `stop` may come at any time.
+    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host. `summary` has the keys
+    of `host` in run.json; it stays empty if no sample was taken. It never raises; `stop` may be called at any time.
     """
 
     def __init__(self, store_actors: dict[str, int], client_pids: Callable[[], dict[int, int]], duration_ns: int):
@@ -74,7 +78,7 @@ class Monitor:
             self._thread.join(5)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Columns of records.MONITOR; interfaces without traffic are left out."""
+        """Columns of records.MONITOR, shape (rows,) each; interfaces without traffic are left out."""
         counters: dict[str, set[tuple[Any, ...]]] = {}
         for row in self._rows:
             if row[1] == "interface":
@@ -86,7 +90,7 @@ class Monitor:
         files = proc.Files()
         try:
             begun = time.thread_time()
-            self._find()  # before the start: the first sample shall not wait for it
+            self._find()  # before the start, so that the first sample need not wait
             self._look()
             self._look_cost = time.thread_time() - begun
             if not self._stop.wait(max(0, t0_ns - clock.now_ns()) / 1e9):
@@ -95,7 +99,7 @@ class Monitor:
             files.close()
 
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
-        """Samples on the grid of the start, the last one at the deadline; what would pass its share of a core is put off."""
+        """Sample on a grid from the start, last at the deadline; put off what would exceed its share of a core."""
         own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
         while True:
@@ -116,12 +120,12 @@ class Monitor:
             if last_one:
                 break
             due = max(now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2)
-            due += (t0_ns - due) % PERIOD_NS  # the next place on the grid
+            due += (t0_ns - due) % PERIOD_NS  # the next point on the grid
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked, samples)
 
     def _find(self) -> None:
-        """Which processes belong to whom. Only new ones are looked at: whose child, which session."""
+        """Find out which processes belong to whom. Only new ones are read: parent and session."""
         roots = {("server", name): pid for name, pid in self.actors.items()}
         roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
         for who, pid in roots.items():
@@ -142,7 +146,7 @@ class Monitor:
                 tree.members.add(pid)
 
     def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:
-        """The tree of the nearest ancestor, or of the leader of the session; a root belongs to itself alone."""
+        """The tree of the nearest ancestor, or of the session's leader; a root belongs to itself only."""
         at = pid
         for _ in range(64):
             if at in own:
@@ -153,7 +157,7 @@ class Monitor:
         return own.get(self._born[pid][1])
 
     def _look(self) -> dict[str, int | None]:
-        """The dearer part: sockets in passing states; returns client -> open sockets."""
+        """The costly part: sockets in transient states. Returns client -> open sockets, None if not visible."""
         self._changing = proc.changing()
         out: dict[str, int | None] = {}
         for (what, name), tree in self._trees.items():
@@ -163,11 +167,11 @@ class Monitor:
         return out
 
     def _sample(self, files: proc.Files, now: int, sockets: dict[str, int | None] | None) -> dict[str, Any]:
-        """One row for the host, each process of interest and each interface. `sockets`: where this sample came with a look."""
+        """Add a row for the host, each process of interest and each interface. sockets: of `_look()` if it just ran."""
         cpu, nics, (established, opened) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
         syn = closing = None
         if self._changing is not None:
-            if established is not None:  # the kernel counts those that the other side has closed with them
+            if established is not None:  # the kernel includes those closed by the peer
                 established = max(0, established - self._changing[proc.CLOSE_WAIT])
             if sockets is not None:
                 syn, closing = (sum(self._changing[s] for s in states) for states in (proc.OPENING, proc.SHUTTING))
@@ -178,7 +182,8 @@ class Monitor:
         server = 0.0
         for (what, name), tree in self._trees.items():
             user, system, rss = tree.sample(files)
-            add((host, what, name, now, user, system, rss, *none4, (sockets or {}).get(name) if what == "client" else None, *none4))
+            open_now = (sockets or {}).get(name) if what == "client" else None
+            add((host, what, name, now, user, system, rss, *none4, open_now, *none4))
             server += user + system if what == "server" else 0.0
         for nic, values in nics.items():
             add((host, "interface", nic, now, None, None, None, *none4, None, *values))

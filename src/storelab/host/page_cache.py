@@ -1,6 +1,7 @@
-"""The kernel's page cache of the files in folders of this machine: dropped, and looked at (level 2, measuring side; standard library only).
+"""The kernel's page cache of files on this machine: drop it, and check that it is dropped. Standard library only.
 
-For cold reads of a store whose data lie here. It needs the right to read the files. Pages that are mapped or not yet written stay.
+This makes reads cold if a store's data are here. It needs the right to read the files. Mapped pages and pages that are
+not written yet stay.
 """
 
 import contextlib
@@ -8,20 +9,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-PLACES = 64  # looked at in a file
+PLACES = 64  # checked in a file
 
 
 class PageCache:
-    """folders: where the files lie; none: on another machine, or in memory: nothing is dropped, and `facts()` says so."""
+    """folders: where the files are; empty (data elsewhere, or in memory): drops nothing, and `facts()` says so."""
 
     def __init__(self, folders: list[str]):
         self.folders = folders
         self.drops = self.seen = self.cached = 0
         if folders:
-            os.sync()  # what is not written cannot be dropped
+            os.sync()  # unwritten pages cannot be dropped
 
     def drop(self) -> None:
-        """Drop what is cached of all files, then look at the largest of them."""
+        """Drop the cached pages of all files, then check the largest file."""
         if not self.folders:
             return
         self.drops += 1
@@ -37,10 +38,10 @@ class PageCache:
             self._look(max(files, key=lambda path: path.stat().st_size))
 
     def _look(self, path: Path) -> None:
-        """Whether bytes come without waiting for the disk."""
+        """Count places whose bytes come without waiting for the disk."""
         size, fd = path.stat().st_size, os.open(path, os.O_RDONLY)
         try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead by the look itself
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # the check must not read ahead
             for i in range(PLACES):
                 self.seen += 1
                 with contextlib.suppress(OSError):
@@ -49,7 +50,7 @@ class PageCache:
             os.close(fd)
 
     def facts(self) -> dict[str, Any]:
-        """For records: times dropped; which part of the largest file was still cached after it (None: could not be looked at)."""
+        """For records: how often dropped; the fraction of the largest file still cached afterwards (None: unknown)."""
         if not self.folders:
             return {"dropped": 0, "why": "the store's data are not on disks of this machine"}
         return {"dropped": self.drops, "still_cached": self.cached / self.seen if self.seen else None}

@@ -1,8 +1,8 @@
-"""What the Linux kernel tells of a host and its processes, read as cheaply as it can be (level 1, measuring side).
+"""What the Linux kernel says of a host and its processes, read as cheaply as possible. Standard library only.
 
-Plain reads of /proc through files that stay open, and the netlink interface sock_diag(7) for sockets by state. psutil costs ten
-times as much; /proc/net/tcp prints a line for every socket, thousands of TIME_WAIT ones included. A thing that a kernel does not
-tell is None, never an error: a monitor must not end a measurement.
+Plain reads of /proc through files that stay open, and the netlink interface sock_diag(7) for sockets by state. psutil
+costs ten times as much; /proc/net/tcp prints a line for every socket, including thousands in TIME_WAIT. What a kernel
+does not report is None, never an error: a monitor must not end a measurement.
 """
 
 import os
@@ -22,7 +22,7 @@ _SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLMSG_DONE, _REQUEST_DUMP = 20, 2, 3, 0x301
 
 
 class Cpu(NamedTuple):
-    """CPU seconds of the whole host since its boot; `busy` is all but idle, waiting for disks, and guests (they are in user)."""
+    """CPU seconds of the host since boot; `busy`: all but idle, waiting for disks, and guests (included in user)."""
 
     user: float
     system: float
@@ -30,7 +30,7 @@ class Cpu(NamedTuple):
 
 
 class Process(NamedTuple):
-    """CPU seconds of a process since its begin (all threads, without children), resident memory, parent and session."""
+    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent and session."""
 
     user: float
     system: float
@@ -40,14 +40,14 @@ class Process(NamedTuple):
 
 
 class Files:
-    """Files of /proc, up to `most` of which stay open between reads: opening one costs as much as reading it. For one thread."""
+    """Files of /proc, of which up to `most` stay open: opening one costs as much as reading it. For one thread."""
 
     def __init__(self, most: int = 256):
         self._open: dict[str, int] = {}
         self.most = most
 
     def read(self, path: str, size: int = 4096) -> bytes | None:
-        """The first `size` bytes, None where there is no such thing (any more). A larger buffer than needed costs page faults."""
+        """The first `size` bytes; None if the file does not exist any more. Too large a buffer costs page faults."""
         fd = self._open.get(path)
         try:
             if fd is None:
@@ -76,7 +76,7 @@ def cpu(files: Files) -> Cpu:
 
 
 def memory_in_use(files: Files) -> int | None:
-    """MemTotal - MemAvailable in bytes: what cannot be had without swapping; files on tmpfs count, caches of disks do not."""
+    """MemTotal - MemAvailable in bytes: what swapping alone could free. Includes tmpfs, excludes disk caches."""
     data = files.read("/proc/meminfo", 256)
     if not data or b"MemAvailable:" not in data:
         return None
@@ -95,8 +95,10 @@ def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
 
 
 def tcp(files: Files) -> tuple[int | None, int | None]:
-    """From /proc/net/snmp, IPv4 and IPv6: sockets in ESTABLISHED or CLOSE_WAIT now (tcpCurrEstab of RFC 4022), and connections
-    that were opened by programs of this network namespace since its begin (tcpActiveOpens)."""
+    """(sockets in ESTABLISHED or CLOSE_WAIT now, connections opened), IPv4 and IPv6, from /proc/net/snmp.
+
+    These are tcpCurrEstab (RFC 4022), and tcpActiveOpens of this network namespace since it began.
+    """
     lines = [line.split() for line in (files.read("/proc/net/snmp") or b"").splitlines() if line.startswith(b"Tcp:")]
     if len(lines) != 2:
         return None, None
@@ -110,10 +112,10 @@ def time_wait(files: Files) -> int | None:
 
 
 def changing() -> dict[int, int] | None:
-    """TCP state -> sockets of OPENING and SHUTTING in this network namespace, IPv4 and IPv6; None where it cannot be asked.
+    """TCP state -> sockets, of OPENING and SHUTTING, in this network namespace, IPv4 and IPv6; None if unknown.
 
-    The kernel walks its whole table, TIME_WAIT sockets too, but sends only those asked for. An answer holds the family in its
-    first byte, the state in its second.
+    The kernel walks its whole table, TIME_WAIT sockets too, but sends only the states asked for. An answer has the
+    family in its first byte, the state in its second.
     """
     out = dict.fromkeys((*OPENING, *SHUTTING), 0)
     try:
@@ -143,7 +145,7 @@ def _count(s: socket.socket, out: dict[int, int]) -> None:
 
 
 def process(files: Files, pid: int) -> Process | None:
-    """One process, None where it has ended. Its name may hold blanks and brackets: fields count from the last bracket."""
+    """One process, None if it has ended. Its name may hold blanks and brackets: fields count from the last bracket."""
     data = files.read(f"/proc/{pid}/stat")
     if not data:
         return None
@@ -156,7 +158,7 @@ def pids() -> set[int]:
 
 
 def sockets(pid: int) -> int | None:
-    """Open sockets of a process, None where its files cannot be seen. Costs some 4 us for each open file."""
+    """Open sockets of a process, None if its files are not visible. Costs about 4 us for each open file."""
     try:
         folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -174,7 +176,7 @@ def sockets(pid: int) -> int | None:
 
 
 def link_speed(interface: str) -> int | None:
-    """Bits/s of a network card as its driver tells, None where it has none: loopback, most virtual ones."""
+    """Bits/s of a network card, from its driver; None if it has no such number: loopback, most virtual ones."""
     try:
         speed = int(Path(f"/sys/class/net/{interface}/speed").read_text())
     except (OSError, ValueError):
@@ -183,7 +185,7 @@ def link_speed(interface: str) -> int | None:
 
 
 def ephemeral_ports() -> int | None:
-    """How many local ports the kernel hands out for connections."""
+    """How many local ports the kernel can use for connections."""
     try:
         first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The folder on tmpfs that a user's campaigns share on a host: what clients read and write (level 2, measuring side). Standard library only."""
+"""The folder on tmpfs that a user's campaigns share on a host: what clients read and write. May import: `core`."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from storelab.core.errors import UserError
 
 
 def folder(base: str | Path) -> Path:
-    """storelab's own folder in `base`, a tmpfs of this host. Raises UserError where that is not there."""
+    """storelab's folder in `base`, a tmpfs of this host. Raises UserError if `base` is not a folder."""
     if not Path(base).is_dir():
         raise UserError("config.yaml: scratch", f"{str(base)!r} is no folder", "name a tmpfs of this machine")
     path = Path(base) / f"storelab-{os.getuid()}"
@@ -27,13 +27,13 @@ def using(base: str | Path) -> Iterator[Path]:
         with open(path, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue  # it was cleared in this very moment
+                continue  # it was removed just now
             yield path.parent
             return
 
 
 def clear(base: str | Path) -> bool:
-    """Remove the folder with all that clients keep there; False, and nothing is removed, while any campaign uses it."""
+    """Remove the folder and all that clients keep there. Returns False, and keeps it, while any campaign uses it."""
     path = folder(base)
     with open(path / ".used", "a") as lock:
         try:

@@ -1,7 +1,7 @@
-"""The read planner: which requests fetch many small ranges of an object in the least time, or the fewest bytes.
+"""The read planner: which requests fetch many small ranges of an object in the least time, or with the fewest bytes.
 
-May import: nothing of storelab, so that it is of use outside; numpy, and uproot, obstore or fsspec where they are used.
-`docs/read-planner.md` explains the model and how to use it from uproot in a few lines.
+May import: nothing of storelab, so that it can be used outside; numpy; uproot, obstore or fsspec in functions.
+`docs/read-planner.md` explains the model, and how to use it from uproot in a few lines.
 """
 
 from typing import Any

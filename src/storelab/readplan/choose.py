@@ -1,9 +1,9 @@
-"""Which requests to send for a list of ranges (numpy and `readplan.cost` only).
+"""Which requests to send for a list of ranges. May import: numpy and `readplan.cost` only.
 
-Merging two neighbours over a gap saves a request and costs the bytes of the gap. Of all ways to make m requests, the one that keeps the m - 1
-largest gaps apart asks for the fewest bytes; so, where a byte costs the same in every request, the best plan is among n plans (n: runs of ranges
-that touch). The search goes through these by the number of requests, with what they cost by their true lengths, and through the lengths at
-which long runs are split.
+Merging two neighbours over a gap saves a request and costs the bytes of the gap. Of all ways to make m requests, the
+one that keeps the m - 1 largest gaps apart asks for the fewest bytes. So, if a byte costs the same in every request,
+the best plan is among n plans (n: runs of touching ranges). The search goes through these by the number of requests,
+costs them by their true lengths, and tries the lengths at which long runs are split.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ import numpy as np
 
 from storelab.readplan.cost import Link
 
-PIECES = tuple(2**i * 2**20 for i in range(6))  # lengths at which a long run may be split, beside not at all: 1 to 32 MiB
-STEP = 1.08  # between two numbers of requests that are looked at: the time loses far less than that
+PIECES = tuple(2**i * 2**20 for i in range(6))  # a long run may be split at these lengths, or not at all: 1 to 32 MiB
+STEP = 1.08  # ratio of successive numbers of requests that are tried: the loss of time is far below that
 
 
 @dataclass(frozen=True)
 class Requests:
-    """A plan. start, stop: shape (m,), ascending, disjoint: the bytes [start, stop) that each request (or part of one) asks for.
+    """A plan. start, stop: shape (m,), ascending, disjoint: each request (or part of one) asks for bytes [start, stop).
 
-    gap: the largest gap that was merged over; piece: the length at which runs were split (0: not split); seconds: as the link
-    model sees it; wire_bytes: as it expects them; needed_bytes: of the ranges, each byte once.
+    gap: the largest gap that was merged over, bytes; piece: the length at which runs were split (0: not split);
+    seconds: by the link model; wire_bytes: expected by it; needed_bytes: of the ranges, each byte once.
     """
 
     start: np.ndarray
@@ -48,9 +48,10 @@ class Requests:
 
 @dataclass(frozen=True)
 class Front:
-    """Plans of one selection, by ascending gap; arrays of shape (k,): gap and piece in bytes, pieces asked for, asked and wire bytes, seconds.
+    """Plans of one selection, by ascending gap; arrays of shape (k,).
 
-    best: whether no other plan needs both less time and fewer wire bytes.
+    gap and piece in bytes, pieces asked for, asked and wire bytes, seconds. best: whether no other plan needs both less
+    time and fewer wire bytes.
     """
 
     gap: np.ndarray
@@ -71,7 +72,7 @@ class Front:
 
 
 class _Runs:
-    """Ranges by offset, and the runs of those that touch or overlap: begins and ends, shape (r,); gaps between them, shape (r - 1,)."""
+    """Ranges by offset, and the runs that touch or overlap: begins and ends, shape (r,); gaps, shape (r - 1,)."""
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
         offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
@@ -90,12 +91,12 @@ class _Runs:
         self.needed = int((self.stop - self.start).sum())
 
     def merged(self, gap: int) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and stops where gaps of at most `gap` bytes are asked for as well."""
+        """Starts and stops if gaps of at most `gap` bytes are asked for as well."""
         cut = np.flatnonzero(self.gaps > gap)
         return self.start[np.concatenate(([0], cut + 1))], self.stop[np.concatenate((cut, [len(self.stop) - 1]))]
 
     def thresholds(self) -> np.ndarray:
-        """Gaps to look at, ascending: 0, all different ones where they are few, else by their rank in steps of STEP."""
+        """Gaps to try, ascending: 0, then all different ones if they are few, else by their rank in steps of STEP."""
         found = np.unique(self.gaps)
         if len(found) > 128:
             counts = np.unique((STEP ** np.arange(np.log(len(self.gaps)) / np.log(STEP) + 1)).astype("i8"))
@@ -104,7 +105,7 @@ class _Runs:
 
 
 def _pieces(lengths: np.ndarray, piece: int) -> tuple[np.ndarray, np.ndarray | int]:
-    """Lengths of the pieces of runs, and how many of each there are."""
+    """Lengths of the pieces of runs, and the number of each."""
     if not piece:
         return lengths, 1
     counts = -(-lengths // piece)
@@ -112,9 +113,9 @@ def _pieces(lengths: np.ndarray, piece: int) -> tuple[np.ndarray, np.ndarray | i
 
 
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES) -> Front:
-    """All plans worth a look for these ranges: one for each gap, split where that is quickest. offsets, sizes: shape (n,), any order.
+    """All plans worth comparing for these ranges: one for each gap, split where that is quickest.
 
-    Raises ValueError for ranges that cannot be, and for none at all.
+    offsets, sizes: bytes, shape (n,), any order. Raises ValueError for impossible ranges and for none at all.
     """
     return _front(_Runs(offsets, sizes), link, pieces)
 
@@ -145,11 +146,12 @@ def plan(
     max_amplification: float | None = None,
     pieces: Sequence[int] = PIECES,
 ) -> Requests:
-    """The requests that fetch these ranges in the least time. offsets, sizes: bytes, shape (n,), any order, overlaps allowed.
+    """The requests that fetch these ranges in the least time.
 
-    thrift: how much it counts what a plan takes of link and server, which others wait for, beside the reader's own time: 0: not at all; where n readers
-    share what was measured alone, n - 1; inf: least bytes, whatever the time. max_amplification: bound on wire over needed bytes; where no plan keeps it,
-    the one of the fewest wire bytes. Raises ValueError for ranges that cannot be, and for a thrift or bound that is none.
+    offsets, sizes: bytes, shape (n,), any order, overlaps allowed. thrift: weight of the time that a plan takes of link
+    and server, which others wait for, besides the reader's own time. 0: none; n - 1: where n readers share what was
+    measured alone; inf: fewest bytes, whatever the time. max_amplification: bound on wire over needed bytes; if no plan
+    keeps it, the one with the fewest wire bytes is taken. Raises ValueError for impossible ranges, thrift or bound.
     """
     if not thrift >= 0:
         raise ValueError(f"thrift = {thrift}: at least 0")
@@ -168,14 +170,20 @@ def plan(
     i = int(np.argmin(cost))
     start, stop = split(*runs.merged(int(found.gap[i])), int(found.piece[i]), runs.begins)
     return Requests(
-        start, stop, int(found.gap[i]), int(found.piece[i]), float(found.seconds[i]), int(found.wire_bytes[i]), found.needed_bytes
+        start,
+        stop,
+        int(found.gap[i]),
+        int(found.piece[i]),
+        float(found.seconds[i]),
+        int(found.wire_bytes[i]),
+        found.needed_bytes,
     )
 
 
 def split(start: np.ndarray, stop: np.ndarray, piece: int, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split runs longer than `piece` bytes (0: none) into equal ones, at the begin of a range where one is near.
+    """Split runs longer than `piece` bytes (0: none) into equal ones, at the begin of a range if one is near.
 
-    begins: ascending offsets of the ranges: a cut there spares the reader to put a range together from two answers.
+    begins: ascending offsets of the ranges: a cut there spares the reader putting a range together from two answers.
     """
     long = np.flatnonzero(stop - start > piece) if piece else np.empty(0, "i8")
     if not len(long):

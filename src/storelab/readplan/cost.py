@@ -1,8 +1,9 @@
-"""What reads cost: the time model of the read planner (standard library and numpy only).
+"""What reads cost: the time model of the read planner. Standard library and numpy only.
 
-The model is piecewise linear, because that is what clients show. In the number of requests: the first `parallel` leave together: one round
-trip, and `first_s` for each but one; each further one costs `request_s`, be it the client's CPU, the server's, or the round trip shared by those in
-flight. In the bytes of a request: `curve`; servers are far from one rate for all sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
+The model is piecewise linear, because that is how clients behave. In the number of requests: the first `parallel` leave
+together and cost one round trip, and `first_s` for each but one; each further one costs `request_s`, be it CPU of the
+client or the server, or the round trip shared by those in flight. In the bytes of a request: `curve`, because a server
+has different rates for different sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
 """
 
 from dataclasses import asdict, dataclass
@@ -11,18 +12,19 @@ from typing import Any
 import numpy as np
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
-HEADER_BYTES = 700  # of an answer's head on the wire and the frames around it, where nobody measured it
+HEADER_BYTES = 700  # of an answer's head on the wire and the frames around it, if not measured
 
 
 @dataclass(frozen=True)
 class Link:
     """What one client sees of a store. Times in seconds, bandwidths in bytes per second.
 
-    rtt_s: from sending a request for a few bytes to having them, idle connection; first_s, request_s: see above; bandwidth: all connections
-    together; stream: one connection; parallel: requests in flight that still help; curve: ((bytes, seconds), …) ascending: what a request of so many
-    bytes costs beyond one of a few, all connections busy (beyond the last: by bandwidth; none: by bandwidth); header_bytes: wire bytes of an
-    answer beside its body; ranges: that one request may ask for, where the server truly answers several (else 1); part_bytes, part_s: what one
-    more range in such a request costs.
+    rtt_s: from sending a request for a few bytes to having them, on an idle connection; first_s, request_s: see above;
+    bandwidth: all connections together; stream: one connection; parallel: requests in flight beyond which more do not
+    help; curve: ((bytes, seconds), …) ascending: what a request of so many bytes costs beyond one for a few, all
+    connections busy (beyond the last, or without a curve: by bandwidth); header_bytes: wire bytes of an answer besides
+    its body; ranges: that one request may ask for, if the server really answers several (else 1); part_bytes, part_s:
+    what one more range in such a request costs.
     """
 
     rtt_s: float
@@ -47,11 +49,11 @@ class Link:
 
     @property
     def occupied_s(self) -> float:
-        """What one more request takes of what readers share (the server, above all): `request_s` without the round trip, which is waiting only."""
+        """What one more request takes of what readers share, mainly the server: `request_s` without the round trip."""
         return max(0.0, self.request_s - self.rtt_s / self.parallel)
 
     def shared(self, pieces: Any, asked_wire: Any) -> Any:
-        """Seconds that requests for so many pieces, with so many wire bytes, take of what readers share: the link and the server."""
+        """Seconds that requests for so many pieces and wire bytes take of what readers share: link and server."""
         return asked_wire / self.bandwidth + self._requests(np.asarray(pieces)) * self.occupied_s
 
     def _requests(self, pieces: np.ndarray) -> np.ndarray:
@@ -59,22 +61,22 @@ class Link:
         return -(-pieces // together)
 
     def requests(self, pieces: int) -> int:
-        """Requests for so many pieces: fewer, where one request asks for several ranges, but so many that all that may be in flight are."""
+        """Requests for so many pieces: fewer, if one asks for several ranges, but still `parallel` ones in flight."""
         return int(self._requests(np.asarray(pieces)))
 
     def wire(self, pieces: int, asked: int) -> int:
-        """Wire bytes of so many pieces with so many bytes in all."""
+        """Wire bytes of so many pieces with so many bytes in total."""
         return asked + self.requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
 
     def busy(self, lengths: np.ndarray) -> np.ndarray:
-        """Seconds that requests of so many bytes cost beyond small ones, shape as given, all connections busy."""
+        """Seconds that requests of so many bytes cost beyond small ones, all connections busy; shape as given."""
         if not self.curve or self.ranges > 1:
             return lengths / self.bandwidth
         sizes, seconds = (np.array([0, *column], "f8") for column in zip(*self.curve, strict=True))
         return np.interp(lengths, sizes, seconds) + np.maximum(0, lengths - sizes[-1]) / self.bandwidth
 
     def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> float:
-        """Time to fetch pieces of these lengths in bytes, shape (n,), `counts` times each (shape (n,) or one number)."""
+        """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each."""
         counts = np.broadcast_to(counts, lengths.shape)
         pieces, asked = int(counts.sum()), int((lengths * counts).sum())
         requests = self.requests(pieces)
@@ -87,5 +89,5 @@ class Link:
         return answering + max(moving, total / (first * self.stream), float(lengths.max()) / self.stream)
 
     def facts(self) -> dict[str, Any]:
-        """For records and side-cars."""
+        """For records and kept headers."""
         return asdict(self)

@@ -1,8 +1,9 @@
-"""A short calibration: what one client sees of a store, as `readplan.cost.Link`, measured through the transport that will read.
+"""A short calibration: what one client sees of a store, as `readplan.cost.Link`, through the transport that will read.
 
-The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight times as many; that of
-bytes with ranges of growing size, several together, and a large one alone. It takes some 1100 requests (150 where one is in flight at a time) and
-at most 105 MB. Where the transport puts several ranges into a request, all this is measured with one each, and then what a further one costs.
+The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight
+times as many. The time of bytes is measured with ranges of growing size, several together, and one large range alone.
+It takes about 1100 requests (150 if one is in flight at a time) and at most 105 MB. If the transport puts several
+ranges into a request, all this uses one range each, and then the cost of a further range is measured.
 """
 
 import statistics
@@ -17,16 +18,19 @@ from storelab.readplan.cost import HEADER_BYTES, Link
 from storelab.readplan.transports import Transport
 
 SMALL = 64  # bytes of a range that only asks
-STREAM = 8 * 2**20  # bytes of one connection's trial
+STREAM = 8 * 2**20  # bytes of the trial with one connection
 SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, ranges together
 ROUNDS = 8
-MANY = 64  # small ranges together at least, where few may be in flight
-APART = 1200  # bytes between the begins of ranges that must not come as one
-MOST_TOGETHER = 4096  # ranges of the trial of several in a request
+MANY = 64  # least number of small ranges together, if few may be in flight
+APART = 1200  # bytes between the begins of ranges that the server must not merge
+MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
 
 
 def measure(transport: Transport, size: int, clock: Callable[[], float] = time.perf_counter) -> Link:
-    """Measure the link to an object of `size` bytes (at least 4 kB). Raises ValueError for a smaller one, and what the transport raises."""
+    """Measure the link to an object of `size` bytes (at least 4 kB).
+
+    clock: returns seconds. Raises ValueError for a smaller object, and what the transport raises.
+    """
     if size < 4096:
         raise ValueError(f"an object of {size} bytes is too small to measure a link with")
     most = getattr(transport, "ranges", 1)
@@ -42,7 +46,7 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 
 
 def _several(transport: Any, size: int, link: Link, clock: Callable[[], float]) -> Link:
-    """The link with what several ranges in one request cost; the object must have room for them, else as it is."""
+    """The link with the cost of several ranges in one request; unchanged if the object has no room for them."""
     count = min(transport.parallel * transport.ranges, size // APART, MOST_TOGETHER)
     if count < 2 * transport.parallel:
         return link
@@ -66,7 +70,7 @@ def _single(transport: Transport, size: int, clock: Callable[[], float]) -> Link
         return clock() - begin
 
     def spread(count: int, length: int, shift: int) -> np.ndarray:
-        """`count` places in the object, other ones for each shift, none near another where there is room."""
+        """`count` places in the object, different for each shift, none near another if there is room."""
         room = size - length
         return np.linspace(0, room - min(room, 1000), count).astype("i8") + min(room, shift * 131)
 

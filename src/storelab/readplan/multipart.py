@@ -1,4 +1,4 @@
-"""Answers of several ranges: parser of `multipart/byteranges` (RFC 9110, 14.6); standard library only."""
+"""Answers with several ranges: parser of `multipart/byteranges` (RFC 9110, 14.6). Standard library only."""
 
 import re
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ Range = tuple[int, int]  # first and last byte, both inclusive
 class Part:
     first: int
     last: int
-    total: int | None  # None where the server says '*'
+    total: int | None  # None if the server says '*'
     body: bytes
 
 
 class Malformed(ValueError):
-    """What was sent is no multipart/byteranges; the message says where."""
+    """The answer is no multipart/byteranges; the message says where it goes wrong."""
 
 
 def range_header(ranges: Sequence[Range]) -> str:
@@ -26,7 +26,7 @@ def range_header(ranges: Sequence[Range]) -> str:
 
 
 def content_range(text: str | None) -> tuple[int, int, int | None] | None:
-    """(first, last, total) of a Content-Range header, total None for '*'; None if it is none, or contradicts itself."""
+    """(first, last, total) of a Content-Range header, total None for '*'; None if it is invalid."""
     found = _CONTENT_RANGE.match(text.strip()) if text else None
     if not found:
         return None
@@ -48,7 +48,7 @@ def boundary(content_type: str) -> str | None:
 
 
 def parse(body: bytes, mark: str) -> list[Part]:
-    """The parts. Lengths come from each part's Content-Range, so that a body that holds the boundary cannot mislead.
+    """The parts. Lengths come from each part's Content-Range, so that a body that contains the boundary cannot mislead.
 
     Raises Malformed.
     """

@@ -1,6 +1,7 @@
-"""Ways to fetch the planned ranges of one object, several in a request: multi-range GET over HTTP, vector reads over root://.
+"""Ways to fetch several planned ranges in one request: multi-range GET over HTTP, vector reads over root://.
 
-Transports as in `readplan.transports`. Whether a server truly answers several ranges is for `probe()` to find out: many say so and do not.
+Transports as in `readplan.transports`. `probe()` finds out whether a server really answers several ranges: many claim
+it and do not.
 """
 
 import bisect
@@ -12,12 +13,12 @@ from typing import Any
 from storelab.readplan import multipart
 from storelab.readplan.transports import WrongAnswer, checked
 
-MOST_HEAD = 600  # bytes of the head of a part, and of a gap that a server may send with it
+MOST_HEAD = 600  # bytes of a part's head, with a gap that a server may send along
 FEW = 3  # ranges of the first question
 
 
 def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> list[slice]:
-    """Neighbours that go into one request: at most `ranges`, of a weight of `most` in all, and so few that all of `parallel` have work."""
+    """Neighbours that share a request: at most `ranges`, of total weight `most`; `parallel` requests if possible."""
     count = max(1, min(ranges, -(-len(weights) // parallel)))
     out, begin, total = [], 0, 0
     for i, weight in enumerate(weights):
@@ -29,11 +30,12 @@ def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> li
 
 
 class HttpTransport:
-    """Object behind a URL (presigned, or open to all), several ranges a request: for servers that truly answer them (nginx, XrdHttp).
+    """An object behind a URL (presigned or public), several ranges per request, for servers that answer them.
 
-    ranges: most in one request; header_bytes: most of a `Range` header (XrdHttp takes 1024 ranges, nginx and versitygw bound the head). Every
-    part is taken from where it says that it lies, and must hold what was asked; a server that answers with the whole object, or with some
-    of the ranges only, raises WrongAnswer. verify, ca_file: of the server's certificate; timeout_s: of a silent server.
+    nginx and XrdHttp do. ranges: most in one request; header_bytes: most of a `Range` header (XrdHttp takes 1024
+    ranges, nginx and versitygw limit the head). Each part is placed by its own Content-Range, and must hold what was
+    asked; a server that answers with the whole object, or with only some of the ranges, raises WrongAnswer. verify,
+    ca_file: of the server's certificate; timeout_s: of a silent server, in seconds.
     """
 
     def __init__(
@@ -49,7 +51,8 @@ class HttpTransport:
     ):
         import urllib3
 
-        self.url, self.parallel, self.ranges, self.header_bytes, self.headers = url, parallel, ranges, header_bytes, dict(headers or {})
+        self.url, self.headers = url, dict(headers or {})
+        self.parallel, self.ranges, self.header_bytes = parallel, ranges, header_bytes
         self.requests = self.extra = 0
         self.lock = threading.Lock()
         trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
@@ -59,12 +62,12 @@ class HttpTransport:
         self.pool = ThreadPoolExecutor(parallel)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Which ranges go into one request: at most `ranges`, `header_bytes`, and so few that all of `parallel` have work."""
+        """Which ranges share a request: at most `ranges` and `header_bytes`; `parallel` requests if possible."""
         lengths = [len(f"{start}-{stop - 1},") for start, stop in zip(starts, stops, strict=True)]
         return grouped(lengths, self.ranges, self.header_bytes - len("bytes="), self.parallel)
 
     def fitting(self, size: int) -> int:
-        """How many ranges of an object of `size` bytes fit into one request's head, at least."""
+        """Lower bound on how many ranges of an object of `size` bytes fit into one request's head."""
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
@@ -74,7 +77,7 @@ class HttpTransport:
         return checked([part for call in calls for part in call.result()], starts, stops)
 
     def ask(self, starts: list[int], stops: list[int]) -> list[Any]:
-        """One request for all these ranges. Raises as `fetch()`."""
+        """Send one request for all these ranges. Raises as `fetch()`."""
         asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
@@ -87,10 +90,10 @@ class HttpTransport:
                 raise WrongAnswer(f"{len(asked)} ranges were answered with {said}", reply.status)
             body = reply.read()
         except BaseException:
-            reply.close()  # what is still to come is not wanted
+            reply.close()  # the rest of the answer is not wanted
             raise
         finally:
-            reply.release_conn()  # else the pool would wait for it for ever
+            reply.release_conn()  # else the pool waits for it for ever
         if mark is None:
             if [place[:2]] != asked:
                 raise WrongAnswer(f"of {len(asked)} ranges, the first {asked[0]}, only {place[:2]} came")
@@ -116,11 +119,12 @@ class HttpTransport:
 
 
 def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]) -> list[dict[str, Any]]:
-    """Find out how many of these ranges the server truly answers in one request, and set `transport.ranges` to it.
+    """Find out how many of these ranges the server really answers in one request, and set `transport.ranges` to it.
 
-    starts, stops: of known ranges, ascending, far from each other; right(i, bytes): whether these are the bytes of the i-th. First one is asked for,
-    which must work: raises what `fetch()` raises. Then 3 together, and as many as there are and `ranges` allows; until it goes well, a quarter of
-    these. An answer that is not what was asked, be it the whole object, the first range, or wrong bytes, does not count. Returns what was seen.
+    starts, stops: of known ranges, ascending, far from each other; right(i, bytes): whether these are the bytes of the
+    i-th. First one range is asked for, which must work (raises what `fetch()` raises), then 3 together, then as many as
+    there are and `ranges` allows, and a quarter of these until it works. An answer that is not what was asked (the
+    whole object, the first range, wrong bytes) does not count. Returns what was seen: [{ranges, answer}].
     """
     most, seen = min(transport.ranges, transport.fitting(max(stops)), len(starts)), []
 
@@ -134,7 +138,8 @@ def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int],
             if (more := transport.extra - before) > MOST_HEAD * count:
                 said = f"{more} other bytes came with it"
         except WrongAnswer as error:
-            if count == 1 or error.status == 429 or (error.status >= 500 and error.status != 501):  # 501: not implemented
+            failed = error.status == 429 or (error.status >= 500 and error.status != 501)  # 501: not implemented
+            if count == 1 or failed:
                 raise
             said = str(error)
         seen.append({"ranges": count, "answer": said})
@@ -147,10 +152,11 @@ def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int],
 
 
 class VectorTransport:
-    """File `path` on a server of root://, by the vector reads of fsspec-xrootd (`fs`: its XRootDFileSystem). One connection serves them all.
+    """File `path` on a root:// server, by the vector reads of fsspec-xrootd (`fs`: its XRootDFileSystem).
 
-    A vector read holds as many ranges as the server allows (1024 as a rule), each of at most 2 MiB: a longer range is several of its elements.
-    requests: vector reads, the opening of the file, and the question what the server allows.
+    One connection serves all. A vector read holds as many ranges as the server allows (usually 1024), each of at most
+    2 MiB: a longer range takes several of its elements. requests: vector reads, the opening of the file, and the
+    question what the server allows.
     """
 
     ELEMENT_BYTES = 16  # in front of each element of an answer (XRootD protocol, kXR_readv)
@@ -174,17 +180,17 @@ class VectorTransport:
             return limits
 
         most, self.longest = sync(self.fs.loop, ask)
-        self.most = most - 1  # fsspec-xrootd sends an empty vector behind a full one, which is an error
+        self.most = most - 1  # fsspec-xrootd sends an empty vector after a full one, which is an error
         self.ranges = min(self.ranges, self.most)
         self.opened = True
 
     def close(self) -> None:
-        """Close the file; the XRootD client keeps its connection for the life of the process."""
+        """Close the file. The XRootD client keeps its connection until the process ends."""
         self.fs._readonly_filehandle_cache.close_all()
         self.opened = False
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Which ranges go into one vector read."""
+        """Which ranges share a vector read."""
         elements = [max(1, -(-(stop - start) // self.longest)) for start, stop in zip(starts, stops, strict=True)]
         return grouped(elements, self.ranges, self.most, self.parallel)
 

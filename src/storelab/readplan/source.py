@@ -1,4 +1,4 @@
-"""The planner under uproot: a `Source` that plans the requests of every set of baskets (uproot and numpy only)."""
+"""The planner under uproot: a `Source` that plans the requests for every set of baskets. Uproot and numpy only."""
 
 import queue
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from storelab.readplan.transports import Transport
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """The bytes [start, stop) of each range out of the answers to a plan: arrays of uint8, views where one answer holds a range.
+    """The bytes [start, stop) of each range, from the answers to a plan: uint8 arrays, views if one answer has it all.
 
     starts, stops: shape (n,), any order. Raises ValueError for bytes that the plan does not hold.
     """
@@ -41,11 +41,11 @@ def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: 
 class PlannedSource(uproot.source.chunk.Source):
     """uproot's reads by planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`. Options:
 
-    transport: how to fetch (`readplan.transports`); link: what is known of the store, else it is measured at the first set of ranges
-    that is worth it; thrift, max_amplification: as of `plan()`. `last_plan` is the plan of the last set.
+    transport: how to fetch (`readplan.transports`); link: what is known of the store, else it is measured at the first
+    set of ranges that is large enough; thrift, max_amplification: see `plan()`. `last_plan`: the plan of the last set.
     """
 
-    WORTH = 64  # ranges; fewer are sent as they are until the link is known
+    WORTH = 64  # ranges; smaller sets use a guess until the link is known
 
     def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
         super().__init__()
@@ -70,7 +70,7 @@ class PlannedSource(uproot.source.chunk.Source):
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file; asked for once. Raises ValueError where the transport cannot tell."""
+        """Size of the file in bytes, asked for once. Raises ValueError if the transport cannot tell."""
         if self._bytes is None:
             size = getattr(self.transport, "size", None)
             if size is None:
@@ -87,17 +87,17 @@ class PlannedSource(uproot.source.chunk.Source):
         return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
 
     def requests_for(self, pairs: np.ndarray) -> Requests:
-        """The plan of a set of ranges (start, stop), shape (n, 2); measures the link if it must."""
+        """The plan for ranges (start, stop), shape (n, 2); measures the link if it must."""
         link = self.link
         if link is None:
             if len(pairs) < self.WORTH:
-                link = Link(0.01, 1e-4, 1e-3, 1e9, 1e8, self.transport.parallel)  # a guess, for a few requests
+                link = Link(0.01, 1e-4, 1e-3, 1e9, 1e8, self.transport.parallel)  # a guess, for few requests
             else:
                 link = self.link = measure(self.transport, self.num_bytes)
         return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)
 
     def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue) -> list[uproot.source.chunk.Chunk]:
-        """All ranges, filled when this returns. Raises what the transport raises."""
+        """All ranges, filled on return. Raises what the transport raises."""
         self._num_requests += 1
         self._num_requested_chunks += len(ranges)
         self._num_requested_bytes += sum(stop - start for start, stop in ranges)

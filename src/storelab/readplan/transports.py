@@ -1,19 +1,20 @@
-"""Ways to fetch the planned ranges of one object, a request each: obstore (S3 and more) and any fsspec file system.
+"""Ways to fetch the planned ranges of one object, one request each: obstore (S3 and more) and any fsspec file system.
 
-A transport has `fetch(starts, stops)`: buffers in the order of the ranges, each of the length asked for, or an exception; and counts what
-it sent in `requests`. None retries. Libraries are imported where they are used. Those of several ranges a request: `readplan.several`.
+A transport has `fetch(starts, stops)`: buffers in the order of the ranges, each of the length asked for, or an
+exception. It counts what it sent in `requests`. None retries. Libraries are imported in the functions that use them.
+For several ranges per request see `readplan.several`.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-PARALLEL = 64  # requests in flight, unless told otherwise
+PARALLEL = 64  # requests in flight, by default
 TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
 
 
 class WrongAnswer(OSError):
-    """The server answered with other bytes than were asked for; `status` of the answer, where that tells."""
+    """The server answered with other bytes than asked for; status: of the HTTP answer, 0 if unknown."""
 
     def __init__(self, message: str, status: int = 0):
         self.status = status
@@ -23,19 +24,20 @@ class WrongAnswer(OSError):
 class Transport(Protocol):
     """What the planner needs. parallel: most requests in flight; requests: sent so far.
 
-    One that puts several ranges into a request has also `ranges`: most of them in one, may be set; `groups(starts, stops)`: which go together, as
-    slices; `extra`: bytes of answers beside those of the object, where it knows them (heads of parts), so far.
+    A transport that puts several ranges into a request also has `ranges` (most in one, may be set), `groups(starts,
+    stops)` (slices of the ranges that share a request) and `extra` (bytes of answers that are not of the object, such
+    as heads of parts, so far).
     """
 
     parallel: int
     requests: int
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Buffers of [start, stop), in order. Raises what the library raises, or WrongAnswer for another length."""
+        """Buffers of [start, stop), in order. Raises what the library raises, or WrongAnswer for a wrong length."""
 
 
 def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) -> int:
-    """How many requests these ranges will be."""
+    """How many requests these ranges make."""
     groups = getattr(transport, "groups", None)
     return len(groups(starts, stops)) if groups else len(starts)
 
@@ -52,7 +54,9 @@ def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> li
 
 
 class ObstoreTransport:
-    """Object `path` of an obstore store (`obstore.store.S3Store(...)`), in threads of `get_ranges`: the least CPU a request in Python.
+    """Object `path` of an obstore store (`obstore.store.S3Store(...)`), by `get_ranges` in threads.
+
+    This takes the least CPU per request in Python.
 
     Neighbours go to different threads, because `get_ranges` joins ranges that touch even with `coalesce=0`.
     """
@@ -81,15 +85,16 @@ class ObstoreTransport:
         return checked(parts, starts, stops)
 
     def close(self) -> None:
-        """Its connections end with the store object."""
+        """End the threads; its connections end with the store object."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.store = None
 
 
 class FsspecTransport:
-    """File `path` of an fsspec file system that is asynchronous inside (s3fs, http, …) or of any other, by its `cat_ranges`.
+    """File `path` of any fsspec file system, by its `cat_ranges`.
 
-    Others (local files) are asked for one range after another: `parallel` is 1 there. For root:// see `several.VectorTransport`.
+    Asynchronous ones (s3fs, http, …) fetch in parallel; others (local files) one range after another, with `parallel`
+    1. For root:// see `several.VectorTransport`.
     """
 
     def __init__(self, fs: Any, path: str, parallel: int = PARALLEL):
@@ -104,7 +109,7 @@ class FsspecTransport:
         return checked(self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops)
 
     def close(self) -> None:
-        """End its connections, where the file system lets it."""
+        """End its connections, if the file system allows it."""
         session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
         if session is not None and sync is not None:
             sync(self.fs.loop, session)

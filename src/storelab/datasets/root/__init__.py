@@ -1,4 +1,4 @@
-"""ROOT files: the generated file, its baskets; decoding and headers without the machinery that makes reading slow.
+"""ROOT files: the generated file, its baskets; decoding and headers without the costly parts of general readers.
 
 May import: `readplan`, `core`.
 """

@@ -1,11 +1,12 @@
 """Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
 
-May import: numpy, pyarrow; uproot lazily. The selections follow Arsuaga-Rios et al., "Using S3 cloud storage with ROOT
-and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table 2).
-Volume here is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small files, and the last entries of some)
-have no range of their own: they come with the header, and no read needs a byte more for them. Their rows have offset -1, size and CRC-32 of what the
-unpacked header holds of them (values, then offsets of the entries); that size, uncompressed because the header is packed as a whole, is their part of
-the volume, so that branches can be put in an order; `ranges()`, and so needed bytes, leave them out.
+May import: numpy, pyarrow, `core`; uproot in functions. The selections follow Arsuaga-Rios et al., "Using S3 cloud
+storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries:
+Table 2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small
+files, and the last entries of some) have no range: they come with the header, and no read needs further bytes for them.
+Their rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of the
+entries). That size is uncompressed, because the header is packed as a whole. It is their part of the volume, so that
+branches can be ordered; `ranges()`, and so needed bytes, leave them out.
 """
 
 import itertools
@@ -31,10 +32,7 @@ SCHEMA = pa.schema(
     [
         ("branch", pa.dictionary(pa.int32(), pa.string())),
         ("basket", pa.int32()),
-        ("entry_start", pa.int64()),
-        ("entry_stop", pa.int64()),
-        ("offset", pa.int64()),
-        ("size", pa.int64()),
+        *((name, pa.int64()) for name in ("entry_start", "entry_stop", "offset", "size")),
         ("crc32", pa.uint32()),
     ]
 )
@@ -44,9 +42,9 @@ SCHEMA = pa.schema(
 class Baskets:
     """Baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
 
-    names: shape (b,), every branch, those without baskets too; branch: index into `names`; entry_start (first),
-    entry_stop (one past the last); offset, size: bytes in the file, key header included (embedded: see above); inside: of the embedded
-    rows uproot's basket objects, where the tree is at hand.
+    names: shape (b,), every branch, even without baskets; branch: index into `names`; entry_start (first),
+    entry_stop (one past the last); offset, size: bytes in the file, key header included (embedded: see above); inside:
+    row -> uproot's basket object, for embedded rows if the tree is at hand.
     """
 
     names: list[str]
@@ -60,15 +58,16 @@ class Baskets:
 
     @property
     def embedded(self) -> int:
-        """Branches of which entries lie in the tree's header."""
+        """Number of branches that have entries in the tree's header."""
         return len(np.unique(self.branch[self.offset < 0]))
 
     @classmethod
     def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
-        """From uproot's branch metadata. tree: a TTree, or its branches by full path ('a/b' where split); names: default all.
+        """From uproot's branch metadata.
 
-        The members are read, not `entry_offsets`: that one raises where the baskets do not add up. Embedded baskets that cannot be parsed, or
-        do not add up to the entries that the free ones leave, are no rows.
+        tree: a TTree, or its branches by full path ('a/b' where split); names: default all. The members are read, not
+        `entry_offsets`, which raises if the baskets do not add up. Embedded baskets that cannot be parsed, or do not
+        add up to the entries that the free ones leave, get no rows.
         """
         branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
         names = list(branches) if names is None else list(names)
@@ -105,12 +104,12 @@ class Baskets:
         return len(self.branch)
 
     def inside_crc(self, row: int) -> int:
-        """CRC-32 of what the header holds of an embedded basket."""
+        """CRC-32 of the header's content of an embedded basket."""
         return zlib.crc32(_plain(self.inside[row]))
 
 
 def _inside(branch: Any, begun: int) -> list[Any]:
-    """uproot's objects of the embedded baskets, which hold the entries from `begun` on; none where they cannot be parsed or do not add up."""
+    """uproot's objects of the embedded baskets with the entries from `begun` on; none if invalid or incomplete."""
     try:
         found = [b for b in branch.embedded_baskets if b.num_entries]
     except Exception:  # noqa: BLE001 - whatever uproot throws at what it cannot parse
@@ -125,7 +124,7 @@ def _plain(basket: Any) -> np.ndarray:
 
 
 def trees(file: Any) -> list[str]:
-    """Names (without cycle) of the TTrees in an open ROOT file; other things, RNTuples too, are no trees."""
+    """Names (without cycle) of the TTrees in an open ROOT file; RNTuples and other objects do not count."""
     return sorted({k.partition(";")[0] for k, v in file.classnames().items() if v == "TTree"})
 
 
@@ -144,8 +143,9 @@ def _open_tree(path: Path, name: str | None) -> Any:
 def basket_table(source: Any, tree: str | None = None) -> pa.Table:
     """One row per basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
 
-    source: path of a local ROOT file (`tree`: name of the tree, needed where there are several) or an open local uproot tree.
-    Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single tree, or no local file.
+    source: path of a local ROOT file (`tree`: name of the tree, needed if there are several) or an open local tree of
+    uproot. Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single
+    tree, or no local file.
     """
     opened = None
     if isinstance(source, str | Path):
@@ -164,7 +164,7 @@ def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
     """The table of these baskets of a local file, see `basket_table()`."""
     facts = {"tree": tree, "entries": entries, "branches": len(b.names), "embedded_branches": b.embedded}
     crc = np.empty(len(b), "u4")
-    with path.open("rb") as f:  # read in the order of the file; a mapping of it would count as memory
+    with path.open("rb") as f:  # in the order of the file; mapping it would count as memory
         for row in np.argsort(b.offset).tolist():
             crc[row] = b.inside_crc(row) if row in b.inside else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
     names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
@@ -183,11 +183,6 @@ def facts(table: pa.Table) -> dict[str, Any]:
     return json.loads(table.schema.metadata[b"storelab"])
 
 
-def embedded_branches(table: pa.Table) -> int:
-    """How many branches have entries inside the tree's header."""
-    return int(facts(table)["embedded_branches"])
-
-
 def write(table: pa.Table, path: Path) -> None:
     """Write the side-car as Parquet, whole or not at all."""
     sink = pa.BufferOutputStream()
@@ -196,7 +191,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """Read a side-car. Raises OSError (missing) or ValueError (other columns)."""
+    """Read a side-car. Raises OSError (missing) or ValueError (wrong columns)."""
     table = pq.read_table(path)
     if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
         raise ValueError(f"{path.name} is no table of baskets: its columns are {', '.join(table.schema.names)}")
@@ -204,17 +199,18 @@ def read(path: Path) -> pa.Table:
 
 
 def _part(n: int, percent: float) -> Fraction:
-    """percent of n, exactly, as the decimal number that was written: 0.1 % of 1000 is 1, not a little more."""
+    """percent of n, exactly, as the decimal number that was written: 0.1 % of 1000 is 1, not slightly more."""
     if not 0 < percent <= 100:
         raise ValueError(f"{percent} is no percentage in (0, 100]")
     return n * Fraction(str(percent)) / 100
 
 
 def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
-    """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage of the whole.
+    """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage.
 
-    Stops before the branch that would exceed it, but takes at least one; branches without baskets have no volume and
-    are never taken, nor are those in `without`, and the whole is without them. Raises ValueError for an empty table or no percentage.
+    Stops before the branch that would exceed it, but takes at least one. Branches without baskets have no volume and
+    are never taken. Those in `without` are not taken either, and do not count in the whole. Raises ValueError: empty
+    table, percentage out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
     sizes = sorted(zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True))
@@ -233,7 +229,7 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
 def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
     """Random entries without replacement, ascending, shape (k,) int64: k is the percentage rounded up to whole entries.
 
-    Raises ValueError for an empty tree or no percentage.
+    Raises ValueError: empty tree, percentage out of range.
     """
     k = max(1, math.ceil(_part(n_entries, percent)))
     if k >= n_entries:
@@ -246,8 +242,8 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
     """What must be read for these (ascending) entries of these branches: each free basket once.
 
-    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those rows. What several branches
-    share (pages of an RNTuple) is one row, that of the first.
+    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those
+    rows. Data that several branches share (pages of an RNTuple) is one row, that of the first.
     """
     b = table if isinstance(table, Baskets) else Baskets.from_table(table)
     rows = _hit(b, branches, entries, b.offset >= 0)
@@ -271,7 +267,7 @@ def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray, kind: np.ndar
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:
     """Merge ranges (ascending offsets) whose distance is at most `gap` bytes: starts and stops, shape (m,) each.
 
-    The rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes that they ask for.
+    The rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes they ask for.
     """
     if not len(offsets):
         return np.empty(0, "i8"), np.empty(0, "i8")
@@ -280,14 +276,8 @@ def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray,
     return offsets[first], reach[np.append(np.flatnonzero(first)[1:] - 1, len(offsets) - 1)]
 
 
-def merge_pairs(ranges: Sequence[tuple[int, int]], gap: int) -> tuple[np.ndarray, np.ndarray]:
-    """`merge()` of [(offset, size)] as `ranges()` gives them."""
-    pairs = np.array(ranges, dtype="i8").reshape(-1, 2)
-    return merge(pairs[:, 0], pairs[:, 1], gap)
-
-
 def by_branch(b: Baskets, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group row numbers: (branch index, its positions in `rows` by ascending basket) for every branch that occurs."""
+    """Group row numbers: (branch index, its positions in `rows` by ascending basket) for every branch in `rows`."""
     order = np.lexsort((b.basket[rows], b.branch[rows]))
     codes = b.branch[rows][order]
     edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))

@@ -1,8 +1,9 @@
-"""Baskets of a TTree to arrays of the wanted entries, without an object for each basket (numpy, cramjam, xxhash).
+"""Decodes baskets of a TTree to arrays of the wanted entries, without an object per basket.
 
-The layout of a basket is that of uproot's `models/TBasket.py` and ROOT's `TBasket`: a key, compressed blocks of at most 16 MB, and in
-what they hold the values, then for branches of varying length where each entry begins. Branches of plain numbers (`Flat`) and lists of
-them (`Lists`) are decoded here; tests compare them with uproot's own arrays, all others are left to uproot.
+May import: numpy, cramjam, xxhash. The layout of a basket is that of uproot's `models/TBasket.py` and ROOT's `TBasket`:
+a key, compressed blocks of at most 16 MB, and in these the values, then, for branches of varying length, where each
+entry begins. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded here; tests compare them with
+uproot's arrays. All other branches are left to uproot.
 """
 
 import lzma
@@ -22,7 +23,7 @@ _SWAPPED = np.dtype(">i4")
 
 
 class Broken(ValueError):
-    """The bytes are no basket, or not that of this branch."""
+    """The bytes are no basket, or not one of this branch."""
 
     kind = "BrokenBasket"  # the error class of records
 
@@ -37,7 +38,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Flat:
-    """Branch of one number, or one array of fixed shape, for each entry."""
+    """Branch with one number, or one array of fixed shape, per entry."""
 
     dtype: np.dtype  # as in the file: big-endian, shape included
     kind = "flat"
@@ -45,7 +46,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Lists:
-    """Branch of a list of numbers for each entry, behind `header` bytes that are no values."""
+    """Branch with a list of numbers per entry, after `header` bytes that are no values."""
 
     dtype: np.dtype
     header: int = 0
@@ -56,7 +57,7 @@ Form = Flat | Lists
 
 
 def form_of(interpretation: Any) -> Form | None:
-    """How to decode a branch of this uproot interpretation; None: only uproot can."""
+    """How to decode a branch with this uproot interpretation; None: only uproot can."""
     from uproot.interpretation.jagged import AsJagged
     from uproot.interpretation.numerical import AsDtype
 
@@ -68,12 +69,12 @@ def form_of(interpretation: Any) -> Form | None:
 
 
 def _plain(how: Any) -> bool:
-    """Numbers that are not converted on the way, but for the order of their bytes."""
+    """Numbers that need no conversion except the order of their bytes."""
     return how.from_dtype.names is None and how.to_dtype == how.from_dtype.newbyteorder("=")
 
 
 def unpack(data: np.ndarray) -> Content:
-    """The content of a basket's bytes, shape (n,) uint8, as they lie in the file. Raises Broken, or what the codec raises."""
+    """The content of a basket's bytes as they are in the file, shape (n,) uint8. Raises Broken, and codec errors."""
     if len(data) < _KEY.size:
         raise Broken(f"{len(data)} bytes are no basket")
     view = memoryview(data)
@@ -101,7 +102,7 @@ def embedded(basket: Any) -> Content:
 
 
 def decompress(view: memoryview, size: int) -> np.ndarray:
-    """Blocks one after the other: 9 bytes of header (ROOT's `RZip`), then the packed bytes."""
+    """Unpacked bytes, shape (size,) uint8, of successive blocks: 9 bytes of header (ROOT's `RZip`), packed bytes."""
     out = np.empty(size, np.uint8)
     at = filled = 0
     while filled < size:
@@ -142,11 +143,11 @@ _METHODS: dict[bytes, Callable[[memoryview, np.ndarray], int]] = {
 
 
 def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray]) -> Any:
-    """The wanted entries of baskets of one branch, in native byte order: for `Flat` an array, shape (n, …); for `Lists` (offsets, values), shapes
-    (n + 1,) int64 and (m, …).
+    """The wanted entries of baskets of one branch, in native byte order.
 
-    wanted: for each basket the entries to take, counted from its first, ascending, shape (k,) int. Raises Broken for values that do not
-    fit the form.
+    For `Flat` an array, shape (n, …); for `Lists` (offsets, values), shapes (n + 1,) int64 and (m, …). wanted: for each
+    basket the entries to take, counted from its first, ascending, shape (k,) int. Raises Broken if values do not fit
+    the form.
     """
     dtype, shape = (form.dtype.base, form.dtype.shape) if form.dtype.subdtype else (form.dtype, ())
     native, width = dtype.newbyteorder("="), form.dtype.itemsize

@@ -1,8 +1,9 @@
-"""ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections and a heavy tail of branch sizes.
+"""An ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections, a heavy tail of sizes.
 
-May import: uproot, awkward, numpy (lazily), `datasets.uproot_patches`. The layout follows the file of J. Phys. Conf.
-Ser. 664 022001: one `extend()` is one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md`
-tells what the file is and what it is not. Same seed and same versions of uproot and the codec: same bytes.
+May import: numpy, `core`; uproot, awkward in functions; `datasets.root.uproot_patches`. The layout follows the file of
+J. Phys. Conf. Ser. 664 022001: one `extend()` makes one basket per branch, all side by side, that is one cluster.
+`docs/sparse-reads.md` says what the file is and what it is not. Same seed, same versions of uproot and the codec: same
+bytes.
 """
 
 import hashlib
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
     import numpy as np
 
 TREE = "CollectionTree"
-BASENAME = "storelab.root"  # uproot writes it into the file: always the same one, whatever the caller's path
+BASENAME = "storelab.root"  # uproot writes it into the file: constant, whatever the caller's path
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of a file. `bytes_per_entry`: wanted content of one entry, over all branches, before compression.
+    """Size of a file. `bytes_per_entry`: content wanted per entry, over all branches, before compression.
 
     sigma: width of the log-normal of branch sizes; cap: largest wanted branch over the median one (the real ATLAS files
-    looked at have 117 to 399); collection: members that share one counter; named: branches bear names like those of ATLAS files, not
-    numbers; slots: places for baskets in the header of each branch, at least one more than clusters (0: just that).
+    that we looked at have 117 to 399); collection: members that share one counter; named: whether branches have names
+    like those of ATLAS files, not numbers; slots: places for baskets in the header of each branch, at least one more
+    than clusters (0: exactly that).
     """
 
     entries: int
@@ -47,8 +49,8 @@ class Scale:
         return -(-self.entries // self.clusters)
 
 
-# L is the file of the paper: 11918 entries in 23 clusters. Its `bytes_per_entry` and `slots` are chosen so that a cluster takes the 32.56 MB
-# and opening the 9.5 MB that the paper's Table 2 leads to (docs/sparse-reads.md).
+# L is the file of the paper: 11918 entries in 23 clusters. Its `bytes_per_entry` and `slots` are chosen so that a
+# cluster takes the 32.56 MB and opening the 9.5 MB that the paper's Table 2 implies (docs/sparse-reads.md).
 SCALES = {
     "S": Scale(entries=1000, branches=500, clusters=4, bytes_per_entry=6000.0),
     "M": Scale(entries=4000, branches=2000, clusters=8, bytes_per_entry=20_000.0, named=True),
@@ -104,7 +106,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Collection:
-    """Jagged members that share one counter; `multiplicity` is the mean number of items in an entry."""
+    """Jagged members that share one counter; `multiplicity` is the mean number of items per entry."""
 
     name: str
     members: tuple[str, ...]
@@ -127,7 +129,7 @@ def most_bytes(scale: str) -> int:
 
 
 def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
-    """Branch names, kinds and multiplicities by size; the order is shuffled, else small branches would lie side by side."""
+    """Branch names, kinds and multiplicities by size, shuffled: otherwise small branches would be side by side."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "layout")))
@@ -159,7 +161,7 @@ def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
 
 
 class Pools:
-    """Content drawn once, then sliced at pseudo-random offsets: cheap, and compresses like detector data."""
+    """Content drawn once, then sliced at pseudo-random offsets: cheap, and it compresses like detector data."""
 
     SIZE = 1 << 20
 
@@ -216,9 +218,9 @@ def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
 def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` (whole or not at all; streaming, one cluster in memory) and return its facts.
 
-    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included), `clusters`, `bytes`,
-    `sha256` of the file, `content_sha256` of the values (holds across codecs and their versions), `compression`, `uproot`. Raises
-    UserError for an unknown scale or codec.
+    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included),
+    `clusters`, `bytes`, `sha256` of the file, `content_sha256` of the values (the same for all codecs and their
+    versions), `compression`, `uproot`. Raises UserError for an unknown scale or codec.
     """
     for name, value, known in (("scale", scale, SCALES), ("codec", codec, CODECS)):
         if value not in known:
@@ -234,10 +236,13 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
     work.mkdir(parents=True)
     digest = hashlib.sha256()
     try:
-        with reproducible() as make_uuid, uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out:
-            # Fewer basket slots than clusters, and uproot would move the tree's header while it fills.
+        with (
+            reproducible() as make_uuid,
+            uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out,
+        ):
+            # With fewer basket slots than clusters, uproot would move the tree's header while it fills.
             tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1))
-            # ROOT sees the clusters only by this number; uproot has no public way to set it (a test reads it back).
+            # ROOT sees the clusters only by this number. uproot has no public way to set it (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):
                 tree.extend(cluster)
@@ -268,7 +273,7 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
 def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
 
-    That is the facts of `generate()` and `sidecar`, the name of the table's file, which must lie beside the manifest.
+    These are the facts of `generate()` and `sidecar`, the name of the table's file, which must be beside the manifest.
     """
     from storelab.datasets.root import baskets
 

@@ -1,7 +1,7 @@
-"""What is known of a tree once its header was read: baskets and forms of its branches, kept in a file beside the next reader (level 2).
+"""What a tree's header says: baskets and forms of its branches, kept in a file for other readers.
 
-To parse the header of 6000 branches costs seconds of CPU; to load this table costs hundredths. May import: numpy, pyarrow,
-`datasets.baskets`, `rootio.decode`, `records`; uproot lazily.
+Parsing the header of 6000 branches takes seconds of CPU; loading this table takes hundredths. May import: numpy,
+pyarrow, `datasets.root.baskets`, `datasets.root.decode`, `core`; uproot in functions.
 """
 
 import json
@@ -23,9 +23,9 @@ COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
 
 @dataclass(frozen=True)
 class Header:
-    """A tree: its name, number of entries, baskets, and by branch how its baskets are decoded (None: only uproot can).
+    """A tree: its name, number of entries, baskets, and how each branch's baskets are decoded (None: only uproot can).
 
-    file: what the bytes are known by (`{"url", "size", "etag"}` or the like): another file under the same name is not this one.
+    file: identity of the bytes (`{"url", "size", "etag"}` or similar): another file under the same name differs.
     """
 
     tree: str
@@ -36,13 +36,13 @@ class Header:
 
     @classmethod
     def of(cls, tree: Any, file: dict[str, Any]) -> "Header":
-        """From an open uproot TTree. Branches of which uproot knows no interpretation have none here either."""
+        """From an open uproot TTree. A branch without an interpretation in uproot gets no form."""
         objects = dict(tree.iteritems(recursive=True, full_paths=True))
         layout = Baskets.from_tree(objects)
         return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all. Where baskets are embedded in the tree's header nothing is written: their content would be missing."""
+        """Write it, whole or not at all; not if the header embeds baskets, whose content would be missing."""
         if self.layout.embedded:
             return
         known = sorted({_told(f) for f in self.forms if f is not None})
@@ -64,7 +64,7 @@ class Header:
 
     @classmethod
     def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":
-        """The header that was saved; None where there is none of this version, of this very file, or it cannot be read."""
+        """The saved header; None if there is none of this version and this file, or if it cannot be read."""
         try:
             table = pq.read_table(path)
             facts = json.loads(table.schema.metadata[b"storelab"])

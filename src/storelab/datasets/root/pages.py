@@ -1,8 +1,9 @@
-"""RNTuples: their pages as rows like those of baskets, and the arrays of a selection out of pages that were fetched (level 2).
+"""RNTuples: their pages as rows like those of baskets, and the arrays of a selection from fetched pages.
 
-The unit of reading is that of uproot: all pages of a field in a cluster. A field is one of the top level, with everything below it; columns that
-several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary Format Specification" 1.0, of which uproot
-reads the metadata. May import: numpy, `datasets.baskets`, `rootio.decode`, `rootio.reader`; uproot lazily.
+The unit of reading is uproot's: all pages of a field in a cluster. A field is a top-level one, with everything below
+it; columns that several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary
+Format Specification" 1.0, whose metadata uproot reads. May import: numpy,
+`datasets.root.{baskets,decode,header,reader}`; uproot in functions.
 """
 
 import re
@@ -23,8 +24,9 @@ from storelab.datasets.root.reader import SelectionReader, Spent
 class Pages:
     """Pages of some fields of an open RNTuple.
 
-    layout: rows in the order of the fields, their clusters, their columns; the entries of a row are those of its cluster, its number (`basket`) runs
-    over the field. unpacked: bytes of each page when unpacked, shape (n,). unreadable: field -> reason.
+    layout: rows in the order of the fields, their clusters, their columns; the entries of a row are those of its
+    cluster; its number (`basket`) counts over the field. unpacked: bytes of each page when unpacked, shape (n,).
+    unreadable: field -> reason.
     """
 
     tuple: Any
@@ -34,7 +36,7 @@ class Pages:
 
     @classmethod
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
-        """names: of fields of the top level; default: all."""
+        """names: top-level fields; default: all."""
         fields = {f.name: f for f in ntuple.fields}
         names, rows, unreadable = list(fields if names is None else names), [], {}
         clusters = [(int(c.num_first_entry), int(c.num_entries)) for c in ntuple.cluster_summaries]
@@ -55,16 +57,16 @@ class Pages:
         return cls(ntuple, Baskets(names, *(table[:, k] for k in range(6))), table[:, 6], unreadable)
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """Unpacked pages by their offset in the file. Raises decode.Broken, or what the codec raises."""
+        """Unpacked pages by their offset in the file. Raises decode.Broken, and codec errors."""
         out = {}
         for offset, size, part in zip(self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True):
             out[offset] = part if len(part) == size else decode.decompress(memoryview(part), size)
         return out
 
     def arrays(self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
-        """(field, awkward array) of the wanted (ascending) entries, a cluster at a time, as uproot makes them of these pages.
+        """(field, awkward array) of the wanted (ascending) entries, one cluster at a time, made by uproot.
 
-        Raises decode.Broken where uproot asks for a page that is not there.
+        Raises decode.Broken if uproot asks for a page that is not there.
         """
         whole = self.tuple
         int(whole.num_entries)  # uproot counts the clusters once: let it see all of them
@@ -76,7 +78,7 @@ class Pages:
                 wanted = entries[(entries >= first) & (entries < first + held)] - first
                 if not len(wanted):
                     continue
-                # uproot reads the cluster behind the last entry too where that ends a cluster: let it see this one only.
+                # uproot also reads the cluster after the last entry if that ends a cluster: let it see this one only.
                 whole._cluster_summaries, whole._page_link_list = [cluster], [pages]
                 for name in names:
                     array = fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
@@ -87,7 +89,7 @@ class Pages:
 
 
 class _Fed:
-    """Gives uproot the pages that are there already."""
+    """Gives uproot the pages that were fetched."""
 
     def __init__(self, ntuple: Any, unpacked: dict[int, np.ndarray]):
         self.source, self.unpacked = ntuple.file.source, unpacked
@@ -111,7 +113,7 @@ def _columns(field: Any) -> list[int]:
 
 
 def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, int]]:
-    """(page, bits of an element) of these columns in a cluster; of a column that is stored in another form there, that one's."""
+    """(page, bits per element) of these columns in a cluster; if a column has another form there, that one's."""
     for number in columns:
         if number < len(links) and links[number].suppressed:
             others = ntuple._column_records_dict[ntuple.column_records[number].field_id]
@@ -122,7 +124,7 @@ def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, i
 
 
 class PageReader(SelectionReader):
-    """`SelectionReader` of an RNTuple. What is in memory at a time are whole clusters."""
+    """`SelectionReader` of an RNTuple. It holds whole clusters in memory."""
 
     def __init__(self, pages: Pages, entries: int, transport: Any, link: Any, **options: Any):
         super().__init__(Header(pages.tuple.name, entries, pages.layout, [], {}), transport, link, **options)

@@ -1,8 +1,8 @@
-"""Selections of a tree by planned requests, decoded in place, in bounded memory (level 2).
+"""Selections of a tree by planned requests, decoded in place, in bounded memory.
 
-May import: numpy, `datasets.baskets`, `readplan`, `rootio.header`, `rootio.decode`. Phases, timed apart: plan (which baskets, which
-requests), transfer, decompress, deserialise. What does not fit into `batch` bytes at a time is read in several transfers, by the order of
-the file; a branch then comes in several arrays.
+May import: numpy, `datasets.root.{baskets,decode,header}`, `readplan`. Phases, timed separately: plan (which baskets,
+which requests), transfer, decompress, deserialise. A selection of more than `batch` bytes takes several transfers, in
+the order of the file; a branch then comes in several arrays.
 """
 
 import time
@@ -19,16 +19,16 @@ from storelab.readplan.cost import Link
 from storelab.readplan.source import gather
 from storelab.readplan.transports import Transport, messages
 
-BATCH = 128_000_000  # compressed bytes in memory at a time
+BATCH = 128_000_000  # compressed bytes in memory at one time
 
 
 class NotHere(ValueError):
-    """Branches that only uproot can decode; the message names them."""
+    """Some branches only uproot can decode; the message names the first."""
 
 
 @dataclass
 class Spent:
-    """Of one read: seconds by phase; baskets, needed and asked bytes, requests, transfers; entries decoded, over all branches."""
+    """Cost of a read: seconds by phase; baskets, needed and asked bytes, requests, transfers; entries, all branches."""
 
     plan_s: float = 0.0
     transfer_s: float = 0.0
@@ -41,15 +41,18 @@ class Spent:
     requests: int = 0
     transfers: int = 0
     decoded: int = 0
-    gaps: list[int] = field(default_factory=list)  # largest merged, of each transfer
+    gaps: list[int] = field(default_factory=list)  # bytes; the largest merged one of each transfer
 
 
 class SelectionReader:
-    """Reads of one tree through one transport. link: what is known of the store; wishes: `thrift`, `max_amplification` of `readplan.plan`.
+    """Reads of one tree through one transport.
 
-    inspect: called with the rows of the header's table and their bytes after each transfer, in no phase's time; it may raise. foreign: decodes
-    what has no form here: called with the branch's name, the numbers of its baskets, their bytes (of an embedded one uproot's object), the entries
-    that each holds and those wanted of each (counted from its first); returns the array. Embedded baskets come last, and cost no transfer.
+    link: what is known of the store; batch: compressed bytes in memory at one time; wishes: `thrift`,
+    `max_amplification` of `readplan.plan`. inspect: called after each transfer with the rows of the header's table and
+    their bytes, in no phase's time; it may raise. foreign: decodes branches without a form; called with the branch's
+    name, the numbers of its baskets, their bytes (uproot's object for an embedded one), the entries that each holds,
+    and those wanted of each (counted from its first); returns the array. Embedded baskets come last, without a
+    transfer.
     """
 
     def __init__(
@@ -62,12 +65,13 @@ class SelectionReader:
         foreign: Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any] | None = None,
         **wishes: Any,
     ):
-        self.header, self.transport, self.link, self.batch, self.wishes, self.inspect = header, transport, link, batch, wishes, inspect
+        self.header, self.transport, self.link, self.batch = header, transport, link, batch
+        self.wishes, self.inspect = wishes, inspect
         self.foreign = foreign
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
-        """Raises KeyError for a branch that is not in the tree, and NotHere for those that cannot be decoded here."""
+        """Raises KeyError for a branch that is not in the tree, NotHere for branches that cannot be decoded here."""
         missing = [b for b in branches if b not in self.number]
         if missing:
             raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
@@ -76,9 +80,10 @@ class SelectionReader:
             raise NotHere(f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}")
 
     def read(self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None) -> Iterator[tuple[str, Any]]:
-        """(branch, array) of the wanted entries, ascending; the array as of `decode.take`; several for a branch that comes in batches.
+        """(branch, array) of the wanted entries, ascending; the array as of `decode.take`.
 
-        spent gathers what it cost. Raises as `check()`, decode.Broken, and what the transport raises.
+        A branch that comes in batches gives several. spent: gathers the cost. Raises as `check()`, decode.Broken, and
+        what the transport raises.
         """
         self.check(branches)
         spent = spent if spent is not None else Spent()
@@ -99,7 +104,7 @@ class SelectionReader:
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         if not len(rows):
-            return iter(())  # all that is wanted came with the header
+            return iter(())  # everything came with the header
         size = self.header.layout.size[rows]
         edges = np.flatnonzero(np.diff(np.cumsum(size) // self.batch)) + 1
         return iter(np.split(rows, edges))
@@ -139,7 +144,11 @@ class SelectionReader:
                 unpacked = begun  # all of it counts as deserialising
                 held = (stop - start)[positions].tolist()
                 array = self.foreign(
-                    layout.names[code], layout.basket[rows[positions]].tolist(), [data[p] for p in positions], held, wanted
+                    layout.names[code],
+                    layout.basket[rows[positions]].tolist(),
+                    [data[p] for p in positions],
+                    held,
+                    wanted,
                 )
             else:
                 contents = [decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions]

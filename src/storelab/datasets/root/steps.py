@@ -1,7 +1,7 @@
-"""Steps of a job through a tree: consecutive events, decoded; of each branch the basket last used is kept unpacked (level 2).
+"""Steps of a job through a tree: consecutive events, decoded; each branch keeps its last basket unpacked.
 
-So does ROOT: a TBranch keeps its current basket, and events that lie in it cost no request. May import: numpy, `datasets.baskets`,
-`rootio.header`, `rootio.decode`, `rootio.pages`.
+ROOT does the same: a TBranch keeps its current basket, and events in it need no request. May import: numpy,
+`datasets.root.{baskets,decode,header,pages}`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from storelab.datasets.root.pages import Pages
 class StepReader:
     """The kept baskets of some branches of a tree.
 
-    One step: `rows()`, then the bytes of those that are missing to `unpack()`, then `arrays()`. foreign: as of `reader.SelectionReader`,
-    for branches that have no form here. Embedded baskets came with the header, and are never missing.
+    One step: `rows()`, then `unpack()` with the bytes of the missing ones, then `arrays()`. foreign: as of
+    `reader.SelectionReader`, for branches without a form. Embedded baskets came with the header and are never missing.
     """
 
     def __init__(self, header: Header, branches: Sequence[str], foreign: Callable[..., Any] | None):
@@ -28,16 +28,16 @@ class StepReader:
         chosen = np.flatnonzero(wanted)
         self.chosen = chosen[np.argsort(layout.offset[chosen], kind="stable")]
         self.start, self.stop = layout.entry_start[self.chosen], layout.entry_stop[self.chosen]
-        self.last = np.full(len(layout.names), -1)  # by branch: row of the basket that is kept
-        self.contents: dict[int, Any] = {}  # by row: what is kept, and what this step brought
+        self.last = np.full(len(layout.names), -1)  # by branch: row of the kept basket
+        self.contents: dict[int, Any] = {}  # by row: kept baskets, and those of this step
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of the baskets that hold the events [first, stop), and of those among them that are missing; by ascending offset."""
+        """Row numbers of the baskets with events [first, stop), and of the missing ones; by ascending offset."""
         rows = self.chosen[(self.start < stop) & (self.stop > first)]
         return rows, rows[(self.last[self.layout.branch[rows]] != rows) & (self.layout.offset[rows] >= 0)]
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
-        """Decompress these baskets. Raises decode.Broken, or what the codec raises."""
+        """Decompress these baskets. Raises decode.Broken, and codec errors."""
         for row, code, part in zip(rows.tolist(), self.layout.branch[rows].tolist(), data, strict=True):
             self.contents[row] = part if self.header.forms[code] is None else decode.unpack(part)
 
@@ -48,8 +48,10 @@ class StepReader:
         return inside if form is None else decode.embedded(inside)
 
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
-        """Make the arrays of the events [first, stop) branch by branch, and drop them; keep the last basket of each branch. rows: all that
-        hold these events. Returns the entries decoded, over all branches. Raises decode.Broken."""
+        """Make the arrays of the events [first, stop) by branch, and drop them; keep the last basket of each branch.
+
+        rows: all baskets of these events. Returns the entries decoded, over all branches. Raises decode.Broken.
+        """
         layout, forms, decoded = self.layout, self.header.forms, 0
         begins, ends = layout.entry_start[rows].tolist(), layout.entry_stop[rows].tolist()
         for code, positions in baskets.by_branch(layout, rows):
@@ -71,13 +73,13 @@ class StepReader:
         return decoded
 
     def forget(self) -> None:
-        """Keep nothing: the next file begins, or after an error it is not known what is whole."""
+        """Keep nothing: the next file begins, or an error left the state unknown."""
         self.last[:] = -1
         self.contents.clear()
 
 
 class PageSteps:
-    """The same of an RNTuple: the pages of the cluster last used are kept unpacked."""
+    """The same for an RNTuple: the pages of the last cluster are kept unpacked."""
 
     def __init__(self, pages: Pages, branches: Sequence[str]):
         self.pages, self.layout, self.branches = pages, pages.layout, list(branches)
@@ -89,7 +91,7 @@ class PageSteps:
         return rows, np.array([row for row in rows.tolist() if int(self.layout.offset[row]) not in self.kept], "i8")
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
-        """Decompress these pages. Raises decode.Broken, or what the codec raises."""
+        """Decompress these pages. Raises decode.Broken, and codec errors."""
         self.kept |= self.pages.unpack(rows, data)
 
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:

@@ -1,8 +1,9 @@
-"""When operations begin: closed loop (a worker begins when it is free) or open loop (level 2, measuring side). Standard library.
+"""When operations begin: closed loop (a worker begins when it is free) or open loop. Standard library and `core` only.
 
-Open loop: operation k of the point is due at `start + k / rate`, whatever became of the ones before. A worker that is late takes
-the oldest one that is due; its latency counts from when it was due, so that a stall of the server is seen by all the operations
-that would have come meanwhile (G. Tene's "coordinated omission"; wrk2, https://github.com/giltene/wrk2).
+Open loop: operation k of the point is due at `start + k / rate`, whatever happened to earlier ones. A worker that is
+late takes the oldest due operation. Its latency counts from when it was due, so that a stall of the server is seen by
+all operations that should have begun meanwhile (G. Tene's "coordinated omission"; wrk2,
+https://github.com/giltene/wrk2).
 """
 
 import itertools
@@ -12,7 +13,7 @@ from storelab.core import clock
 
 
 class Closed:
-    """Every worker begins at once, until the deadline."""
+    """Every worker begins its next operation at once, until the deadline."""
 
     def __init__(self, deadline_ns: int):
         self.deadline_ns = deadline_ns
@@ -26,9 +27,9 @@ class Closed:
 
 
 class Open:
-    """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Safe in threads.
+    """Arrivals `index`, `index + stride`, … of a point whose operations are due `rate` times a second. Thread-safe.
 
-    index, stride: which of the point's processes this one is, of how many.
+    index, stride: number of this process among the point's processes, and how many there are.
     """
 
     def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int):
@@ -38,7 +39,7 @@ class Open:
         self.begun = 0
 
     def next(self) -> int | None:
-        """Sleep until the next operation is due and return that time (ns); None once the deadline has come."""
+        """Sleep until the next operation is due and return that time (UTC ns); None after the deadline."""
         due = self.start_ns + int(next(self.numbers) * self.step_ns)
         while (now := clock.now_ns()) < due < self.deadline_ns:
             time.sleep((due - now) / 1e9)
@@ -48,7 +49,7 @@ class Open:
         return due
 
     def missed(self) -> int:
-        """Operations that were due before the deadline and never began: all workers were busy."""
+        """Operations that were due before the deadline and never began, because all workers were busy."""
         last = int((self.deadline_ns - 1 - self.start_ns) / self.step_ns)
         due = max(0, (last - self.index) // self.stride + 1)
         return max(0, due - self.begun)

@@ -1,7 +1,7 @@
-"""Many operations as bins: rows of 100 ms with their latency histograms (level 2, measuring side; numpy only).
+"""Many operations as bins: rows of 100 ms with their latency histograms. May import: numpy, `core`.
 
-Up to `MOST_SINGLE` operations a point stay single rows; beyond, an engine writes bins instead, and never a sample
-(docs/latency.md). Buckets of the histograms grow by a fiftieth, so that a latency is known to 2 % at worst.
+Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, an engine writes bins, never a sample
+(docs/latency.md). Each bucket of a histogram is 2 % wider than the one before: latencies are known to 2 %.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 
 BIN_NS = 100_000_000
 MOST_SINGLE = 5_000_000  # operations of a point
-FINEST_NS = 1_000  # upper end of the first bucket; no answer comes faster
-LONGEST_NS = 10**13  # beyond: one last bucket, of nearly three hours
+FINEST_NS = 1_000  # upper end of the first bucket; no answer is faster
+LONGEST_NS = 10**13  # nearly three hours; longer latencies share one last bucket
 
 
 def _edges() -> np.ndarray:
@@ -23,16 +23,16 @@ def _edges() -> np.ndarray:
     return np.array(edges, dtype=np.int64)
 
 
-EDGES = _edges()  # upper ends of the buckets in ns; each holds its upper end, not its lower one
+EDGES = _edges()  # upper ends of the buckets in ns; a bucket includes its upper end, not its lower one
 
 
 def stay_single(operations: int, clients: int) -> bool:
-    """Whether the operations of one of so many like clients are written as single rows."""
+    """Whether a client writes its operations as single rows, if `clients` clients do as many each."""
     return operations * clients <= MOST_SINGLE
 
 
 def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
-    """Codes of n values (or of one value for all), and what they stand for in order of appearance."""
+    """(codes of n values, or of one value for all; the values by code, in order of appearance)."""
     if values is None or isinstance(values, str | int):
         return np.zeros(n, np.int64), [values]
     known: dict[Any, int] = {}
@@ -41,7 +41,7 @@ def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
 
 
 def _histograms(group: np.ndarray, latency: np.ndarray, groups: int) -> list[list[tuple[int, int]]]:
-    """Per group (0 … groups - 1) the (upper_ns, count) of its latencies in ns, sorted; empty buckets left out."""
+    """Per group (0 … groups - 1) the (upper_ns, count) of its latencies in ns, sorted; without empty buckets."""
     bucket = np.minimum(np.searchsorted(EDGES, latency), len(EDGES) - 1)
     cells, counts = np.unique(group * len(EDGES) + bucket, return_counts=True)
     pairs = list(zip(EDGES[cells % len(EDGES)].tolist(), counts.tolist(), strict=True))
@@ -61,11 +61,12 @@ def binned(
 ) -> dict[str, list[Any]]:
     """Columns of `records.OPS` of one client's operations, one row per bin, op, error and status; sorted by the bin.
 
-    Bins are (origin_ns + i * 100 ms, + 100 ms], by completion; origin_ns is the agreed start. Arrays have shape (n,), times are
-    UTC ns; `op`, `status` may be one value for all. `sums`: further columns to add up, such as `bytes`, `wire_bytes`, `requests`, and
-    `count` (else 1 for each operation). `latency_hist` counts end_ns - intended_ns, in a closed loop (None) end_ns - start_ns. What only
-    single operations have (worker, object, start, first byte, intended) is left out, thus null; the client's number is for the caller.
-    Parts of a run may be binned one after the other: rows of one bin add up.
+    A bin is (origin_ns + i * 100 ms, + 100 ms], by completion; origin_ns: the agreed start. Arrays have shape (n,),
+    times are UTC ns; `op`, `status` may be one value for all. sums: further columns to add up, such as `bytes`,
+    `wire_bytes`, `requests`, and `count` (else 1 per operation). `latency_hist` counts end_ns - intended_ns, in a
+    closed loop (None) end_ns - start_ns. Columns that only single operations have (worker, object, start, first byte,
+    intended) are left out, thus null; the caller adds the client's number. Parts of a run may be binned separately:
+    rows of one bin add up.
     """
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
     n = len(end)

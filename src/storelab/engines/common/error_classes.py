@@ -1,14 +1,9 @@
-"""Error classes and HTTP statuses of what the engines' libraries and programs throw or print (level 2, measuring side)."""
+"""Error classes and HTTP statuses of what the engines' libraries and programs raise or print."""
 
 import re
 from typing import Any
 
-
-class WrongAnswer(Exception):
-    """The server answered, but not with what was asked for: never counted as moved."""
-
-
-# Words of the Rust libraries (obstore) and of Go's (s5cmd) for one and the same failure of the network, in the order of looking.
+# Messages of Rust libraries (obstore) and Go's (s5cmd) for the same network failures, in the order of the search.
 NETWORK = (
     ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
     ("ConnectionReset", ("ConnectionReset", "connection reset")),
@@ -21,29 +16,32 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 def network(text: str) -> str | None:
-    """Class of a failure of the network that a message tells, or None."""
+    """Class of the network failure that a message describes, or None."""
     low = text.lower()
     return next((name for name, words in NETWORK if any(w.lower() in low for w in words)), None)
 
 
 def classify(error: BaseException) -> tuple[str, int]:
-    """(error class, HTTP status or 0): the S3 error code where an answer bears one, else the name of the exception."""
-    if type(error).__module__.startswith("obstore") or type(error).__name__ == "GenericError" or _OBSTORE_STATUS.search(str(error)):
-        return obstore(error)  # a missing object is Python's own FileNotFoundError there
+    """(error class, HTTP status or 0): the S3 error code if the answer has one, else the name of the exception."""
+    kind = type(error)
+    known = kind.__module__.startswith("obstore") or kind.__name__ == "GenericError"
+    if known or _OBSTORE_STATUS.search(str(error)):
+        return obstore(error)  # there a missing object is Python's FileNotFoundError
     link: BaseException | None = error
     while link is not None:
         response: Any = getattr(link, "response", None)
         if isinstance(response, dict):  # botocore
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             return str(response.get("Error", {}).get("Code") or type(link).__name__), int(status)
-        if isinstance(status := getattr(response, "status_code", None) or getattr(link, "status", None), int):  # requests, aiohttp
+        status = getattr(response, "status_code", None) or getattr(link, "status", None)
+        if isinstance(status, int):  # requests, aiohttp
             return type(link).__name__, status
         link = link.__cause__
     return getattr(error, "kind", None) or type(error).__name__, 0
 
 
 def obstore(error: BaseException) -> tuple[str, int]:
-    """The same of an exception of obstore, whose status and S3 code stand in the message only."""
+    """The same for an exception of obstore, which has status and S3 code only in its message."""
     text = str(error)
     if found := _OBSTORE_STATUS.search(text):
         code = _CODE.search(text)

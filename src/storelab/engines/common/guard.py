@@ -1,18 +1,18 @@
-"""The limits of a store in production, watched while a client runs."""
+"""The limits of a production store, watched while a client runs. Standard library only."""
 
 from typing import Any
 
 
 class LimitExceeded(Exception):
-    """A limit of config.yaml was passed: the client stops at once and the point fails with this reason."""
+    """A limit of config.yaml was exceeded: the client stops at once and the point fails with this reason."""
 
 
 class Guard:
     """Watches one client's share of `limits` over spans of at least one second.
 
-    limits: `throughput` (bytes/s or None), `requests_per_s` (or None) of the whole point, shared evenly by `clients`;
-    `error_fraction` of the operations or None (looked at from 50 operations on, so that one early error does not end a point);
-    `room_bytes`: what may still be uploaded in all, where the workload writes.
+    limits: `throughput` (bytes/s or None) and `requests_per_s` (or None) of the whole point, which its `clients` share
+    evenly; `error_fraction` of the operations or None (checked from 50 operations and 5 errors on, so that one early
+    error does not end a point); `room_bytes`: what may still be uploaded in all, if the workload writes.
     """
 
     SPAN_NS = 1_000_000_000
@@ -26,7 +26,7 @@ class Guard:
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
-        """Give running totals. Raises LimitExceeded."""
+        """Give running totals; now_ns: UTC. Raises LimitExceeded."""
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(
@@ -34,7 +34,8 @@ class Guard:
             )
         if self.room is not None and size_bytes > self.room:
             raise LimitExceeded(
-                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB of the room in the store (limits.stored_bytes, free disk)"
+                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB "
+                "of the room in the store (limits.stored_bytes, free disk)"
             )
         if self.last is None:
             self.last = (now_ns, size_bytes, requests)

@@ -1,4 +1,4 @@
-"""Wire bytes of urllib3's connections, TLS or not: each is read once more as it closes (level 2, measuring side; urllib3 only)."""
+"""Wire bytes of urllib3's connections, with or without TLS: each is read once more when it closes. urllib3 only."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from storelab.engines.common.wire import Wire
 
 
 class _Told:
-    """What is added to urllib3's connections: `wire` knows each socket while it is open."""
+    """Added to urllib3's connections: `wire` knows each socket while it is open."""
 
     wire: Wire
     sock: Any
@@ -19,7 +19,7 @@ class _Told:
         self.wire.adopt(self.sock)
 
     def getresponse(self) -> Any:
-        """An answer that ends by the connection's end closes it here, before its body is read: these bytes are not known."""
+        """If the end of the connection ends the answer, urllib3 closes it before the body: these bytes are unknown."""
         answer = super().getresponse()  # type: ignore[misc]
         self.wire.lost += self.sock is None
         return answer
@@ -31,7 +31,7 @@ class _Told:
 
 
 class HttpWire(Wire):
-    """Sockets of the pools that it makes."""
+    """The sockets of the pools that it makes."""
 
     def pools(self) -> dict[str, Any]:
         """For `PoolManager.pool_classes_by_scheme`."""

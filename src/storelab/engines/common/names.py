@@ -1,6 +1,6 @@
-"""Names of the objects that points upload, whatever the engine (level 2, measuring side)."""
+"""Names of the objects that points upload, whatever the engine."""
 
-PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload, and all that `uploads.remove` removes
+PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload, and all that clean-up removes
 
 
 def put_prefix(attempt: str) -> str:

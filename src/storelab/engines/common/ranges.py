@@ -1,4 +1,4 @@
-"""Where the ranges of `get_range` begin, whatever the engine (level 2, measuring side)."""
+"""Where the ranges of `get_range` begin, whatever the engine."""
 
 import random
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from storelab.core import units
 
 
 def begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
-    """Offsets in bytes of the ranges of `length` to read of one object of `size` bytes before the next object is taken.
+    """Offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes, before the next object.
 
-    offset: the axis, see `workloads/get_range.py`. `sequential` gives all whole ranges from the begin of the object to its end.
+    offset: the axis, see `workloads/get_range.py`. `sequential` gives all whole ranges from begin to end of the object.
     """
     if offset == "random":
         yield rng.randrange(size - length + 1)
@@ -20,5 +20,5 @@ def begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[
 
 
 def fixed(offset: str) -> int:
-    """The axis' value as bytes, 0 for the two that are no place."""
+    """The axis' value in bytes, 0 for `random` and `sequential`."""
     return 0 if offset in ("random", "sequential") else units.parse(offset, "size", "offset")

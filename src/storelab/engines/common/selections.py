@@ -1,15 +1,16 @@
-"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors, checks (level 2, measuring side).
+"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors.
 
-Read 0 of a client is its first access: it opens the file, and bears the opening's time, requests and bytes. A read under way at the deadline may
-end within a grace of 20 % of the duration and is then a read like any other (its `end_ns` tells); else it is left out, and
-`engine["abandoned"]` has its bytes. A failed read is a row of ops with its error and no row of reads; its number is not given again.
+Read 0 of a client is its first access: it opens the file, and its row includes the opening's time, requests and bytes.
+A read in flight at the deadline may end within a grace of 20 % of the duration, and is then a read like any other (its
+`end_ns` tells). Otherwise it is left out, and `engine["abandoned"]` has its bytes. A failed read is a row of ops with
+its error and no row of reads; its number is not used again.
 """
 
 import gc
 import importlib.metadata
 import json
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard
+from storelab.engines.common.tally import Done, Tally
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
@@ -34,36 +36,19 @@ class Late(Exception):
 
 
 class WrongData(Exception):
-    """What arrived is not what was staged; `kind` is the error class of the record."""
+    """What arrived is not what was staged; kind: the error class of the record."""
 
     def __init__(self, kind: str, message: str):
         self.kind = kind
         super().__init__(message)
 
 
-@dataclass
-class Done:
-    """One selection that was read: what it held, what was planned for it (requests, bytes asked), and where its time went, in ns."""
-
-    branches: int
-    baskets: int
-    decoded: int  # entries, over all branches
-    needed_bytes: int
-    requests: int
-    asked_bytes: int
-    plan_ns: int
-    transfer_ns: int
-    verify_ns: int
-    decompress_ns: int
-    deserialise_ns: int
-
-
 class SelectionClient(Client):
-    """One client: draws entries anew for each read, from the point's seed, its own number and the number of the read."""
+    """One client. It draws new entries for each read, from the point's seed, its own number and the read's number."""
 
     engine = ""
     opens = True  # whether there is a file to open
-    reconnects = "made anew for each read"  # of cold access
+    reconnects = "new for each read"  # connections, with cold access
     libraries: tuple[str, ...] = ()
 
     def __init__(self, job: Job):
@@ -72,30 +57,30 @@ class SelectionClient(Client):
         self.reads: list[dict[str, Any]] = []
         self.samples: list[tuple[int, int]] = []
         self.messages: dict[str, str] = {}
-        self.opening: dict[str, Any] | None = None  # the first
+        self.opening: dict[str, Any] | None = None  # the first opening
         self.is_open = False
         self.cold = job.point.axes.get("access") == "cold"
         self.pages: PageCache | None = None
         self.abandoned = {"reads": 0, **asdict(Counts())}
-        self.tally = dict.fromkeys(("baskets", "entries", "verify_ns", "wrong requests", "wrong bytes"), 0)
+        self.tally = Tally()
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1
 
     def version(self) -> str:
-        """Of what reads."""
+        """Versions of the libraries that read."""
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
 
     @abstractmethod
     def connect(self, root: dict[str, Any]) -> None:
-        """What a read needs; `root`: of the manifest. Not measured. Raises UserError."""
+        """Set up what a read needs; root: entry of the manifest. Not measured. Raises UserError."""
 
     @abstractmethod
     def fresh(self) -> None:
-        """Close the file and, where the library lets it, the connections: the next read opens anew. Not measured, nothing is sent."""
+        """Close the file and, if the library allows it, the connections. Not measured; sends nothing."""
 
     @abstractmethod
     def open_file(self) -> None:
-        """Read the file's header, and the tree's. Raises Late, WrongData, or what the engine's libraries raise."""
+        """Read the header of the file and of the tree. Raises Late, WrongData, or what the engine's libraries raise."""
 
     @abstractmethod
     def selection(self, entries: np.ndarray) -> Done:
@@ -103,17 +88,17 @@ class SelectionClient(Client):
 
     @abstractmethod
     def counts(self) -> Counts:
-        """Running totals of everything on the network."""
+        """Running totals of all network traffic."""
 
     @abstractmethod
     def connections(self) -> tuple[int, int, int]:
-        """Open now, most at a time, opened so far."""
+        """(open now, most at a time, opened so far)."""
 
     def settle(self, timeout_s: float) -> None:
-        """After an error: let what is in flight end, or cancel it."""
+        """After an error: let requests in flight end within `timeout_s` seconds, or cancel them."""
 
     def facts(self) -> dict[str, Any]:
-        """What else belongs into the record of the engine."""
+        """Further entries for `engine` in the record."""
         return {}
 
     def prepare(self) -> None:
@@ -142,7 +127,7 @@ class SelectionClient(Client):
         gc.freeze()
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        """Read until the deadline. Raises LimitExceeded where a limit of the configuration is passed."""
+        """Read until the deadline. Raises LimitExceeded if a limit of the configuration is exceeded."""
         latest_ns = deadline_ns + int(GRACE * (deadline_ns - start_ns))
         self.begin(latest_ns)
         self.last = self.counts()
@@ -157,7 +142,7 @@ class SelectionClient(Client):
                 self.settle(0)
                 self.abandoned = {"reads": 1, **asdict(self._spent())}
                 return
-            except Exception as error:  # noqa: BLE001 - whatever fails (network, S3, codec, format) is a failed operation
+            except Exception as error:  # noqa: BLE001 - network, S3, codec, format: a failed operation
                 self.settle((latest_ns - clock.now_ns()) / 1e9)
                 self._fail(error, begin_ns)
                 clock.sleep_until(min(clock.now_ns() + BACK_OFF_NS, deadline_ns))
@@ -171,7 +156,7 @@ class SelectionClient(Client):
             number += 1
 
     def _cool(self, number: int) -> None:
-        """Cold access: nothing is left of the read before, at the client nor, where that is in our power, in the server's page cache."""
+        """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""
         if number:
             self.fresh()
             self.is_open = False
@@ -179,7 +164,7 @@ class SelectionClient(Client):
         self.pages.drop()
 
     def begin(self, latest_ns: int) -> None:
-        """The window begins; no read ends later than this."""
+        """The window begins; no read may end later than this."""
         self.latest_ns = latest_ns
 
     def hurry(self) -> None:
@@ -202,9 +187,7 @@ class SelectionClient(Client):
         opened_ns = clock.now_ns()
         done = self.selection(entries)
         end_ns, spent = clock.now_ns(), self._spent()
-        self._compare(spent - opening, done)
-        for name, n in (("baskets", done.baskets), ("entries", done.decoded), ("verify_ns", done.verify_ns)):
-            self.tally[name] += n
+        self.tally.add(spent - opening, done)
         return {
             "read": number,
             "entries": len(entries),
@@ -224,10 +207,10 @@ class SelectionClient(Client):
         }
 
     def _open(self) -> Counts:
-        """Open the file; what that took on the network."""
+        """Open the file; returns its traffic."""
         before, begin_ns = self.counts(), clock.now_ns()
         self.open_file()
-        # Else Python's garbage collector walks all branches again and again: pauses of 0.2 s that look like the store's.
+        # Else Python's garbage collector walks all branches repeatedly: pauses of 0.2 s that look like the store's.
         gc.freeze()
         opening = self.counts() - before
         self.opening = self.opening or {**asdict(opening), "ns": clock.now_ns() - begin_ns}
@@ -235,22 +218,22 @@ class SelectionClient(Client):
         return opening
 
     def _spent(self) -> Counts:
-        """What the counters rose by since this was last asked: nothing is counted twice, nothing falls between two reads."""
+        """The rise of the counters since the last call: each byte belongs to exactly one read."""
         now = self.counts()
         spent, self.last = now - self.last, now
         return spent
-
-    def _compare(self, spent: Counts, done: Done) -> None:
-        """The counters against the plan: as many requests as planned, asked and answered in full."""
-        self.tally["wrong requests"] += spent.requests != done.requests
-        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or not spent.requests  # all was there already
-        self.tally["wrong bytes"] += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
 
     def _fail(self, error: Exception, begin_ns: int) -> None:
         kind, status = classify(error)
         self.messages.setdefault(kind, " ".join(str(error).split())[:300])
         spent, end_ns = self._spent(), clock.now_ns()
-        row = {"bytes": 0, "wire_bytes": spent.wire_bytes, "requests": spent.requests, "start_ns": begin_ns, "end_ns": end_ns}
+        row = {
+            "bytes": 0,
+            "wire_bytes": spent.wire_bytes,
+            "requests": spent.requests,
+            "start_ns": begin_ns,
+            "end_ns": end_ns,
+        }
         self.ops.append({**row, "status": status, "error": kind})
 
     def result(self) -> Result:
@@ -279,7 +262,7 @@ class SelectionClient(Client):
             "branches_left_out": len(self.unreadable),
             "opening": self.opening,
             "abandoned": self.abandoned,
-            "verify_ns": self.tally["verify_ns"],
+            "verify_ns": self.tally.verify_ns,
             **({"cold": {"connections": self.reconnects, "pages": self.pages.facts()}} if self.pages else {}),
             **self.facts(),
             "errors": self.messages,
@@ -288,24 +271,8 @@ class SelectionClient(Client):
         return Result(ops, reads, engine, self.checks(), {"max": most, "opened": opened, "samples": self.samples})
 
     def checks(self) -> list[Check]:
-        kinds, tally, n = [r["error"] for r in self.ops], self.tally, len(self.reads)
-        wrong = {k: kinds.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
-        first = next(iter(self.messages.items()), ("", ""))
-        late = f", {self.abandoned['reads']} not done in the grace after the deadline" if self.abandoned["reads"] else ""
-        said = {k: f": {self.messages[k]}" if v else "" for k, v in wrong.items()}
-        opened = "the baskets are those of the side-car" if self.opening else "not compared: the file was not opened"
-        return [
-            Check("reads", n > 0, f"{n} completed, {len(kinds)} failed{late}" + (f"; first error {first[0]}: {first[1]}" if kinds else "")),
-            Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or opened),
-            Check(
-                "crc32",
-                not wrong["ChecksumMismatch"],
-                f"{tally['baskets']} baskets right, {wrong['ChecksumMismatch']} reads with a wrong one{said['ChecksumMismatch']}",
-            ),
-            Check("entries decoded", not wrong["EntriesMismatch"], f"{tally['entries']} of all branches{said['EntriesMismatch']}"),
-            Check("requests", not tally["wrong requests"], f"{tally['wrong requests']} of {n} reads sent other requests than were planned"),
-            Check("bytes", not tally["wrong bytes"], f"{tally['wrong bytes']} of {n} reads got other than what the plan asks for"),
-        ]
+        failed = [r["error"] for r in self.ops]
+        return self.tally.checks(len(self.reads), failed, self.messages, self.abandoned["reads"], bool(self.opening))
 
     def close(self) -> None:
         gc.unfreeze()

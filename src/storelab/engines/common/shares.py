@@ -1,4 +1,4 @@
-"""Which objects are one client's to read or to delete, whatever the engine (level 2, measuring side)."""
+"""Which objects one client reads or deletes, whatever the engine."""
 
 import random
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from storelab.stores.protocols.endpoint import Bucket
 
 
 class Staged(NamedTuple):
-    """A staged object. number, place: its bucket's index in the job, and the bucket; name: its key below the bucket's prefix."""
+    """A staged object. number: its bucket's index in the job; place: that bucket; name: key below its prefix."""
 
     number: int
     place: Bucket
@@ -23,7 +23,7 @@ class Staged(NamedTuple):
 
 
 def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
-    """(manifest, objects of it that lie in buckets of the client's account)."""
+    """(manifest, its objects in buckets of the client's account)."""
     assert job.manifest is not None
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
@@ -32,7 +32,7 @@ def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
 
 
 def to_delete(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
-    """(bucket's index, keys with its prefix) of one request each, at most `batch` keys, in an order by the point's seed."""
+    """(bucket's index, keys with its prefix) per request, at most `batch` keys each, ordered by the point's seed."""
     own: dict[int, list[str]] = {}
     for bucket, name in job.extra["objects"][job.client]:
         own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)

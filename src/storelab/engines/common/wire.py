@@ -1,7 +1,8 @@
-"""Bytes on the wire, by the kernel's count of each TCP connection (level 2, measuring side; standard library only).
+"""Bytes on the wire, from the kernel's count of each TCP connection. Standard library only.
 
-`Wire` makes the sockets of a library that lets it, and reads each once more as it closes: exact. `ProcessWire` looks at all connections of this
-process to an endpoint, for libraries that make their own: exact while these stay open between two looks, and it tells where they did not.
+`Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `ProcessWire`
+looks at all connections of this process to an endpoint, for libraries that make their own: exact while these stay open
+between two looks, and it reports lost ones.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ _FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer'
 
 
 def received(sock: socket.socket) -> int | None:
-    """Bytes that the kernel received on this TCP connection (TLS and HTTP headers included); None where it does not tell."""
+    """Bytes that the kernel received on this TCP connection, TLS and HTTP headers included; None if unknown."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     except (AttributeError, OSError):  # no Linux
@@ -28,16 +29,16 @@ def received(sock: socket.socket) -> int | None:
 
 
 class Wire:
-    """All sockets that one engine opened: bytes received so far, also by those that are closed, and how many are open."""
+    """All sockets that one engine opened: bytes received so far, by closed ones too, and how many are open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closed_bytes: int | None = 0
-        self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are not known
+        self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are unknown
 
     def factory(self, address: Any) -> socket.socket:
-        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as by `getaddrinfo`."""
+        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as from `getaddrinfo`."""
         sock = _Socket(*address[:3])
         sock.setblocking(False)
         sock.wire = self
@@ -45,7 +46,7 @@ class Wire:
         return sock
 
     def adopt(self, sock: socket.socket) -> None:
-        """Count this socket from here on; who closes it calls `retire` before."""
+        """Count this socket from now on; call `retire` before it closes."""
         with self._lock:
             self._open.add(sock)
             self.opened += 1
@@ -87,7 +88,7 @@ class _Socket(socket.socket):
 
 @dataclass(frozen=True)
 class Counts:
-    """Running totals, or their difference. wire_bytes: None where the kernel does not tell."""
+    """Running totals, or their difference. wire_bytes: None if the kernel does not tell."""
 
     requests: int = 0
     asked_bytes: int = 0  # by the Range headers sent
@@ -96,15 +97,25 @@ class Counts:
 
     def __add__(self, other: "Counts") -> "Counts":
         wire = _add(self.wire_bytes, other.wire_bytes)
-        return Counts(self.requests + other.requests, self.asked_bytes + other.asked_bytes, self.body_bytes + other.body_bytes, wire)
+        return Counts(
+            self.requests + other.requests,
+            self.asked_bytes + other.asked_bytes,
+            self.body_bytes + other.body_bytes,
+            wire,
+        )
 
     def __sub__(self, other: "Counts") -> "Counts":
         wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
-        return Counts(self.requests - other.requests, self.asked_bytes - other.asked_bytes, self.body_bytes - other.body_bytes, wire)
+        return Counts(
+            self.requests - other.requests,
+            self.asked_bytes - other.asked_bytes,
+            self.body_bytes - other.body_bytes,
+            wire,
+        )
 
 
 class ProcessWire:
-    """Connections of this process to a port: bytes received since it was made, most open at a time, opened so far, lost (closed unseen)."""
+    """Connections of this process to a port since this was made: bytes received, most open, opened, lost unseen."""
 
     def __init__(self, port: int):
         self.port = port
@@ -114,12 +125,12 @@ class ProcessWire:
         self._base: int | None = 0
         self._before: set[int] = set()
         self._base = self.bytes
-        self._before = set(self._seen)  # made before this one: that they end is no loss
+        self._before = set(self._seen)  # older connections: their end is no loss
         self.opened = 0
 
     @property
     def bytes(self) -> int | None:
-        """Looks at all connections; None where the kernel does not tell."""
+        """Looks at all connections; None if the kernel does not tell."""
         now = dict(self._look())
         for inode in self._seen.keys() - now.keys():
             self._gone = _add(self._gone, self._seen.pop(inode))

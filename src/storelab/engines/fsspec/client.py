@@ -1,12 +1,12 @@
-"""Engine `fsspec`, common part: put, get and get_range through one interface on every protocol: s3fs, http, root://, WebHDFS, files.
+"""Engine `fsspec`, common part: put, get, get_range by one interface on S3, HTTP, root://, WebHDFS and local files.
 
-Each operation is one call of the file system (`cat_file`, `pipe_file`), timed around it: a record has `start_ns` and `end_ns`,
-no time of the first byte, which fsspec does not tell. Asynchronous file systems (s3fs, http) run their operations as tasks
-of one loop; the others in threads, each with a file system of its own. Retries are off.
+Each operation is one call of the file system (`cat_file`, `pipe_file`), timed around it: a record has `start_ns` and
+`end_ns`, but no time of the first byte, which fsspec does not report. Asynchronous file systems (s3fs, http) run their
+operations as tasks of one loop; the others (root://, WebHDFS, local files) in threads, each with its own file system.
+Retries are off.
 """
 
 import asyncio
-import importlib.metadata
 import os
 import shutil
 import threading
@@ -15,23 +15,24 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from storelab.core import clock
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Check, Client, Result
-from storelab.host import processes
+from storelab.host import proc
 from storelab.stores.protocols import filesystems
 
 ASYNCHRONOUS = ("s3", "http")
 DISTRIBUTION = {"s3": "s3fs", "http": "fsspec", "root": "fsspec-xrootd", "webhdfs": "fsspec", "file": "fsspec"}
-REQUESTS = {"s3": 1, "http": 1}  # per operation; of the others nobody counted them
-KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the check of their content
+REQUESTS = {"s3": 1, "http": 1}  # per operation; not known for other protocols
+KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
 
 
-class Task(NamedTuple):
-    """One operation to do: object key for the record, path for the file system, body index, range [begin, end) or None."""
+class Transfer(NamedTuple):
+    """One operation to do. key: for the record; path: in the file system; body: index; begin, end: bytes, or None."""
 
     key: str
     path: str
@@ -41,7 +42,7 @@ class Task(NamedTuple):
 
 
 class FsspecClient(Client):
-    """Common part: workers that take tasks from an endless list until the deadline. Memory of records is 6 numbers each."""
+    """Common part: workers take tasks from an endless list until the deadline. A record takes 6 numbers in memory."""
 
     op = ""
 
@@ -53,7 +54,7 @@ class FsspecClient(Client):
         self.asynchronous = self.endpoint.protocol in ASYNCHRONOUS
         self.lock = threading.Lock()
         self.rows: list[tuple[int, str, int, int, int, int | None, str | None]] = []
-        self.kept: list[tuple[Task, bytes]] = []
+        self.kept: list[tuple[Transfer, bytes]] = []
         self.messages: dict[str, str] = {}
         self.samples: list[tuple[int, int]] = []
         self.most_kept = max(2, min(KEPT, KEPT_BYTES // max(self.size, 1)))
@@ -61,7 +62,7 @@ class FsspecClient(Client):
         self.moved = self.failed = self.cut_off = 0
         self.job.scratch.mkdir(parents=True, exist_ok=True)
         self.prepare_tasks()
-        # Imports, certificates, the first connection: not measured. What the question answers does not matter.
+        # This takes the imports, certificates and first connection out of the measurement. The answer does not matter.
         question = filesystems.path(self.endpoint, self.job.own_buckets[0])
         if self.asynchronous:
             self.loop = asyncio.new_event_loop()
@@ -83,20 +84,20 @@ class FsspecClient(Client):
         """Read the manifest, or the bodies to upload."""
 
     @abstractmethod
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Transfer]:
         """Endless; called under the lock."""
 
     @abstractmethod
-    def do(self, fs: Any, task: Task) -> bytes | None:
+    def do(self, fs: Any, task: Transfer) -> bytes | None:
         """The operation itself, blocking."""
 
     @abstractmethod
-    async def ado(self, fs: Any, task: Task) -> bytes | None:
+    async def ado(self, fs: Any, task: Transfer) -> bytes | None:
         """The operation itself, as a coroutine."""
 
     @abstractmethod
-    def judge(self, task: Task, answer: bytes | None) -> int:
-        """Bytes that count. Raises WrongAnswer where the length is not what was asked for."""
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
+        """Useful bytes. Raises WrongAnswer if the length is not what was asked for."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.stream, self.deadline_ns = self.tasks(), deadline_ns
@@ -111,7 +112,7 @@ class FsspecClient(Client):
             raise self.stop
 
     def _work(self, worker: int) -> None:
-        """One thread: operations that are in flight at the deadline are finished and cut off, as nothing can interrupt them."""
+        """One thread. Operations in flight at the deadline are finished, then cut off: nothing can interrupt them."""
         fs = self.systems[worker]
         while clock.now_ns() < self.deadline_ns and self.stop is None:
             with self.lock:
@@ -119,7 +120,7 @@ class FsspecClient(Client):
             begun = clock.now_ns()
             try:
                 answer, error = self.do(fs, task), None
-            except Exception as caught:  # noqa: BLE001 - whatever a library throws is an operation that failed
+            except Exception as caught:  # noqa: BLE001 - whatever a library raises is a failed operation
                 answer, error = None, caught
             self._note(worker, task, begun, answer, error)
 
@@ -137,11 +138,11 @@ class FsspecClient(Client):
             begun = clock.now_ns()
             try:
                 answer, error = await self.ado(fs, task), None
-            except Exception as caught:  # noqa: BLE001 - whatever a library throws is an operation that failed
+            except Exception as caught:  # noqa: BLE001 - whatever a library raises is a failed operation
                 answer, error = None, caught
             self._note(worker, task, begun, answer, error)
 
-    def _note(self, worker: int, task: Task, begun: int, answer: bytes | None, error: Exception | None) -> None:
+    def _note(self, worker: int, task: Transfer, begun: int, answer: bytes | None, error: Exception | None) -> None:
         ended = clock.now_ns()
         moved, status, kind = 0, None, None
         try:
@@ -170,9 +171,9 @@ class FsspecClient(Client):
                 self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
 
     def _sample(self) -> None:
-        """Sockets that this process has open, five times a second."""
+        """Count this process's open sockets five times a second."""
         while clock.now_ns() < self.deadline_ns:
-            self.samples.append((clock.now_ns(), processes.open_sockets(os.getpid())))
+            self.samples.append((clock.now_ns(), proc.sockets(os.getpid()) or 0))
             time.sleep(max(0.0, min(0.2, (self.deadline_ns - clock.now_ns()) / 1e9)))
 
     def result(self) -> Result:
@@ -199,8 +200,13 @@ class FsspecClient(Client):
         library = DISTRIBUTION[self.endpoint.protocol]
         engine = {
             "name": "fsspec",
-            "version": f"{library} {importlib.metadata.version(library)}, fsspec {importlib.metadata.version('fsspec')}",
-            "settings": {"protocol": self.endpoint.protocol, "workers": self.workers, "retries": 0, "pool": self.workers},
+            "version": f"{library} {version(library)}, fsspec {version('fsspec')}",
+            "settings": {
+                "protocol": self.endpoint.protocol,
+                "workers": self.workers,
+                "retries": 0,
+                "pool": self.workers,
+            },
             "requests_per_operation": {self.op: REQUESTS.get(self.endpoint.protocol)},
             "errors": self.messages,
             "cut_off": self.cut_off,

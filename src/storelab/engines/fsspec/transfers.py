@@ -9,11 +9,11 @@ from typing import Any
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import shares
-from storelab.engines.common.error_classes import WrongAnswer
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
 from storelab.engines.contract import Check
-from storelab.engines.fsspec.client import FsspecClient, Task
+from storelab.engines.fsspec.client import FsspecClient, Transfer
+from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
 
 
@@ -25,72 +25,73 @@ class FsspecPut(FsspecClient):
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         self.bodies = [f.read_bytes() for f in files]
-        # s3fs uploads in parts from twice its chunk size on; a server without multipart uploads gets one PUT.
+        # s3fs uploads in parts above twice its chunk size; a server without multipart uploads gets one PUT.
         parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
         self.single_put = parts if self.endpoint.protocol == "s3" else {}
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
-            for bucket in self.job.own_buckets:  # a folder of this client's own, as a job of an experiment writes into one
-                folder = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0)).rpartition("/")[0]
-                fs.makedirs(folder, exist_ok=True)
+            # Each client has its own folder, as each job of an experiment writes into one.
+            for bucket in self.job.own_buckets:
+                first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
+                fs.makedirs(first.rpartition("/")[0], exist_ok=True)
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Transfer]:
         buckets, client, n = self.job.own_buckets, self.job.client, 0
         while True:
             bucket = buckets[(client + n) % len(buckets)]
             key = put_key(self.job.attempt, client, n)
-            yield Task(bucket.prefix + key, filesystems.path(self.endpoint, bucket, key), n % payload.BODIES)
+            yield Transfer(bucket.prefix + key, filesystems.path(self.endpoint, bucket, key), n % payload.BODIES)
             n += 1
 
-    def do(self, fs: Any, task: Task) -> None:
+    def do(self, fs: Any, task: Transfer) -> None:
         if self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
             with fs.open(task.path, "wb") as f:
                 f.write(self.bodies[task.body])
         else:
             fs.pipe_file(task.path, self.bodies[task.body])
 
-    async def ado(self, fs: Any, task: Task) -> None:
+    async def ado(self, fs: Any, task: Transfer) -> None:
         await fs._pipe_file(task.path, self.bodies[task.body], **self.single_put)
 
-    def judge(self, task: Task, answer: bytes | None) -> int:
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
         return self.size
 
     def check_content(self) -> Check:
-        # What arrived is compared by the coordinator, which lists and reads it back.
+        # The coordinator lists what arrived and reads it back for comparison.
         return Check("bodies", all(len(b) == self.size for b in self.bodies), f"{len(self.bodies)} of {self.size} B")
 
 
 class FsspecGet(FsspecClient):
-    """Downloads of whole staged objects, each client in an order of its own."""
+    """Downloads of whole staged objects, each client in its own order."""
 
     op = "GET"
 
     def prepare_tasks(self) -> None:
         self.manifest, own = shares.staged(self.job)
-        self.objects = [Task(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
+        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Transfer]:
         rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
         while True:
             yield from rng.sample(self.objects, len(self.objects))
 
-    def do(self, fs: Any, task: Task) -> bytes:
+    def do(self, fs: Any, task: Transfer) -> bytes:
         return fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
 
-    async def ado(self, fs: Any, task: Task) -> bytes:
+    async def ado(self, fs: Any, task: Transfer) -> bytes:
         return await fs._cat_file(task.path, start=task.begin, end=task.end)
 
-    def expected(self, task: Task) -> int:
+    def expected(self, task: Transfer) -> int:
         return self.size
 
-    def judge(self, task: Task, answer: bytes | None) -> int:
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
         got = len(answer or b"")
         if got != self.expected(task):
             raise WrongAnswer(f"{got} B instead of {self.expected(task)} B")
         return got
 
     def check_content(self) -> Check:
-        """SHA-256 of the answers kept, of several bodies, against the manifest."""
+        """SHA-256 of the kept answers, of several bodies, against the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
         return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256")
@@ -107,17 +108,17 @@ class FsspecGetRange(FsspecGet):
         files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
         self.bodies = [f.read_bytes() for f in files]
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Transfer]:
         rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
         while True:
             for task in rng.sample(self.objects, len(self.objects)):
                 for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
                     yield task._replace(begin=begin, end=begin + self.length)
 
-    def expected(self, task: Task) -> int:
+    def expected(self, task: Transfer) -> int:
         return self.length
 
     def check_content(self) -> Check:
-        """The bytes of the answers kept against the bodies: a wrong offset or a whole object never counts."""
+        """The kept answers against the bodies: a wrong offset or a whole object never counts."""
         good = sum(answer == self.bodies[task.body][task.begin : task.end] for task, answer in self.kept)
         return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges hold the right bytes")

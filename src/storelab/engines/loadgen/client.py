@@ -1,8 +1,8 @@
-"""Engine `loadgen`: storelab's own load generator in Go, with the times of each operation at a fraction of other clients' CPU.
+"""Engine `loadgen`: storelab's own load generator in Go. It times each operation at a fraction of other clients' CPU.
 
-Common part: the job that the program is given, its lines on standard error, its end. The program writes the records (`ops`) itself.
-One connection per worker (and per part of an object), kept open; no retries; contents from memory, downloads compared with theirs now
-and then and thrown away. See docs/loadgen.md.
+The common part starts the program, gives it the job, reads its lines on standard error and ends it. The program writes
+the records (`ops`) itself. One connection per worker (and per part of an object), kept open; no retries. Contents come
+from memory; downloads are compared with it for every 64th answer, and thrown away. See docs/loadgen.md.
 """
 
 import json
@@ -28,9 +28,9 @@ from storelab.engines.contract import Check, Client, Result, Written
 from storelab.host import processes
 from storelab.install import program, tools_folder
 
-DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as of the engine obstore
+DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as for the engine obstore
 GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
-VERIFY_EVERY = 64  # each so manyth answer of a worker is compared with what the object holds; the first too
+VERIFY_EVERY = 64  # every 64th answer of a worker is compared with the object's content, and the first one
 SCHEMA = 1  # of the job
 
 
@@ -40,7 +40,7 @@ def binary() -> Path:
 
 
 class LoadgenClient(Client):
-    """Starts the program and lets it connect in `prepare`, tells it the times in `run`, takes its records over."""
+    """Starts the program and lets it connect in `prepare`, sends it the times in `run`, takes over its records."""
 
     op = ""
 
@@ -52,13 +52,17 @@ class LoadgenClient(Client):
         self.last: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
-        self.plain: list[str] = []  # lines that are no JSON: what went wrong
+        self.plain: list[str] = []  # lines that are no JSON: error messages
         self.records = self.job.scratch / "ops.parquet"
         self.job.scratch.mkdir(parents=True, exist_ok=True)
         self.ready = threading.Event()
         job = self._common() | self.told()
         self.process = subprocess.Popen(
-            [binary()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=processes.die_with_parent()
+            [binary()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=processes.die_with_parent(),
         )
         self.reader = threading.Thread(target=self._listen, daemon=True)
         self.reader.start()
@@ -75,7 +79,14 @@ class LoadgenClient(Client):
         return {
             "schema": SCHEMA,
             "endpoints": [
-                {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""} for e in ends
+                {
+                    "url": e.url,
+                    "region": e.region,
+                    "addressing": e.addressing,
+                    "verify": e.verify,
+                    "ca_file": e.ca_file or "",
+                }
+                for e in ends
             ],
             "balance": "worker" if balance == "client" else balance,
             "buckets": [b.name for b in job.buckets],
@@ -99,7 +110,7 @@ class LoadgenClient(Client):
 
     @abstractmethod
     def told(self) -> dict[str, Any]:
-        """What the operation needs in the job: objects, contents, ranges."""
+        """The job's entries for the operation: objects, contents, ranges."""
 
     def payload(self) -> str:
         chosen = self.job.point.axes.get("payload", "default")
@@ -114,7 +125,7 @@ class LoadgenClient(Client):
             self._failed("ended at once")
 
     def _failed(self, what: str) -> None:
-        """Raises UserError with the program's own line where it refused the job, else MeasurementFailed."""
+        """Raises UserError with the program's own line if it refused the job, else MeasurementFailed."""
         status = processes.stop(self.process, 2.0, signal.SIGINT)
         self.reader.join(5)
         said = " | ".join(self.plain[-3:])[:500]
@@ -123,7 +134,7 @@ class LoadgenClient(Client):
         raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if said else ''}{said}")
 
     def _listen(self) -> None:
-        """Take the program's lines until it ends, and watch the limits."""
+        """Read the program's lines until it ends, and watch the limits."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             try:
@@ -144,7 +155,7 @@ class LoadgenClient(Client):
                     self.process.send_signal(signal.SIGINT)
             elif what == "summary":
                 self.summary = values
-        self.ready.set()  # nobody waits for what has ended
+        self.ready.set()  # do not wait for a program that has ended
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
@@ -163,7 +174,13 @@ class LoadgenClient(Client):
     def result(self) -> Result:
         told = self.summary
         messages = told["messages"]
-        checks = [Check("something moved", told["operations"] > 0, next(iter(messages.values()), f"{told['operations']} operations"))]
+        checks = [
+            Check(
+                "something moved",
+                told["operations"] > 0,
+                next(iter(messages.values()), f"{told['operations']} operations"),
+            )
+        ]
         checks += self.checks()
         engine = {
             "name": "loadgen",
@@ -186,7 +203,11 @@ class LoadgenClient(Client):
         }
         written = Written(self.records, told["operations"], told["errors"], told["bytes"])
         return Result(
-            {}, engine=engine, checks=checks, connections={"max": told["connections_max"], "samples": self.samples}, written=written
+            {},
+            engine=engine,
+            checks=checks,
+            connections={"max": told["connections_max"], "samples": self.samples},
+            written=written,
         )
 
     def checks(self) -> Sequence[Check]:
@@ -215,7 +236,7 @@ class LoadgenPut(LoadgenClient):
 
 
 class LoadgenGet(LoadgenClient):
-    """Downloads of whole staged objects, each worker in an order of its own; with `part_size`, as parallel ranges."""
+    """Downloads of whole staged objects, each worker in its own order; with `part_size`, as parallel ranges."""
 
     op = "GET"
 
@@ -229,7 +250,11 @@ class LoadgenGet(LoadgenClient):
         compared, differ = self.summary["compared"], self.summary["differ"]
         same = payload.body_sums(self.files) == self.manifest["bodies"]
         return (
-            Check("content", compared > 0 and not differ, f"{compared - differ} of {compared} answers compared hold the right bytes"),
+            Check(
+                "content",
+                compared > 0 and not differ,
+                f"{compared - differ} of {compared} answers compared hold the right bytes",
+            ),
             Check("body files", same, "what answers were compared with has the SHA-256 of the data set"),
         )
 
@@ -246,7 +271,7 @@ class LoadgenGetRange(LoadgenGet):
 
 
 class LoadgenDelete(LoadgenClient):
-    """Deletions of objects made for the point, one by one or `batch` at a time, until none is left or the deadline comes."""
+    """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
 
     def told(self) -> dict[str, Any]:
         batch = self.job.point.axes["batch"]

@@ -1,8 +1,9 @@
-"""Engine `obstore`, common part: S3 by the Rust library object_store, in process, from memory, with the times of each operation.
+"""Engine `obstore`, common part: S3 by the Rust library object_store, in process, from memory, each operation timed.
 
-A client is one or more processes (as many as its share of the cores, each with at least 4 workers), each a loop of threads
-(`obstore_loop`). Retries are off; a PUT is one request unless the axis `part_size` asks for parts; payloads are not signed
-(`UNSIGNED-PAYLOAD`), so the client hashes no content. Connections: as many as operations in flight, the library knows no bound.
+A client is one or more processes (as many as its share of the cores, each with at least 4 workers), each a loop of
+threads (`loop.py`). Retries are off. A PUT is one request unless the axis `part_size` asks for parts. Payloads are not
+signed (`UNSIGNED-PAYLOAD`), so the client hashes no content. There are as many connections as operations in flight; the
+library has no limit.
 """
 
 import importlib.metadata
@@ -22,8 +23,8 @@ from storelab.engines.common import bins
 from storelab.engines.common.arrivals import Closed, Open
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Check, Client, Result
-from storelab.engines.obstore.loop import COLUMNS, DRAIN_S, Done, Loop, Task
-from storelab.host import processes
+from storelab.engines.obstore.loop import COLUMNS, DRAIN_S, Loop, Outcome, Task
+from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Bucket
 
 FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
@@ -32,8 +33,11 @@ READ_TIMEOUT, CONNECT_TIMEOUT = "30s", "10s"
 
 
 def open_store(client: "ObstoreClient", bucket: Bucket | None = None) -> Any:
-    """An `S3Store` for one bucket, or for all of them: with path addressing a key may begin with its bucket's name, so that one pool
-    of connections serves them all, as it does in other clients."""
+    """An `S3Store` for one bucket, or for all of them.
+
+    With path addressing a key may begin with its bucket's name. One pool of connections then serves all buckets, as in
+    other clients.
+    """
     from obstore.store import S3Store
 
     end, environ = client.endpoint, os.environ
@@ -66,11 +70,11 @@ def open_store(client: "ObstoreClient", bucket: Bucket | None = None) -> Any:
 
 
 class ObstoreClient(Client):
-    """Forks its processes in `prepare`, lets them go at the start, gathers their columns."""
+    """Forks its processes in `prepare`, releases them at the start, gathers their columns."""
 
     op = ""
     multi_delete = False
-    per_bucket = False  # operations need a store object for each bucket
+    per_bucket = False  # whether operations need a store object per bucket
 
     def prepare(self) -> None:
         import obstore
@@ -98,30 +102,30 @@ class ObstoreClient(Client):
 
     @abstractmethod
     def prepare_tasks(self) -> None:
-        """Read the manifest, or the bodies to upload; before the processes are made."""
+        """Read the manifest, or the bodies to upload; before the processes are forked."""
 
     @abstractmethod
     def tasks(self, worker: int) -> Iterator[Task]:
         """Tasks of one worker (0 … workers - 1), endless or finite."""
 
     @abstractmethod
-    def do(self, task: Task, keep: bool) -> Done:
-        """The operation, blocking; `keep`: hand the content over too. Raises WrongAnswer."""
+    def do(self, task: Task, keep: bool) -> Outcome:
+        """The operation, blocking; keep: return the content too. Raises WrongAnswer."""
 
     @abstractmethod
     def names(self, keys: Any) -> list[str | None]:
-        """Names of the objects of so many operations, from their `Task.key`, shape (n,)."""
+        """Object names of operations, from their `Task.key`, shape (n,)."""
 
     @abstractmethod
     def requests(self) -> int:
         """HTTP requests of one operation."""
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """(answers with the right content, what they are) of those kept; runs in the process that kept them."""
+        """(answers with the right content, description) of the kept ones; runs in the process that kept them."""
         return 0, ""
 
     def open(self) -> None:
-        """In a process of the engine: the store, or one for each bucket; a first connection, which is not measured."""
+        """In an engine process: make the store, or one per bucket; open a first connection, which is not measured."""
         buckets = self.job.buckets
         if self.per_bucket or self.endpoint.addressing == "virtual":
             self.stores = [open_store(self, b) for b in buckets]
@@ -132,7 +136,7 @@ class ObstoreClient(Client):
         own = next(i for i, b in enumerate(buckets) if b.account == self.job.account)
         try:
             self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
-        except Exception:  # noqa: BLE001 - what the question answers does not matter
+        except Exception:  # noqa: BLE001 - the answer does not matter
             return
 
     def _file(self, index: int, kind: str) -> Path:
@@ -157,10 +161,10 @@ class ObstoreClient(Client):
             os.close(self.start_write)
             self._process(index)
             status = 0
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the client tells it
+        except BaseException as error:  # noqa: BLE001 - the client reports it, whatever it is
             self._file(index, "failure").write_text(f"{type(error).__name__}: {error}"[:500])
         finally:
-            os._exit(status)  # no farewell of the interpreter: see obstore_loop
+            os._exit(status)  # skips the interpreter's shutdown: see loop.py
 
     def _process(self, index: int) -> None:
         self.open()
@@ -170,7 +174,7 @@ class ObstoreClient(Client):
         self._file(index, "ready").touch()
         word = os.read(self.start_read, 16)  # each process takes one word
         if len(word) < 16:
-            return  # called off
+            return  # the point was called off
         start_ns, deadline_ns = int.from_bytes(word[:8], "big"), int.from_bytes(word[8:16], "big")
         arrivals: Closed | Open = Closed(deadline_ns)
         if self.arrival_rate:
@@ -193,11 +197,11 @@ class ObstoreClient(Client):
             if now > last:
                 raise MeasurementFailed(f"a process of the engine obstore did not end {DRAIN_S + GRACE_S:.0f} s after the deadline")
             if next_sample <= now < deadline_ns:
-                self.samples.append((now, sum(map(processes.open_sockets, self.children))))
+                self.samples.append((now, sum(proc.sockets(pid) or 0 for pid in self.children)))
                 next_sample = now + 200_000_000
             time.sleep(0.02)
         for pid in self.children:
-            os.waitpid(pid, 0)  # their CPU time is this client's from now on
+            os.waitpid(pid, 0)  # from now on their CPU time counts as this client's
         self.children = []
         if failure := next(filter(None, map(self._failure, range(self.processes))), ""):
             name, _, text = failure.partition(": ")
@@ -245,7 +249,7 @@ class ObstoreClient(Client):
         return Result(ops, engine=engine, checks=checks, connections={"max": most, "samples": self.samples})
 
     def _columns(self, columns: dict[str, Any], errors: Any, statuses: Any) -> dict[str, Any]:
-        """Columns of `records.OPS`; in bins where the operations are too many to stay single."""
+        """Columns of `records.OPS`; as bins if there are too many operations for single rows."""
         import numpy as np
 
         n = len(errors)
@@ -255,7 +259,12 @@ class ObstoreClient(Client):
             binned = bins.binned(self.start_ns, columns["start_ns"], columns["end_ns"], self.op, errors, statuses, intended, sums)
             return binned | {"client": np.full(len(binned["end_ns"]), self.job.client, np.int16)}
         single = sums | {name: columns[name] for name in ("worker", "start_ns", "end_ns")}
-        single |= {"client": np.full(n, self.job.client, np.int16), "op": np.full(n, self.op, object), "status": statuses, "error": errors}
+        single |= {
+            "client": np.full(n, self.job.client, np.int16),
+            "op": np.full(n, self.op, object),
+            "status": statuses,
+            "error": errors,
+        }
         single["first_byte_ns"] = np.ma.masked_equal(columns["first_byte_ns"], 0)
         return single | {"object": self.names(columns["object"])} | ({} if intended is None else {"intended_ns": intended})
 

@@ -1,8 +1,8 @@
-"""Engine `obstore`: the loop of one process (level 2, measuring side): threads that work until the deadline, times of each operation.
+"""Engine `obstore`, the loop of one process: threads work until the deadline and time each operation.
 
-Threads with the blocking calls take half of the CPU that asyncio takes for the same small requests, and obstore leaves the
-interpreter's lock while it waits. A process of its own per loop: the interpreter may abort at its exit after large objects,
-so results go to a file first, and the process leaves by `os._exit`.
+Threads with blocking calls take half of the CPU that asyncio takes for the same small requests; obstore releases the
+interpreter's lock while it waits. Each loop has its own process. The interpreter may abort at its exit after large
+objects, so results go to a file first, and the process leaves by `os._exit`.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from storelab.engines.common.arrivals import Closed, Open
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard, LimitExceeded
 
-DRAIN_S = 5.0  # operations in flight at the deadline may end for so long; what then is still in flight is cut off
-KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the check of content: the first and each 64th of a worker
+DRAIN_S = 5.0  # operations in flight at the deadline may take this long to end; then they are cut off
+KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 
 
 class Task(NamedTuple):
-    """One operation to do. key: index of the object's name in the client's list of names, or -1; place: bucket index."""
+    """One operation to do. key: index in the client's list of object names, or -1; bucket: its index."""
 
     key: int
     bucket: int
@@ -36,8 +36,8 @@ class Task(NamedTuple):
     paths: tuple[str, ...] = ()
 
 
-class Done(NamedTuple):
-    """What came of it: objects, useful bytes, when the head of the answer came (0: not told), the content where it was to be kept."""
+class Outcome(NamedTuple):
+    """Result of an operation: objects, useful bytes, arrival of the answer's head (ns; 0: unknown), content if kept."""
 
     count: int
     size: int
@@ -45,17 +45,17 @@ class Done(NamedTuple):
     content: bytes | None = None
 
 
-Operation = Callable[[Task, bool], Done]
+Operation = Callable[[Task, bool], Outcome]
 
 
 @dataclass
 class Loop:
-    """One process's share of a client: `workers` numbers, an operation, endless or finite tasks for each worker."""
+    """One process's share of a client: worker numbers, an operation, endless or finite tasks for each worker."""
 
     operation: Operation
     tasks: Callable[[int], Iterator[Task]]  # by worker
     workers: list[int]
-    size: int  # bytes of an object, for the share of memory that kept answers take
+    size: int  # bytes of an object; limits how many answers are kept
     requests: int  # HTTP requests of one operation
     guard: Guard
     messages: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Loop:
     closed: bool = False
 
     def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
-        """Work until the deadline, and DRAIN_S longer at most for what is in flight. Raises LimitExceeded."""
+        """Work until the deadline, then wait at most DRAIN_S for operations in flight. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS} for _ in self.workers]
         self.failures: list[dict[int, tuple[str, int]]] = [{} for _ in self.workers]
@@ -71,7 +71,8 @@ class Loop:
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
         self.busy = [0] * len(self.workers)
         self.moved = self.operations = self.failed = 0
-        threads = [threading.Thread(target=self._work, args=(i, arrivals, deadline_ns), daemon=True) for i in range(len(self.workers))]
+        numbers = range(len(self.workers))
+        threads = [threading.Thread(target=self._work, args=(i, arrivals), daemon=True) for i in numbers]
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
@@ -79,13 +80,13 @@ class Loop:
             t.join(max(0.0, (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S))
         self.ended_ns = clock.now_ns()
         self.closed = True
-        for lock in self.locks:  # what is still in flight finds no place any more
+        for lock in self.locks:  # operations that end later are no longer recorded
             lock.acquire()
         self.cut_off = sum(self.busy)
         if self.stop:
             raise self.stop
 
-    def _work(self, i: int, arrivals: Closed | Open, deadline_ns: int) -> None:
+    def _work(self, i: int, arrivals: Closed | Open) -> None:
         part, failures, worker = self.parts[i], self.failures[i], self.workers[i]
         appends = [part[name].append for name in COLUMNS]
         tasks, now = self.tasks(worker), clock.now_ns
@@ -97,8 +98,8 @@ class Loop:
             failure: tuple[str, int] | None = None
             try:
                 done = self.operation(task, n % EVERY == 0)
-            except Exception as caught:  # noqa: BLE001 - whatever the library throws is an operation that failed
-                failure, done = classify(caught), Done(max(1, len(task.paths)), 0, 0)
+            except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
+                failure, done = classify(caught), Outcome(max(1, len(task.paths)), 0, 0)
                 self.messages.setdefault(failure[0], f"{type(caught).__name__}: {caught}"[:300])
             ended = now()
             values = (worker, task.key, done.count, done.size, self.requests, begun, done.first_ns, ended, due)
@@ -127,7 +128,7 @@ class Loop:
                 self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
 
     def save(self, path: Path) -> None:
-        """Columns of all threads, shape (operations,) each, and the failures by row, as one .npz file."""
+        """Write columns of all threads, shape (operations,) each, and the failures by row, as one .npz file."""
         import numpy as np
 
         columns = {name: np.concatenate([np.frombuffer(p[name], np.int64) for p in self.parts]) for name in COLUMNS}
@@ -137,5 +138,9 @@ class Loop:
             classes += [name for name, _ in failures.values()]
             statuses += [status for _, status in failures.values()]
             before += len(part["worker"])
-        extra: dict[str, Any] = {"row": np.array(rows, np.int64), "error": np.array(classes, "U"), "status": np.array(statuses, np.int16)}
+        extra: dict[str, Any] = {
+            "row": np.array(rows, np.int64),
+            "error": np.array(classes, "U"),
+            "status": np.array(statuses, np.int16),
+        }
         np.savez(path, **columns, **extra)

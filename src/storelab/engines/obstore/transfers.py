@@ -1,4 +1,4 @@
-"""Uploads, downloads, ranges and deletions by the engine `obstore`, and the checks of what was moved (level 2, measuring side)."""
+"""Uploads, downloads, ranges and deletions by the engine `obstore`, and the checks of what was moved."""
 
 import hashlib
 import itertools
@@ -13,14 +13,14 @@ from storelab.core import clock
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import shares
-from storelab.engines.common.error_classes import WrongAnswer
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
 from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient
-from storelab.engines.obstore.loop import Done, Task
+from storelab.engines.obstore.loop import Outcome, Task
+from storelab.readplan.transports import WrongAnswer
 
-ANY_CHUNK = 1  # bytes are thrown away as they arrive: larger chunks would be put together first
+ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
 
 
 class ObstorePut(ObstoreClient):
@@ -47,17 +47,17 @@ class ObstorePut(ObstoreClient):
         places, attempt, client = self.job.buckets, self.job.attempt, self.job.client
         return [places[self.bucket_of(n)].prefix + put_key(attempt, client, n) for n in keys.tolist()]
 
-    def do(self, task: Task, keep: bool) -> Done:
+    def do(self, task: Task, keep: bool) -> Outcome:
         parts = {"chunk_size": self.part_size, "max_concurrency": self.parallel} if self.in_parts else {}
         self.obstore.put(self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts)
-        return Done(1, self.size, 0)
+        return Outcome(1, self.size, 0)
 
     def requests(self) -> int:
         return -(-self.size // self.part_size) + 2 if self.in_parts else 1
 
 
 class ObstoreGet(ObstoreClient):
-    """Downloads of whole staged objects, each worker in an order of its own; with `part_size`, as parallel ranges."""
+    """Downloads of whole staged objects, each worker in its own order; with `part_size`, as parallel ranges."""
 
     op = "GET"
 
@@ -82,13 +82,13 @@ class ObstoreGet(ObstoreClient):
 
     def open(self) -> None:
         super().open()
-        # One pool for all workers: each has at most `parallel_parts` of its requests in it.
+        # One pool for all workers: each uses it for at most `parallel_parts` requests at a time.
         self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
 
     def fetch(self, task: Task, begin: int, end: int, whole: bool, keep: bool) -> tuple[int, list[bytes], int]:
-        """(when the head of the answer came, chunks if to be kept, bytes) of one request."""
+        """(when the head of the answer came (ns), chunks if kept, bytes) of one request."""
         options = None if whole else {"range": (begin, end)}
-        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns when the answer's head is there
+        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
         first, size, chunks = clock.now_ns(), 0, []
         for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
             size += len(chunk)
@@ -96,7 +96,7 @@ class ObstoreGet(ObstoreClient):
                 chunks.append(bytes(chunk))
         return first, chunks, size
 
-    def do(self, task: Task, keep: bool) -> Done:
+    def do(self, task: Task, keep: bool) -> Outcome:
         wanted = task.end - task.begin
         if not self.parts:
             first, chunks, got = self.fetch(task, task.begin, task.end, wanted == self.size, keep)
@@ -110,15 +110,16 @@ class ObstoreGet(ObstoreClient):
             chunks = [c for a in answers for c in a[1]]
         if got != wanted:
             raise WrongAnswer(f"{got} B instead of {wanted} B")
-        return Done(1, got, first, b"".join(chunks) if keep else None)
+        return Outcome(1, got, first, b"".join(chunks) if keep else None)
 
     def requests(self) -> int:
         return -(-self.size // self.parts) if self.parts else 1
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """SHA-256 of the answers kept, against the manifest."""
+        """SHA-256 of the kept answers, against the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
-        return sum(hashlib.sha256(a).hexdigest() == sums[t.body] for t, a in kept), "answers kept have the right SHA-256"
+        good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in kept)
+        return good, "answers kept have the right SHA-256"
 
 
 def _mapped(path: Path) -> Any:
@@ -151,7 +152,7 @@ class ObstoreGetRange(ObstoreGet):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """The bytes of the answers kept against the bodies: a wrong offset or a whole object never counts."""
+        """The kept answers against the bodies: a wrong offset or a whole object never counts."""
         good = 0
         for task, answer in kept:
             with open(self.bodies[task.body], "rb") as f:
@@ -161,7 +162,7 @@ class ObstoreGetRange(ObstoreGet):
 
 
 class ObstoreDelete(ObstoreClient):
-    """Deletions of objects made for the point, one by one or `batch` at a time, until none is left or the deadline comes."""
+    """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
 
     def prepare_tasks(self) -> None:
         self.batch = self.job.point.axes["batch"]
@@ -177,12 +178,9 @@ class ObstoreDelete(ObstoreClient):
     def names(self, keys: Any) -> list[str | None]:
         return [self.pieces[i][1][0] if self.batch == 1 else None for i in keys.tolist()]
 
-    def do(self, task: Task, keep: bool) -> Done:
-        if self.batch == 1:
-            self.obstore.delete(self.stores[task.bucket], task.path)
-        else:
-            self.obstore.delete(self.stores[task.bucket], list(task.paths))
-        return Done(len(task.paths), 0, 0)
+    def do(self, task: Task, keep: bool) -> Outcome:
+        self.obstore.delete(self.stores[task.bucket], task.path if self.batch == 1 else list(task.paths))
+        return Outcome(len(task.paths), 0, 0)
 
     def requests(self) -> int:
         return 1
@@ -190,7 +188,7 @@ class ObstoreDelete(ObstoreClient):
     def result(self) -> Result:
         out = super().result()
         left = sum(len(keys) for _, keys in self.pieces) - int(sum(out.ops["count"]))
-        out.engine["left"] = left  # objects that no operation came to before the deadline
+        out.engine["left"] = left  # objects that no operation reached before the deadline
         return Result(
             out.ops,
             engine=out.engine,

@@ -1,7 +1,8 @@
-"""Engine `planned`: selection reads by the read planner and the decoder of storelab's own (level 2, measuring side).
+"""Engine `planned`: selection reads by storelab's own read planner and decoder.
 
-May import: `selections`, `transports`, `readplan`, `rootio`, uproot (to read a header). The link is measured in `prepare`, through the
-connections that will read: the record has it as `link`, and its requests and bytes as `calibration`.
+May import: what `engines` may, `engines.common`, `engines.planned.counted`, `engines.uproot.reader` (to read a header).
+The link is measured in `prepare`, through the connections that will read: the record has it as `link`, and its requests
+and bytes as `calibration`.
 """
 
 import contextlib
@@ -26,12 +27,12 @@ from storelab.engines.planned import counted
 from storelab.readplan import measure, several
 
 PARALLEL = 64
-PARALLEL_SEVERAL = 16  # requests in flight where each asks for several ranges
-APART = 1000  # bytes between baskets that are asked for together: a server may send near ones as one
+PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
+APART = 1000  # bytes between baskets in one request: a server may merge near ranges
 
 
 class PlannedBase(SelectionClient):
-    """Common part with `replay`: the transport, its calibration, the wishes."""
+    """Common part with `replay`: the transport, its calibration, the planner's wishes."""
 
     library = "obstore"
 
@@ -44,7 +45,7 @@ class PlannedBase(SelectionClient):
         self.calibration: dict[str, Any] | None = None
         self.way = axes.get("transport", "default")
         self.multirange: list[dict[str, Any]] | None = None
-        self.past, self.opened, self.lost = Counts(), 0, 0  # of transports before this one: counts, connections, such as were lost
+        self.past, self.opened, self.lost = Counts(), 0, 0  # traffic, connections, lost ones of earlier transports
 
     def connect(self, root: dict[str, Any]) -> None:
         self.root = root
@@ -71,7 +72,10 @@ class PlannedBase(SelectionClient):
         return counted.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
 
     def fresh(self) -> None:
-        """What is known of the link and of several ranges stays known. A connection that was lost spoils the wire bytes of its read, not of later ones."""
+        """Keeps what is known of the link and of several ranges.
+
+        A lost connection spoils the wire bytes of its own read, not of later ones.
+        """
         old = self.transport
         spent = old.now()
         self.past = self.past + (spent if spent.wire_bytes is not None else replace(spent, wire_bytes=0))
@@ -84,7 +88,7 @@ class PlannedBase(SelectionClient):
         self.last = self.counts()
 
     def calibrate(self) -> None:
-        """Raises what the transport raises: the first read tells it as its error."""
+        """Raises what the transport raises; the first read reports it as its error."""
         before, begun = self.transport.now(), time.perf_counter()
         if self.way == "http":
             self.probe()
@@ -93,7 +97,7 @@ class PlannedBase(SelectionClient):
         self.calibration = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
 
     def probe(self) -> None:
-        """Find out how many ranges the store truly answers in one request: baskets whose CRC-32 is known, far from each other."""
+        """Find out how many ranges the store really answers in one request: known baskets, far from each other."""
         order = np.argsort(self.staged.offset)
         offset, size = self.staged.offset[order], self.staged.size[order]
         kept, end = [], -APART
@@ -119,10 +123,15 @@ class PlannedBase(SelectionClient):
         wire = self.transport.wire
         known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
         asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
-        return {"libraries": self.transport.versions, "connections_lost": wire.lost + self.lost if wire else None, **known, **asked}
+        return {
+            "libraries": self.transport.versions,
+            "connections_lost": wire.lost + self.lost if wire else None,
+            **known,
+            **asked,
+        }
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
-        """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
+        """Raises WrongData for the first basket whose CRC-32 differs from the side-car's."""
         self.hurry()
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
@@ -141,13 +150,16 @@ class PlannedClient(PlannedBase):
         self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
         name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
         self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
-        with contextlib.suppress(Exception):  # what is wrong is an error of the first read
+        with contextlib.suppress(Exception):  # the first read reports the error
             if self.header == "cached":
                 self.keep_header()
             self.calibrate()
 
     def open_file(self) -> None:
-        """By uproot, through the transport, or the header that was kept; then only branches that are no numbers, nor lists of them, need uproot."""
+        """By uproot through the transport, or from the kept header.
+
+        With a kept header, only branches that are neither numbers nor lists of them need uproot.
+        """
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(self.tree(self.transport))
             self.as_staged(pages.layout)
@@ -166,28 +178,35 @@ class PlannedClient(PlannedBase):
         self.reader.check(self.branches)
 
     def tree(self, transport: Any) -> Any:
-        """uproot's, its header read through this transport."""
+        """uproot's tree, its header read through this transport."""
         import uproot
 
         from storelab.readplan.source import PlannedSource
 
         url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
-        options = {"handler": PlannedSource, "transport": transport, "num_bytes": self.size, "object_cache": None, "array_cache": None}
+        options = {
+            "handler": PlannedSource,
+            "transport": transport,
+            "num_bytes": self.size,
+            "object_cache": None,
+            "array_cache": None,
+        }
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
     def as_staged(self, found: baskets.Baskets) -> None:
-        """Hold what the file tells against the side-car. Raises WrongData."""
+        """Compare what the file says with the side-car. Raises WrongData."""
         staged = self.staged
         if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
             raise WrongData(
-                "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
+                "SideCarMismatch",
+                f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
             )
         for row in found.inside:
             if found.inside_crc(row) != self.crc[row]:
                 raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
 
     def by_uproot(self, tree: Any, header: Header) -> Any:
-        """The decoder of branches that have no form here; None where there are none."""
+        """The decoder for branches without a form; None if there are none."""
         missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
         if not missing:
             return None
@@ -197,7 +216,7 @@ class PlannedClient(PlannedBase):
         return decoder({name: tree[name] for name in missing})
 
     def keep_header(self) -> None:
-        """Unless it is kept already: read the header and keep it beside the clients. One client of the machine does it, the others wait for it."""
+        """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with open(self.kept.with_suffix(".lock"), "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

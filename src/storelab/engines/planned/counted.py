@@ -1,7 +1,8 @@
-"""Transports of the read planner for a store's endpoint, counted (level 2, measuring side).
+"""Counted transports of the read planner for a store's endpoint.
 
-`default`: S3 by obstore (`obstore`) or s3fs (`fsspec`), every other protocol by fsspec. `http`: presigned GETs (S3), or plain ones, with several
-ranges each where the store truly answers them. Retries are off; a request ends by a time-out of its own. docs/readers.md has the table.
+`default`: S3 by obstore (`obstore`) or s3fs (`fsspec`), every other protocol by fsspec. `http`: presigned GETs (S3) or
+plain ones, with several ranges each if the store really answers them. Retries are off; each transport sets its own
+time-out for requests. docs/readers.md has the table.
 """
 
 import importlib.metadata
@@ -25,18 +26,19 @@ SIGNED_FOR = timedelta(days=1)
 
 
 class Counted:
-    """A transport that counts requests, bytes asked for and bytes of bodies; wire bytes by `wire` (None: there is no wire, or none that can be counted).
+    """A transport that counts requests, bytes asked for and bytes of bodies.
 
-    It has `groups`, `extra` and `ranges` where the transport has.
+    wire: counts wire bytes (None: there is no wire, or it cannot be counted). It has `groups`, `extra` and `ranges` if
+    the transport has them.
     """
 
     def __init__(self, inner: Any, wire: Wire | ProcessWire | None, versions: dict[str, str]):
         self.inner, self.wire, self.versions = inner, wire, versions
         self.library = next((name for name in versions if name != "fsspec"), "fsspec")
         self.asked = self.body = 0
-        self.twice = (
-            0  # bytes of bodies that came once: a calibration asks small objects for the same bytes again, and obstore joins such ranges
-        )
+        # Bytes of bodies that came only once although asked for twice: a calibration asks small objects for the same
+        # bytes again, and obstore joins such ranges.
+        self.twice = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -63,21 +65,21 @@ class Counted:
         return parts
 
     def calibrated(self) -> None:
-        """All that was asked so far was a calibration: ranges may have overlapped; those of reads never do."""
+        """Call after a calibration: its ranges may have overlapped; those of reads never do."""
         if self.wire and (wire := self.wire.bytes) is not None:
             self.twice = max(0, self.body - wire)
 
     def now(self) -> Counts:
         wire = self.wire.bytes if self.wire else None
         if self.wire and self.wire.lost:
-            wire = None  # what a connection brought between the last look and its end is not known
+            wire = None  # the bytes between the last look at a connection and its end are unknown
         if wire is not None and wire < self.body - self.twice:
-            wire = None  # the server sent the client elsewhere: the bytes came by connections that are not looked at
+            wire = None  # the server redirected the client: the bytes came by connections that are not counted
         return Counts(self.inner.requests, self.asked, self.body, wire)
 
 
 def s3_store(endpoint: Endpoint, bucket: str, timeout_s: float) -> Any:
-    """An obstore store of one bucket. Raises UserError where the environment holds no credentials."""
+    """An obstore store of one bucket. Raises UserError if the environment holds no credentials."""
     from obstore.store import S3Store
 
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
@@ -108,7 +110,7 @@ def s3_store(endpoint: Endpoint, bucket: str, timeout_s: float) -> Any:
 
 
 def port_wire(endpoint: Endpoint) -> ProcessWire | None:
-    """All connections to the endpoint's port; None where there is no wire."""
+    """All connections to the endpoint's port; None if there is no wire."""
     parts = urlsplit(endpoint.url)
     port = parts.port or PORTS.get(parts.scheme)
     return ProcessWire(port) if port and endpoint.protocol in LIBRARIES else None
@@ -117,7 +119,7 @@ def port_wire(endpoint: Endpoint) -> ProcessWire | None:
 def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default") -> Counted:
     """A counted transport to an object (key without the bucket's prefix). Raises UserError: no credentials.
 
-    library: of S3, `obstore` or `fsspec`; way: `default` or `http`.
+    library: for S3, `obstore` or `fsspec`; parallel: requests in flight; way: `default` or `http`.
     """
     if way == "http":
         return _http(endpoint, bucket, key, parallel, timeout_s)
@@ -131,7 +133,7 @@ def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: i
 
 
 def versions_of(endpoint: Endpoint) -> dict[str, str]:
-    """fsspec's, and that of the library behind it for this protocol."""
+    """Versions of fsspec and of the library behind it for this protocol."""
     name = LIBRARIES.get(endpoint.protocol)
     return _versions("fsspec", *([name] if name else []))
 

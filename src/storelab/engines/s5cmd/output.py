@@ -1,4 +1,4 @@
-"""What s5cmd prints (`--json --stat`), stamped on arrival, as columns of `records.OPS`."""
+"""What s5cmd prints (`--json --stat`), stamped on arrival, as columns of `records.OPS`. May import: `core`."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 
 @dataclass
 class Output:
-    """ops: columns, shape (operations,) each; summary: the line of `--stat`; messages: class -> count and first message."""
+    """ops: columns, shape (operations,); summary: the line of `--stat`; messages: class -> count and first message."""
 
     ops: dict[str, list[Any]]
     summary: dict[str, Any] | None
@@ -36,7 +36,7 @@ def lines(chunks: Chunks) -> list[tuple[int, str]]:
 
 
 def classify(message: str) -> str:
-    """Error class: the S3 error code where the message begins with one, else the kind of network failure."""
+    """Error class: the S3 error code if the message begins with one, else the kind of network failure."""
     if name := network(message):
         return name
     match = _CLASS.match(message)
@@ -44,7 +44,7 @@ def classify(message: str) -> str:
 
 
 def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Output:
-    """Raises MeasurementFailed for output that is not understood, and for objects of a wrong size."""
+    """size: of every object, bytes. Raises MeasurementFailed for unknown output and for objects of a wrong size."""
     ends, keys, sizes, summary = [], [], [], None
     side = "destination" if op == "PUT" else "source"
     for stamp, text in lines(stdout):
@@ -67,7 +67,7 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
     for stamp, text in lines(stderr):
         message = json.loads(text).get("error", text) if text.startswith("{") else text
         if "context canceled" in message or "RequestCanceled" in message:
-            continue  # in flight when the deadline came: cut off, not failed
+            continue  # in flight at the deadline: cut off, not failed
         name = classify(message)
         messages.setdefault(name, {"count": 0, "message": message[:300]})["count"] += 1
         ends.append(stamp)

@@ -26,19 +26,20 @@ class S5cmdPut(S5cmdClient):
         option = part_option(self.job.endpoint, self.size, self.part_size, self.parallel)
         while True:
             bucket = buckets[(client + n) % len(buckets)]
-            yield f"cp {option}{self.files[n % payload.BODIES]} s3://{bucket.name}/{bucket.prefix}{put_key(self.job.attempt, client, n)}\n"
+            key = bucket.prefix + put_key(self.job.attempt, client, n)
+            yield f"cp {option}{self.files[n % payload.BODIES]} s3://{bucket.name}/{key}\n"
             n += 1
 
     def check_content(self) -> Check:
-        # What arrived is compared by the coordinator, which lists and reads it back.
+        # The coordinator lists what arrived and reads it back for comparison.
         return Check("body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B")
 
 
 class S5cmdGet(S5cmdClient):
-    """Downloads of staged objects into a bounded ring of names on tmpfs; the ring is what the check reads afterwards.
+    """Downloads of staged objects into a bounded ring of names on tmpfs, which the check reads afterwards.
 
-    s5cmd writes a temporary file and renames it, so a name of the ring always holds one whole object. A slot serves one
-    body only (slot mod BODIES = body), so its content is known whatever the order of the downloads.
+    s5cmd writes a temporary file and renames it, so that a name of the ring always holds one whole object. A slot
+    serves one body only (slot mod BODIES = body), so that its content is known whatever the order of the downloads.
     """
 
     op = "GET"

@@ -1,6 +1,6 @@
-"""Engine `uproot-s3fs`: selection reads by uproot, ranges merged over a fixed gap, on s3fs; timed by phase, counted to the byte (level 2).
+"""Engine `uproot-s3fs`: selection reads by uproot on s3fs, ranges merged over a fixed gap, timed by phase.
 
-May import: `selections`, `uproot_reader`, `s3fs_counted`, `datasets.baskets`.
+All traffic is counted to the byte. May import: what `engines` may, `engines.common`, `engines.uproot`.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class UprootClient(SelectionClient):
         stamps.append(clock.now_ns())
         branches, held, decoded = reader.deserialise(rows, data, entries)
         stamps.append(clock.now_ns())
-        starts, stops = baskets.merge_pairs(ranges, self.gap)
+        starts, stops = baskets.merge(*np.array(ranges, "i8").reshape(-1, 2).T, self.gap)
         lengths = stops - starts
         pieces = int((-(-lengths // self.split)).sum()) if self.split else len(starts)
         planned = int(lengths.sum())

@@ -1,9 +1,9 @@
-"""One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs (level 2).
+"""One selection read of a ROOT file, basket by basket, through uproot on a counted s3fs.
 
-May import: uproot, awkward, numpy, `datasets.baskets`, `engines.s3fs_counted`, `rootio.pages`. Phases: open (header, tree, branches) →
-plan (ranges from uproot's own branch metadata) → transfer (one `chunks()` call of uproot's source) → verify (CRC-32
-against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise (uproot's interpretation, cut to
-the wanted entries). Nothing that was decoded is kept.
+May import: uproot, awkward, numpy, `datasets.root`, `engines.common`, `engines.uproot.s3fs_counted`. Phases: open
+(header, tree, branches) → plan (ranges from uproot's branch metadata) → transfer (one `chunks()` call of uproot's
+source) → verify (CRC-32 against the side-car; counted in no phase) → decompress (`Model_TBasket`) → deserialise
+(uproot's interpretation, cut to the wanted entries). Nothing that was decoded is kept.
 """
 
 import queue
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
 
-import cramjam  # noqa: F401 - uproot imports it at the first basket: let that not be measured
+import cramjam  # noqa: F401 - uproot imports it at the first basket: this must not be measured
 import numpy as np
 import pyarrow as pa
 import uproot
@@ -54,7 +54,7 @@ class Reader:
         self.crc = side_car["crc32"].to_numpy()[rows]
 
     def open(self) -> None:
-        """Open the file and read the tree's header with all its branches. Raises Late, or what uproot and s3fs raise."""
+        """Open the file, read the tree's header with all branches. Raises Late, or what uproot and s3fs raise."""
         try:
             file = uproot.open(
                 {self.url: None},
@@ -71,24 +71,27 @@ class Reader:
             raise Late from None
 
     def look(self, tree: Any) -> None:
-        """What the reader needs to know of the tree: its branches, and how to interpret those to be read. For objects that takes the file's
-        class descriptions, which uproot fetches when first asked."""
+        """Find the tree's branches, and how to interpret those to be read.
+
+        Objects need the file's class descriptions, which uproot fetches when first asked.
+        """
         self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
         for name in self.branches:
             _ = self.objects[name].interpretation
 
     def found(self) -> baskets.Baskets:
-        """Of the branches to read, by uproot's metadata."""
+        """The branches to read, from uproot's metadata."""
         return baskets.Baskets.from_tree(self.objects, self.branches)
 
     def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-        """`baskets.ranges()` of these entries, by uproot's metadata. Raises WrongData where the side-car tells another story."""
+        """`baskets.ranges()` of these entries, from uproot's metadata. Raises WrongData if the side-car differs."""
         if self.layout is None:
             found = self.found()
             names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
             if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
                 raise WrongData(
-                    "SideCarMismatch", f"the baskets of {self.url} are not those of its side-car: the object is not the staged file"
+                    "SideCarMismatch",
+                    f"the baskets of {self.url} are not those of its side-car: the object is not the staged file",
                 )
             for row in found.inside:
                 if found.inside_crc(row) != self.crc[row]:
@@ -99,7 +102,7 @@ class Reader:
     def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
         """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
         if not ranges:
-            return []  # all that is wanted came with the header
+            return []  # everything came with the header
         notifications: queue.Queue = queue.Queue()
         self.source.futures.clear()
         chunks = self.source.chunks([(offset, offset + size) for offset, size in ranges], notifications)
@@ -112,16 +115,19 @@ class Reader:
         return chunks
 
     def settle(self, timeout_s: float) -> None:
-        """After an error: let the requests in flight end, or cancel them, so that their bytes fall to the read that asked."""
+        """After an error: let requests in flight end, or cancel them: their bytes belong to the read that asked."""
         if self.file is not None:
             for future in wait(self.source.futures, timeout=max(0.0, timeout_s)).not_done:
                 future.cancel()
 
     def verify(self, rows: np.ndarray, chunks: list[Any]) -> None:
-        """Raises WrongData for the first basket with another CRC-32 than the side-car's."""
+        """Raises WrongData for the first basket whose CRC-32 differs from the side-car's."""
         for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
             if zlib.crc32(chunk.raw_data) != crc:
-                raise WrongData("ChecksumMismatch", f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged")
+                raise WrongData(
+                    "ChecksumMismatch",
+                    f"bytes {chunk.start} to {chunk.stop - 1} of {self.url} are not those that were staged",
+                )
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
         """uproot's basket objects, in the order of `rows`."""
@@ -133,7 +139,7 @@ class Reader:
         return out
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        """Rows and basket objects of what came with the tree's header of these entries: nothing of it is transferred or decompressed."""
+        """Rows and basket objects of these entries in the tree's header: they need no transfer or decompression."""
         assert self.layout is not None
         rows = baskets.embedded_rows(self.layout, self.branches, entries)
         return rows, [self.layout.inside[row] for row in rows.tolist()]
@@ -141,7 +147,7 @@ class Reader:
     def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
         """Make the arrays of `arrays()` and drop them: (branches, baskets, entries decoded over all branches).
 
-        data: of `decompress()`; what came with the tree's header is added here.
+        data: of `decompress()`; baskets from the tree's header are added here.
         """
         inside, held = self.embedded(entries)
         n = dict.fromkeys(self.branches, 0)
@@ -150,9 +156,9 @@ class Reader:
         return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
-        """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (the rest).
+        """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (others).
 
-        Raises WrongData where a branch gives another number of entries than its baskets hold of the wanted ones.
+        Raises WrongData if a branch gives another number of entries than its baskets hold of the wanted ones.
         """
         layout = self.layout
         assert layout is not None
@@ -177,7 +183,7 @@ class Reader:
 
 
 class TupleReader(Reader):
-    """The same of an RNTuple: fields and their pages in place of branches and baskets."""
+    """The same for an RNTuple: fields and pages instead of branches and baskets."""
 
     def look(self, tree: Any) -> None:
         self.pages = Pages.of(tree, self.branches)
@@ -186,7 +192,7 @@ class TupleReader(Reader):
         return self.pages.layout
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
-        """Pages by their offset."""
+        """Pages by their offset in the file."""
         self._hurry()
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
@@ -197,15 +203,19 @@ class TupleReader(Reader):
             names.add(name)
             decoded += len(array)
         if decoded != len(entries) * len(self.branches):
-            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted")
+            raise WrongData(
+                "EntriesMismatch",
+                f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted",
+            )
         return len(names), len(rows), decoded
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-    """All entries of these baskets (uproot's, laid end to end at `edges`): numpy for plain numbers, awkward for the rest."""
+    """All entries of these baskets (uproot's, end to end at `edges`): numpy for plain numbers, awkward for others."""
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype)]
-    context = {**branch.context, "forth": threading.local()}  # of objects: uproot keeps there what it found out in the first basket
+    # For objects: there uproot keeps what it found out in the first basket.
+    context = {**branch.context, "forth": threading.local()}
     for i, b in enumerate(found):
         arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
     return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
@@ -218,7 +228,7 @@ def basket(branch: Any, number: int, data: np.ndarray) -> Any:
 
 
 def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
-    """`foreign` of `rootio.reader.SelectionReader`: branches that it has no form for, as uproot reads them."""
+    """`foreign` of `datasets.root.reader.SelectionReader`: decodes branches that have no form there, by uproot."""
 
     def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
         branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
@@ -229,7 +239,7 @@ def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any],
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Baskets laid end to end: their edges, shape (b + 1,), and where the wanted entries then are, shape (k,)."""
+    """Baskets end to end: their edges, shape (b + 1,), and positions of the wanted entries, shape (k,)."""
     edges = np.concatenate(([0], np.cumsum(stop - start)))
     basket = np.minimum(np.searchsorted(stop, entries, side="right"), len(stop) - 1)
     inside = (entries >= start[basket]) & (entries < stop[basket])

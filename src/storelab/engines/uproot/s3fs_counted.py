@@ -1,8 +1,8 @@
-"""s3fs with retries off and everything counted: requests, bytes asked, bytes of bodies, bytes on the wire (level 2).
+"""s3fs with retries off and everything counted: requests, bytes asked, bytes of bodies, bytes on the wire.
 
-May import: s3fs, uproot, aiobotocore, and no other engine. Requests and bodies by botocore's events; wire bytes by the
-kernel's `TCP_INFO` of sockets that are made here and read once more as they close. `docs/sparse-reads.md` tells how this
-was verified; `tests/real/test_uproot_s3fs.py` repeats it against a proxy that counts.
+May import: s3fs, uproot, aiobotocore, and no other engine. Requests and bodies are counted by botocore's events, wire
+bytes by the kernel's `TCP_INFO` of sockets that are made here and read once more when they close.
+`docs/sparse-reads.md` tells how this was verified; `tests/real/test_uproot_s3fs.py` repeats it with a counting proxy.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
 
 
 class Counter:
-    """Counts what leaves and what arrives, through events of the S3 client and the sockets of `wire`."""
+    """Counts requests and answers, by events of the S3 client and the sockets of `wire`."""
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -53,7 +53,7 @@ class Counter:
 
 
 class _OnceSession(aiobotocore.httpsession.AIOHTTPSession):
-    """aiohttp repeats a GET silently when a kept connection turns out closed; here that is an error like any other."""
+    """aiohttp silently repeats a GET if a kept connection turns out closed; here that is an error like any other."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
@@ -62,19 +62,19 @@ class _OnceSession(aiobotocore.httpsession.AIOHTTPSession):
 
 
 class OnceFileSystem(s3fs.S3FileSystem):
-    """s3fs that tries once, raises what went wrong instead of putting it among the results, and waits no longer than `latest_ns`."""
+    """s3fs that tries once, raises errors instead of returning them among the results, and stops at `latest_ns`."""
 
     retries = 1  # attempts, not repetitions
     latest_ns = 2**63 - 1
     split = 0  # bytes; 0: not
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """As s3fs's, but raises FSTimeoutError when the clock passes `latest_ns`."""
+        """As s3fs's, but raises FSTimeoutError once the clock passes `latest_ns`."""
         timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
         return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
     async def _cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any) -> list[bytes]:
-        """As s3fs's, but ranges longer than `split` bytes are fetched in pieces of it, over several connections."""
+        """As s3fs's, but fetches ranges longer than `split` bytes in pieces, over several connections."""
         kwargs["on_error"] = "raise"
         cuts = [[*range(a, b, self.split or max(1, b - a)), b] for a, b in zip(starts, ends, strict=True)]
         counts = [len(cut) - 1 for cut in cuts]
@@ -85,7 +85,7 @@ class OnceFileSystem(s3fs.S3FileSystem):
 
 
 def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, Any]:
-    """What goes into the records: nothing secret."""
+    """Settings for the records; nothing secret."""
     return {
         "retries": 0,
         "max_pool_connections": pool,
@@ -98,9 +98,10 @@ def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, An
 
 
 def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> OnceFileSystem:
-    """A file system of its own (no instance cache), connected to no one yet. chosen: `settings()`.
+    """A new file system (no instance cache), not connected yet. chosen: `settings()`.
 
-    Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError where they are missing.
+    Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
+    missing.
     """
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if not key or not secret:
@@ -111,7 +112,10 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
         secret=secret,
         token=os.environ.get("AWS_SESSION_TOKEN") or None,
         endpoint_url=endpoint.url,
-        client_kwargs={"region_name": endpoint.region, "verify": (endpoint.ca_file or True) if endpoint.verify else False},
+        client_kwargs={
+            "region_name": endpoint.region,
+            "verify": (endpoint.ca_file or True) if endpoint.verify else False,
+        },
         config_kwargs={
             "retries": {"total_max_attempts": 1, "mode": "standard"},
             "max_pool_connections": chosen["max_pool_connections"],
@@ -144,7 +148,7 @@ class _RecordingExecutor(uproot.source.fsspec.FSSpecLoopExecutor):
 
 
 class CountedSource(uproot.source.fsspec.FSSpecSource):
-    """uproot's own fsspec source on a file system that is given (option `fs`), with its futures at hand."""
+    """uproot's fsspec source on a given file system (option `fs`), with access to its futures."""
 
     def _open(self) -> None:
         self._fs = self._fsspec_options["fs"]
@@ -156,5 +160,5 @@ class CountedSource(uproot.source.fsspec.FSSpecSource):
 
     @property
     def futures(self) -> list[Future]:
-        """Of the transfers since this list was last cleared."""
+        """Futures of the transfers since this list was last cleared."""
         return self._executor.futures

@@ -1,4 +1,4 @@
-"""Which launcher a configuration asks for, and whether it can be had (level 3, measuring side)."""
+"""Which launcher a configuration asks for, and whether this host can use it."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,10 @@ LOCAL = "local"
 
 
 def make(config: Config, point: Point, folder: Path, environs: list[dict[str, str]]) -> Any:
-    """The launcher of one point's gang. Raises UserError: not to be had, too few nodes; MeasurementFailed: too little time left."""
+    """The launcher of one point's gang.
+
+    Raises UserError: launcher missing, too few nodes; MeasurementFailed: too little time left.
+    """
     settings, clients = config.launcher, point.axes["clients"]
     if settings.kind == LOCAL:
         return LocalLauncher(folder, clients, environs)
@@ -39,16 +42,20 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
 
 
 def most_nodes(config: Config) -> int:
-    """How many nodes a gang may have. Raises UserError."""
+    """How many nodes a gang may have. Raises UserError if that is not known, or too many are asked."""
     if config.launcher.kind == "htcondor":
         condor.require()
         if config.launcher.nodes is None:
             raise UserError("launcher.nodes", "HTCondor does not say how many nodes a gang may have", "give a number")
         return config.launcher.nodes
-    if config.launcher.nodes and not srun.inside(os.environ):  # each point is to be a job of its own
+    if config.launcher.nodes and not srun.inside(os.environ):  # each point becomes its own job
         srun.require(os.environ)
         if (there := srun.cluster()) is not None and there < config.launcher.nodes:
-            raise UserError("launcher.nodes", f"{config.launcher.nodes} nodes are asked, the cluster has {there}", "give at most so many")
+            raise UserError(
+                "launcher.nodes",
+                f"{config.launcher.nodes} nodes are asked, the cluster has {there}",
+                f"give at most {there}",
+            )
         return config.launcher.nodes
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around
@@ -58,24 +65,29 @@ def most_nodes(config: Config) -> int:
 
 
 def nodes_of(config: Config, point: Point) -> int:
-    """How many nodes the gang of a point takes where each point is a job of its own. Raises UserError."""
+    """How many nodes the gang of a point takes if each point is its own job. Raises UserError."""
     clients, place = point.axes["clients"], f"sweeps.{point.sweep}.axes.clients"
     return len(remote.spread(clients, point.axes.get("clients_per_node", 0), config.launcher.nodes or clients, place))
 
 
 def lives_outside(config: Config, store: Store, front_ends: int) -> None:
-    """A managed store is not started in a measuring job: it would share the clients' node, and end with it. Raises UserError."""
+    """Raises UserError if a managed store is down in a measuring job.
+
+    A store started there would share the clients' node and end with the job.
+    """
     if store.managed and config.launcher.kind == "srun" and srun.on_node(os.environ):
         try:
             store.endpoints(front_ends)
         except UserError as error:
             raise UserError(
-                error.place, f"{error.problem}, and no store is started in a measuring job", "`storelab up --planned` on its host first"
+                error.place,
+                f"{error.problem}, and no store is started in a measuring job",
+                "`storelab up --planned` on its host first",
             ) from None
 
 
 def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Before anything is measured: nodes enough for every point, and stores that other hosts can reach. Raises UserError."""
+    """Check that every point has enough nodes, and that other hosts can reach the stores. Raises UserError."""
     if config.launcher.kind == LOCAL:
         for p in points:
             k = p.axes.get("clients_per_node", 0)

@@ -1,9 +1,10 @@
-"""Launcher `htcondor`: N jobs that meet, in the vanilla universe, or one gang of HTCondor's own in the parallel universe (level 3, measuring side).
+"""Launcher `htcondor`: N jobs in the vanilla universe that meet, or one gang in HTCondor's parallel universe.
 
-HTCondor starts vanilla jobs when it has slots, maybe over minutes: the gang waits `gang_timeout`, then names who did not come. Several jobs may
-well fit into one machine, so the pool's machines are shared out: each job may run on some of them, which no other job may take. While jobs wait,
-machines that join the pool are shared out too, and those that were left over by jobs that run. The commands of HTCondor are used, not its bindings: their version is the pool's. Nothing secret stands
-in the submit description; where no folder is shared, the ticket of the post office is a file that HTCondor transfers.
+HTCondor starts vanilla jobs when it has slots, which may take minutes: the gang waits `gang_timeout`, then names the
+missing ones. Several jobs may fit into one machine. Therefore the pool's machines are shared out: each job may run on
+some of them, which no other job may use. While jobs wait, they also get machines that join the pool, and machines that
+running jobs do not need. HTCondor's commands are used, not its bindings, because their version is the pool's. Nothing
+secret is in the submit description; if no folder is shared, HTCondor transfers the file with the post office's ticket.
 """
 
 import json
@@ -20,11 +21,11 @@ from storelab.gang import credentials, post
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
 
-SCRIPT = "agent.sh"  # the site's lines, then the agent
+SCRIPT = "agent.sh"  # the site's setup lines, then the agent
 LOOK_S = 5.0  # between two questions to the queue while a gang runs
 SHARE_S = 9.0  # between two questions to the pool while jobs wait
-LEAVE_S = 8.0  # for removed jobs to leave the queue, before they are forgotten there
-SPARE_S = 600  # after which a job removes itself that has outlived its gang's coordinator
+LEAVE_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
+SPARE_S = 600  # a job removes itself so long after its gang's coordinator should have ended
 MOST_MACHINES = 200  # for one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
 REQUIREMENTS = re.compile(r"\s*requirements\s*=\s*(.*)", re.IGNORECASE)
@@ -35,22 +36,26 @@ def require() -> None:
     """Raises UserError where HTCondor's commands are missing."""
     for name in ("condor_submit", "condor_q", "condor_rm", "condor_status"):
         if shutil.which(name) is None:
-            raise UserError("launcher.kind", f"there is no {name} on PATH", "load HTCondor's environment, or choose another launcher")
+            raise UserError(
+                "launcher.kind",
+                f"there is no {name} on PATH",
+                "load HTCondor's environment, or choose another launcher",
+            )
 
 
 def quoted(words: list[str]) -> str:
-    """Arguments as a submit description wants them, whatever letters they have."""
+    """Arguments in the syntax of a submit description, whatever characters they contain."""
     each = ["'" + w.replace("'", "''") + "'" if re.search(r"[\s']", w) or not w else w for w in words]
     return '"' + " ".join(each).replace('"', '""') + '"'
 
 
 def share_out(machines: list[str], jobs: int) -> list[list[str]]:
-    """Machines by job, each to one job alone."""
+    """Machines by job; each machine belongs to one job."""
     return [machines[n::jobs][:MOST_MACHINES] for n in range(jobs)]
 
 
 class Job(NamedTuple):
-    """In the queue. machine: where it runs, '' while it does not; reason: why it is held."""
+    """A job in the queue. machine: where it runs, '' if it does not run; reason: why it is held."""
 
     state: int
     machine: str
@@ -67,7 +72,7 @@ class CondorLauncher(RemoteLauncher):
     cluster: str | None = None
     _looked = _shared = 0.0
     _shares: list[list[str]]  # machines by job
-    _given: set[str]  # what was ever in a share: a job that still waits may be on its way to a machine that was taken from it
+    _given: set[str]  # ever in a share: a waiting job may be on its way to a machine that was taken from it
     _gone_since: float | None = None
 
     def description(self, shares: list[list[str]]) -> str:
@@ -95,7 +100,11 @@ class CondorLauncher(RemoteLauncher):
         if self.settings.shared_folder:
             lines |= {"should_transfer_files": "NO", "getenv": "PATH, PYTHONPATH, LD_LIBRARY_PATH"}
         else:
-            lines |= {"should_transfer_files": "YES", "when_to_transfer_output": "ON_EXIT", "transfer_output_files": '""'}
+            lines |= {
+                "should_transfer_files": "YES",
+                "when_to_transfer_output": "ON_EXIT",
+                "transfer_output_files": '""',
+            }
             lines |= {"transfer_input_files": "ticket", "environment": f'"{post.TICKET}=ticket"'}
         text = [f"{k} = {v}" for k, v in lines.items()] + [o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)]
         text.append(f"requirements = ({theirs}) && {mine}" if theirs else f"requirements = {mine}")
@@ -104,12 +113,12 @@ class CondorLauncher(RemoteLauncher):
         return "\n".join([*text, "queue Machines from (", *queue, ")"]) + "\n"
 
     def _wanted(self) -> str:
-        """The requirements among the options."""
+        """The requirements in `launcher.options`."""
         return " && ".join(f"({m[1]})" for o in self.settings.options if (m := REQUIREMENTS.fullmatch(o)))
 
     def _machines(self) -> list[str]:
-        """Those of the pool that may run a job of the gang, idle ones first. Raises MeasurementFailed where the collector does not answer."""
-        constraint = f"({self._wanted() or 'true'}) =!= false"  # what only speaks of the job is undefined here
+        """Machines of the pool that may run a job of the gang, idle ones first. Raises MeasurementFailed: no answer."""
+        constraint = f"({self._wanted() or 'true'}) =!= false"  # conditions on the job alone are undefined here
         if self.settings.universe == "parallel":
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
@@ -121,7 +130,7 @@ class CondorLauncher(RemoteLauncher):
         return sorted(idle, key=lambda m: (not idle[m], m))
 
     def launch(self) -> None:
-        """Raises MeasurementFailed with HTCondor's own words."""
+        """Raises MeasurementFailed with HTCondor's message."""
         if self.settings.setup:
             (self.folder / SCRIPT).write_text(f"#!/bin/bash -l\n{script(self.settings.setup)}")
             (self.folder / SCRIPT).chmod(0o755)
@@ -131,7 +140,7 @@ class CondorLauncher(RemoteLauncher):
         path.write_text(self.description(self._shares))
         try:
             done = self._command("condor_submit", "-terse", str(path))
-        except BaseException:  # Ctrl-C, and its number is not known; the gang's folder is its own
+        except BaseException:  # Ctrl-C: the job's number is unknown, but only its jobs use the gang's folder
             self._command("condor_rm", "-constraint", f"Iwd == {json.dumps(str(self.folder.resolve()))}")
             raise
         found = re.search(r"^(\d+)\.\d+", done.stdout, re.MULTILINE)
@@ -141,7 +150,7 @@ class CondorLauncher(RemoteLauncher):
         self._looked = time.monotonic()
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
-        """A command that does not answer is one that failed."""
+        """Run it. A command that does not answer counts as failed."""
         try:
             return subprocess.run(
                 command,
@@ -150,14 +159,14 @@ class CondorLauncher(RemoteLauncher):
                 text=True,
                 timeout=60,
                 env=credentials.clean(os.environ, self.tokens),
-                start_new_session=True,  # Ctrl-C does not reach it: jobs are removed in order
+                start_new_session=True,  # Ctrl-C does not reach it, so that jobs are removed in order
                 check=False,
             )
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(command, 124, "", f"{command[0]} did not answer within 60 s")
 
     def _queue(self) -> dict[int, Job] | None:
-        """Jobs of the gang that are in the queue, by number. None where the queue does not answer."""
+        """Jobs of the gang in the queue, by number. None if the queue does not answer."""
         done = self._command("condor_q", self.cluster or "", "-af", "ProcId", "JobStatus", "RemoteHost", "HoldReason")
         if done.returncode:
             return None
@@ -166,7 +175,7 @@ class CondorLauncher(RemoteLauncher):
         return {n: job if not job.waits else job._replace(machine="") for n, job in found.items()}
 
     def _ended_early(self, now: float) -> str:
-        """A job that was held or removed, or has ended: by name, with the reason. A queue that is down for a while is waited for."""
+        """A job that was held or removed, or has ended, with the reason; or ''. A queue may be down for a while."""
         if self.cluster is None or now - self._looked < LOOK_S:
             return ""
         queue = self._queue()
@@ -175,7 +184,8 @@ class CondorLauncher(RemoteLauncher):
             return ""
         for n, job in sorted(queue.items()):
             if job.state in (HELD, REMOVED):
-                return f"job {self.cluster}.{n} (node {n}) is {'held' if job.state == HELD else 'removed'}: {job.reason[:200]}"
+                what = "held" if job.state == HELD else "removed"
+                return f"job {self.cluster}.{n} (node {n}) is {what}: {job.reason[:200]}"
         self._share_more(queue)
         gone = sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
         if not gone:
@@ -185,7 +195,7 @@ class CondorLauncher(RemoteLauncher):
         return self._farewell(gone[0]) if now - self._gone_since > SETTLE_S else ""
 
     def _share_more(self, queue: dict[int, Job]) -> None:
-        """Machines that nobody needs go to jobs that still wait."""
+        """Give machines that nobody needs to jobs that still wait."""
         waiting = [n for n, job in sorted(queue.items()) if job.waits]
         if not waiting or time.monotonic() - self._shared < SHARE_S:
             return
@@ -194,22 +204,24 @@ class CondorLauncher(RemoteLauncher):
             there = self._machines()
         except MeasurementFailed:
             return
-        waiting.sort(key=lambda n: len(set(self._shares[n]) & set(there)))  # the poorest come first
+        waiting.sort(key=lambda n: len(set(self._shares[n]) & set(there)))  # those with fewest machines first
         free = [m for m in there if m not in self._given]
         for n, job in queue.items():
             if job.machine and self._shares[n] != [job.machine]:
                 spare = [m for m in there if m in self._shares[n] and m != job.machine]
                 free += spare if self._set_share(n, [job.machine]) else []
-        for _ in [n for n in waiting if not set(self._shares[n]) & set(there)]:  # all of its machines have left the pool
+        gone = [n for n in waiting if not set(self._shares[n]) & set(there)]  # all their machines have left the pool
+        for _ in gone:
             donor = max(waiting, key=lambda n: len(set(self._shares[n]) & set(there)))
             *rest, last = [m for m in self._shares[donor] if m in there] or [""]
             free += [last] if rest and self._set_share(donor, rest) else []
         for n, machines in zip(waiting, share_out(free, len(waiting)), strict=True):
-            if machines:  # instead of the old ones: a dead machine stands in the pool for a while, and is matched again and again
+            # They replace the old ones: a dead machine stays in the pool for a while, and is matched again and again.
+            if machines:
                 self._set_share(n, machines)
 
     def _set_share(self, job: int, machines: list[str]) -> bool:
-        """Whether the job may now run on these machines alone."""
+        """Let the job run on these machines only; returns whether HTCondor accepted that."""
         done = self._command("condor_qedit", f"{self.cluster}.{job}", "StorelabMachines", f'"{",".join(machines)}"')
         if done.returncode == 0:
             self._shares[job] = machines
@@ -217,7 +229,7 @@ class CondorLauncher(RemoteLauncher):
         return done.returncode == 0
 
     def _farewell(self, job: int) -> str:
-        """Of a job that has left the queue: what HTCondor knows of it, and the agent's last words."""
+        """What HTCondor knows of a job that has left the queue, and the agent's last output."""
         done = self._command("condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason")
         code, signal, removed = [*done.stdout.strip().split(maxsplit=2), "", "", ""][:3]
         how = f"ended by signal {signal}" if signal.isdigit() else f"ended with status {code}" if code.isdigit() else "has left the queue"
@@ -228,25 +240,26 @@ class CondorLauncher(RemoteLauncher):
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
-        """Why those who did not come still wait or have gone, where it can be said."""
+        """Why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
         if queue is not None and (gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")):
             return self._farewell(min(gone))
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]
         if nowhere:
-            return f"the pool has {len(self._given)} machines that fit, for the {len(self.nodes)} jobs of cluster {self.cluster}"
+            found, wanted = len(self._given), len(self.nodes)
+            return f"the pool has {found} machines that fit, for the {wanted} jobs of cluster {self.cluster}"
         return f"jobs {', '.join(f'{self.cluster}.{job}' for job in waiting)} still wait for a slot" if waiting else ""
 
     def running(self) -> bool:
-        """Whether agents may still run; jobs that wait do not."""
+        """Whether agents may still run; waiting jobs have none."""
         if self.cluster is None:
             return False
         queue = self._queue()
         return queue is None or not all(job.waits for job in queue.values())
 
     def stop(self) -> None:
-        """No job is left in the queue, whatever state it is in."""
+        """Leave no job in the queue, whatever its state."""
         super().stop()
         if self.cluster is None or self._queue() == {}:
             return

@@ -1,4 +1,4 @@
-"""Launcher `local`: the clients are processes on this host. An agent on a node (`node.py`) starts its clients by it as well."""
+"""Launcher `local`: the clients are processes on this host. A node's agent (`agent.py`) uses it for its clients."""
 
 import os
 import subprocess
@@ -11,8 +11,10 @@ from storelab.host import processes
 
 
 class LocalLauncher:
-    """Starts the clients of these ranks (a number: that many, from 0); each ends with its launcher, kill -9 included. `environs`: by account,
-    client i has account i mod n."""
+    """Starts the clients of these ranks (a number: that many, from 0). They end with this process, even after kill -9.
+
+    environs: variables by account; client i uses account i mod n.
+    """
 
     name, noun = "local", "client"
 
@@ -26,7 +28,7 @@ class LocalLauncher:
         return len(self.ranks)
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """All are on this host."""
+        """Nothing to check: all clients are on this host."""
         return ""
 
     def start(self) -> None:
@@ -39,7 +41,7 @@ class LocalLauncher:
                     stderr=log,
                     env=self.environs[rank % len(self.environs)],
                     preexec_fn=processes.die_with_parent(),
-                    start_new_session=True,  # Ctrl-C reaches the coordinator, which ends them in order
+                    start_new_session=True,  # Ctrl-C reaches only the coordinator, which ends the clients in order
                 )
 
     def pids(self) -> dict[int, int]:
@@ -51,11 +53,11 @@ class LocalLauncher:
         return {rank: status for rank, c in self.clients.items() if (status := c.poll()) is not None}
 
     def trouble(self) -> str:
-        """What else stands in the way: nothing here."""
+        """Other problems: none here."""
         return ""
 
     def last_words(self) -> str:
-        """Of the batch system: there is none."""
+        """What the batch system says: there is none."""
         return ""
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What launchers over several nodes share: who runs where, signs of life, versions, the clock, credentials (level 3, measuring side)."""
+"""What launchers on several nodes share: who runs where, signs of life, versions, the clock, credentials."""
 
 import contextlib
 import os
@@ -19,14 +19,17 @@ from storelab.gang import clocks, credentials, post
 from storelab.gang.rendezvous import Folder
 from storelab.host import environment, processes
 
-SETTLE_S = 5.0  # for the last files of the nodes to be seen
-END_S = 15.0  # for the agents to end their clients before the batch system is asked to
+SETTLE_S = 5.0  # for the nodes' last files to appear
+END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
 ALIVE_S = 3.0  # between two signs of the coordinator's life
 SETUP, TOLD_TO_END = "launcher.setup", "was told to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
-    """Ranks by node, in turn, so that client i mod n is on node n. per_node 0: over all nodes, evenly. Raises UserError: too few nodes."""
+    """Ranks by node, in turn: client i is on node i mod n. per_node: 0: spread evenly over all nodes.
+
+    Raises UserError if there are too few nodes.
+    """
     wanted = -(-clients // per_node) if per_node else min(clients, nodes)
     if wanted > nodes:
         raise UserError(
@@ -44,21 +47,19 @@ def host_names(configured: str | None) -> list[str]:
 
 
 def prepared(setup: str | None, command: list[str]) -> list[str]:
-    """The command behind the site's lines, in a login shell (that is where `module` is defined); the command itself where there are none."""
+    """The command after the site's setup lines, in a login shell (which defines `module`); without lines, unchanged."""
     return ["/bin/bash", "-l", "-c", script(setup), SETUP, *command] if setup else command
 
 
 def script(setup: str) -> str:
-    """Lines, then the command given as arguments; a line that fails ends it, by the node's name."""
-    told = (
-        'echo "storelab: node ${SLURM_PROCID:-?} (${SLURMD_NODENAME:-$(uname -n)}): '
-        f'{SETUP} failed" >&2; sleep 1'
-    )  # a batch system in a hurry loses last words
+    """Shell script: the setup lines, then the command given as arguments. If a line fails, it names its node."""
+    # The sleep: a batch system may lose output written just before the end.
+    told = f'echo "storelab: node ${{SLURM_PROCID:-?}} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
     return f"trap '{told}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
 
 
 class SignsOfLife:
-    """The coordinator's, in the gang's folder, until `close()`: agents that see none for long end."""
+    """The coordinator's signs of life in the gang's folder, until `close()`. Agents end if they see none for long."""
 
     def __init__(self, folder: Path):
         self.place = Folder(folder)
@@ -68,7 +69,7 @@ class SignsOfLife:
 
     def _give(self) -> None:
         while True:
-            with contextlib.suppress(OSError):  # a file system that is away for a while
+            with contextlib.suppress(OSError):  # the file system may be away for a while
                 self.place.put("coordinator", {"time_ns": time.time_ns()})
             if self._closed.wait(ALIVE_S):
                 return
@@ -79,11 +80,14 @@ class SignsOfLife:
 
 
 class RemoteLauncher(ABC):
-    """Starts one agent on each node, by a command of a batch system. nodes: ranks by node; settings: `launcher` of the configuration."""
+    """Starts one agent on each node, by a command of a batch system.
+
+    nodes: ranks by node; environs: variables by account; settings: `launcher` of the configuration.
+    """
 
     name, noun = "remote", "node"
-    module = "storelab.gang.node"  # what runs on a node
-    look_s = 0.05  # between two looks whether the agents have ended
+    module = "storelab.gang.agent"  # what runs on a node
+    look_s = 0.05  # between two looks at whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
@@ -96,7 +100,7 @@ class RemoteLauncher(ABC):
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
         self._signs: dict[int, tuple[int, float]] = {}
-        self._over: float | None = None  # since when the command is seen to have ended
+        self._over: float | None = None  # when we first saw that the command has ended
 
     @property
     def participants(self) -> int:
@@ -104,7 +108,7 @@ class RemoteLauncher(ABC):
 
     @abstractmethod
     def launch(self) -> None:
-        """Have the batch system start all agents. Raises MeasurementFailed: it refuses."""
+        """Ask the batch system to start all agents. Raises MeasurementFailed if it refuses."""
 
     def agent(self) -> list[str]:
         """The command of one agent without its number."""
@@ -112,11 +116,14 @@ class RemoteLauncher(ABC):
         return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
-        """Raises UserError, MeasurementFailed: the batch system's command is missing, or refuses."""
+        """Raises UserError or MeasurementFailed: the batch system's command is missing, or it refuses."""
         self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
         job = records.read_json(self.folder / "job.json")
-        job |= {"nodes": self.nodes, "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound}}
-        job["silence_ns"] = 2 * self.settings.silence  # a coordinator that waits for the batch system is not lost
+        job |= {
+            "nodes": self.nodes,
+            "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound},
+        }
+        job["silence_ns"] = 2 * self.settings.silence  # a coordinator may be silent while it waits for the batch system
         records.write_json(self.folder / "job.json", job)
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
@@ -127,7 +134,7 @@ class RemoteLauncher(ABC):
         self.launch()
 
     def run(self, command: list[str]) -> None:
-        """Run what starts all agents, and ends when they have ended; its words go to a log."""
+        """Run the command that starts all agents, and that ends when they have ended; its output goes to a log."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -140,7 +147,11 @@ class RemoteLauncher(ABC):
             )
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Each node on a host of its own, with its own clients, the versions of this host, a clock that is known well enough."""
+        """Why the gang must not start, or ''.
+
+        Each node must be another host, with its own clients, this host's versions, and a clock that is known well
+        enough.
+        """
         credentials.forget(self.folder)
         self.met = True
         hosts: dict[str, int] = {}
@@ -153,22 +164,22 @@ class RemoteLauncher(ABC):
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
             if differs := [k for k, v in here.items() if about.get(k) != v]:
-                return f"node {n} ({host}) has other versions: {difference(differs[0], about.get(differs[0]), here[differs[0]])}"
+                what = differs[0]
+                return f"node {n} ({host}) has other versions: {difference(what, about.get(what), here[what])}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
-                known = "nobody knows how far" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms how far"
-                return (
-                    f"node {n} ({host}): {known} its clock is off; open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
-                )
+                known = "not known" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms"
+                mend = f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
+                return f"node {n} ({host}): its clock is {known}; {mend}"
         return ""
 
     def ended(self) -> dict[int, int]:
-        """rank -> status: clients that ended on their node, as its agent tells."""
+        """rank -> exit status of the clients that have ended, as their agents report."""
         place = Folder(self.folder)
         return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
 
     def trouble(self) -> str:
-        """A node that failed, or has given no sign of life for too long; the batch system's command, where it ended too early."""
+        """A node that failed, or was silent for too long; or that the batch system's command ended too early; or ''."""
         place = Folder(self.folder)
         for n in sorted(place.present("failed")):
             told = place.get(f"failed.{n}") or {}
@@ -184,7 +195,7 @@ class RemoteLauncher(ABC):
         return self._ended_early(now)
 
     def _ended_early(self, now: float) -> str:
-        """Its last files may still be on their way."""
+        """That the batch system's command ended too early, or ''. Waits first for the nodes' last files."""
         if self.process is None or (status := self.process.poll()) is None:
             return ""
         self._over = self._over or now
@@ -194,20 +205,22 @@ class RemoteLauncher(ABC):
         return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
 
     def last_words(self) -> str:
-        """What agents, who have nobody else to tell, or the batch system's command said of why."""
+        """What agents that cannot reach the coordinator, or the batch system's command, said of the reason."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        lines = [line for line in lines if TOLD_TO_END not in line]  # they end for another's sake
+        lines = [line for line in lines if TOLD_TO_END not in line]  # they ended because another one failed
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
-        """The line that tells why: an agent's own, else the last."""
+        """The line with the reason: an agent's own, else the last one."""
         own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
-        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "") if own.endswith(f"{SETUP} failed") else ""
+        if not own.endswith(f"{SETUP} failed"):
+            return own
+        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
         return f"{own} ({said})" if said else own
 
     def pids(self) -> dict[int, int]:
-        """No client is on this host by way of this launcher; the agents watch theirs."""
+        """Empty: this launcher starts no client on this host; the agents watch theirs."""
         return {}
 
     def running(self) -> bool:
@@ -215,7 +228,7 @@ class RemoteLauncher(ABC):
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:
-        """The agents end by themselves, or are ended. Idempotent."""
+        """Wait for the agents to end, or end them. Idempotent."""
         credentials.forget(self.folder)
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
         limit = time.monotonic() + (END_S if begun else 0.0)
@@ -234,13 +247,13 @@ class RemoteLauncher(ABC):
         """Ask the batch system to end the agents."""
 
     def about(self) -> list[dict[str, Any]]:
-        """What each node said of itself at its end: host, clock, versions, what its monitor saw."""
+        """What each node reported at its end: host, clock, versions, what its monitor saw."""
         place = Folder(self.folder)
         return [{"node": n, **(place.get(f"node.{n}") or {})} for n in range(len(self.nodes))]
 
 
 def difference(what: str, there: Any, here: Any) -> str:
-    """Of versions, in words."""
+    """A difference of versions, in words."""
     if isinstance(there, dict) and isinstance(here, dict):
         for name in sorted(here.keys() | there.keys()):
             if here.get(name) != there.get(name):

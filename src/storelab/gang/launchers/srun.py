@@ -1,4 +1,4 @@
-"""Launcher `srun`: one step of a Slurm job over its nodes; inside of an allocation, or of a job of Snakemake's Slurm executor (level 3)."""
+"""Launcher `srun`: one step of a Slurm job over its nodes, in an allocation or a job of Snakemake's executor."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ from storelab.gang.launchers import remote
 from storelab.gang.launchers.remote import SETTLE_S, TOLD_TO_END, RemoteLauncher
 from storelab.gang.rendezvous import Folder
 
-TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # in srun's words
+TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's words
 NOISE = "cluster configuration lacks support for cpu binding"
-BESIDE_S = 60  # of a point beside its window, that must fit into the walltime too
-KEPT = "STORELAB_SLURM_CONF"  # SLURM_CONF under a name that gets into a job of Snakemake's executor, which drops all of SLURM_…
+BESIDE_S = 60  # what a point takes besides its window; it must fit into the walltime too
+KEPT = "STORELAB_SLURM_CONF"  # carries SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
 
 
 def keep(environ: dict[str, str] | os._Environ) -> None:
-    """Before jobs are submitted: where Slurm's configuration is."""
+    """Before jobs are submitted: remember where Slurm's configuration is."""
     if "SLURM_CONF" in environ:
         environ[KEPT] = environ["SLURM_CONF"]
 
@@ -31,12 +31,12 @@ def inside(environ: dict[str, str] | os._Environ) -> bool:
 
 
 def on_node(environ: dict[str, str] | os._Environ) -> bool:
-    """Whether this process runs on a node of the job, not on the host where it was asked for (salloc)."""
+    """Whether this process runs on a node of the job, not on the host that asked for it (salloc)."""
     return inside(environ) and "SLURMD_NODENAME" in environ
 
 
 def require(environ: dict[str, str] | os._Environ) -> None:
-    """Slurm's commands can be used from here on. Raises UserError."""
+    """Make Slurm's commands usable. Raises UserError if they are missing."""
     if shutil.which("srun") is None:
         raise UserError("launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher")
     if KEPT in environ:
@@ -44,7 +44,7 @@ def require(environ: dict[str, str] | os._Environ) -> None:
 
 
 def allocation(environ: dict[str, str] | os._Environ) -> int:
-    """Nodes of the Slurm job around us. Raises UserError: not inside of one, or no srun."""
+    """Nodes of the Slurm job around us. Raises UserError: no job, or no srun."""
     require(environ)
     if not inside(environ):
         mend = "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
@@ -53,7 +53,7 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 
 def cluster() -> int | None:
-    """How many nodes Slurm has in all; None where it does not answer. A job that asks for more would wait for ever."""
+    """How many nodes Slurm has in all; None if it does not answer. A job that asks for more would wait for ever."""
     try:
         done = subprocess.run(["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -62,7 +62,7 @@ def cluster() -> int | None:
 
 
 def _nodes(job: str) -> int:
-    """Of a job whose variables were dropped (Snakemake's executor). Raises MeasurementFailed: Slurm does not answer."""
+    """Nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed: Slurm does not answer."""
     try:
         done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
@@ -73,7 +73,10 @@ def _nodes(job: str) -> int:
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Seconds of walltime that the job has; None where it has no limit, or Slurm does not answer. Raises UserError: it is over; the point is then not begun, nor failed."""
+    """Seconds of walltime that the job has left; None if it has no limit, or Slurm does not answer.
+
+    Raises UserError if the job is over; the point is then neither begun nor failed.
+    """
     job = environ["SLURM_JOB_ID"]
     try:
         done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
@@ -81,7 +84,11 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
         return None
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
-        raise UserError("SLURM_JOB_ID", f"the Slurm job {job} around is over", "salloc or sbatch again, and the same command goes on")
+        raise UserError(
+            "SLURM_JOB_ID",
+            f"the Slurm job {job} around is over",
+            "salloc or sbatch again, and the same command goes on",
+        )
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
         return None
@@ -93,10 +100,10 @@ class SrunLauncher(RemoteLauncher):
     name = "srun"
     ticket: str | None = None
     scratch = "/dev/shm"
-    _told: float | None = None  # since when agents are seen to have been told to end
+    _told: float | None = None  # when we first saw that agents were told to end
 
     def launch(self) -> None:
-        if self.office:  # no folder is shared: Slurm brings the ticket, and the agents remove it
+        if self.office:  # no folder is shared: Slurm copies the ticket, and the agents remove it
             self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
             command = ["sbcast", "--force", str(self.folder / "ticket"), self.ticket]
             try:
@@ -108,7 +115,11 @@ class SrunLauncher(RemoteLauncher):
         self.run(self.command())
 
     def telling(self, lines: list[str]) -> str:
-        """srun names who failed before those whom it ends for that; a step that is ended from outside it calls aborted first."""
+        """The line with the reason.
+
+        srun names who failed before those that it ends because of that. If a step was ended from outside, srun names
+        an aborted task first.
+        """
         lines = [line for line in lines if NOISE not in line]
         if not lines:
             return ""
@@ -122,7 +133,7 @@ class SrunLauncher(RemoteLauncher):
         return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
 
     def last_words(self) -> str:
-        """srun waits in silence for a step that cannot begin."""
+        """srun waits silently for a step that cannot begin."""
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
             options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
@@ -132,7 +143,7 @@ class SrunLauncher(RemoteLauncher):
         return words
 
     def trouble(self) -> str:
-        """Where agents were told to end: for whose sake, or with Slurm's word why."""
+        """Why agents were told to end: who failed, or what Slurm says; ''."""
         text = super().trouble()
         if TOLD_TO_END not in text:
             return text
@@ -143,17 +154,21 @@ class SrunLauncher(RemoteLauncher):
         if TASK.search(words) or EXECVE in words:
             return f"an agent was lost, and srun ended the others ({words})"
         if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
-            return ""  # Slurm's word may come later than the agent's
+            return ""  # Slurm's message may come later than the agent's
         return f"{text} ({words})" if words else text
 
     def stop(self) -> None:
-        """The ticket goes too, where agents have not read it."""
+        """Also removes the ticket if agents have not read it."""
         super().stop()
         ticket, self.ticket = self.ticket, None
         if ticket and not self.met:
             with contextlib.suppress(subprocess.SubprocessError):
                 subprocess.run(
-                    [*self.step(), "rm", "-f", ticket], env=credentials.clean(os.environ), capture_output=True, timeout=20, check=False
+                    [*self.step(), "rm", "-f", ticket],
+                    env=credentials.clean(os.environ),
+                    capture_output=True,
+                    timeout=20,
+                    check=False,
                 )
 
     def step(self) -> list[str]:
@@ -164,4 +179,10 @@ class SrunLauncher(RemoteLauncher):
     def command(self) -> list[str]:
         export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
         how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
-        return [*self.step(), *export, *how, *self.settings.options, *remote.prepared(self.settings.setup, self.agent())]
+        return [
+            *self.step(),
+            *export,
+            *how,
+            *self.settings.options,
+            *remote.prepared(self.settings.setup, self.agent()),
+        ]

@@ -1,4 +1,4 @@
-"""The folder of a testbed, marked as such: what goes away with the testbed is never somebody else's (level 3, measuring side)."""
+"""The folder of a testbed, marked as such: taking a testbed down never removes anybody else's files."""
 
 from pathlib import Path
 
@@ -8,13 +8,17 @@ PLACE, MARK = "testbed", ".storelab-testbed"
 
 
 def claim(folder: Path) -> None:
-    """Make it a testbed's, where it is empty or not there. Raises UserError: it holds something else."""
+    """Mark the folder as a testbed's; it must be empty or not exist. Raises UserError: it holds something else."""
     if folder.exists() and not claimed(folder) and any(folder.iterdir()):
-        raise UserError(PLACE, f"{folder} holds files that are no testbed's", "name a folder that is empty, or not there yet (--folder)")
+        raise UserError(
+            PLACE,
+            f"{folder} holds files that are no testbed's",
+            "name a folder that is empty or does not exist (--folder)",
+        )
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     (folder / MARK).touch()
 
 
 def claimed(folder: Path) -> bool:
-    """Whether a testbed was made there."""
+    """Whether the folder is a testbed's."""
     return (folder / MARK).exists()

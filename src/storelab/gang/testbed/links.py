@@ -1,13 +1,13 @@
-"""Testbed (b): nodes in network namespaces, links shaped (level 3, measuring side; needs root).
+"""Testbed (b): nodes in network namespaces with shaped links. It needs root.
 
     node1 … nodeN ──(client rate)──┐
-                                   switch (a bridge in a namespace of its own)
+                                   switch (a bridge in its own namespace)
     head ──(unshaped)──────────────┤
          ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
 
-The machine's own network is not touched. Shaping is by token bucket (tbf) at both ends of a link, so for each direction. The head's answers leave by
-the link of the address that was asked (policy routing). Names begin with the plan's prefix; what was made is noted before it is made, and only
-that is removed. Slurm's daemons live there, or HTCondor's (`pool.py`).
+The machine's own network is not touched. A token bucket (tbf) at both ends of a link shapes each direction. The head's
+answers leave through the link of the address that was asked (policy routing). Names begin with the plan's prefix. What
+will be made is noted first, and only that is removed. Slurm's daemons run there, or HTCondor's (`pool.py`).
 """
 
 import json
@@ -32,8 +32,10 @@ BURST, DELAY = "128kb", "50ms"
 
 @dataclass(frozen=True)
 class Plan:
-    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one for each node; front_ends: of the store's links; prefix: of
-    the namespaces' names."""
+    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one per node.
+
+    front_ends: rates of the store's links; prefix: of the namespaces' names.
+    """
 
     rates: list[str]
     front_ends: list[str]
@@ -59,27 +61,29 @@ class Plan:
 
     @property
     def addresses(self) -> list[str]:
-        """Of the front-ends."""
+        """Addresses of the store's front-ends."""
         return [f"{NET}{FIRST_FRONT_END + 1 + i}" for i in range(len(self.front_ends))]
 
 
 class Network:
-    """The namespaces and links of a plan; `folder` keeps the note of what was made."""
+    """The namespaces and links of a plan; `folder` holds the note of what was made."""
 
     def __init__(self, folder: Path):
         self.note = folder / "links.json"
 
     def planned(self) -> Plan | None:
-        """What was made and not yet removed."""
+        """What was made and not removed yet."""
         return Plan(**json.loads(self.note.read_text())) if self.note.exists() else None
 
     def up(self, plan: Plan) -> None:
-        """Raises UserError: no root, too many, names in use."""
+        """Make it. Raises UserError: no root, too many nodes or front-ends, names in use."""
         if os.geteuid() != 0:
             raise UserError(PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links")
         if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
             raise UserError(
-                PLACE, f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends", f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}"
+                PLACE,
+                f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends",
+                f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made")
@@ -101,7 +105,13 @@ class Network:
         for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
             self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
         for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
-            _run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}")
+            _run(
+                "nsenter",
+                f"--net=/run/netns/{plan.head}",
+                "sh",
+                "-c",
+                f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}",
+            )
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
             self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
             table = str(100 + i)
@@ -116,7 +126,23 @@ class Network:
         _ip("-n", space, "link", "set", inside, "up")
         if rate:
             for where, device in ((space, inside), (plan.switch, port)):
-                _run("tc", "-n", where, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", BURST, "latency", DELAY)
+                _run(
+                    "tc",
+                    "-n",
+                    where,
+                    "qdisc",
+                    "add",
+                    "dev",
+                    device,
+                    "root",
+                    "tbf",
+                    "rate",
+                    rate,
+                    "burst",
+                    BURST,
+                    "latency",
+                    DELAY,
+                )
 
     def down(self) -> list[str]:
         """Remove what was made; links go with their namespaces. Returns the names. Idempotent."""
@@ -130,9 +156,9 @@ class Network:
 
 
 def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, ...]:
-    """The command that enters a namespace, with a host name and a /etc/hosts of its own, and becomes what follows.
+    """The command that enters a namespace, with its own host name and /etc/hosts, and then becomes what follows.
 
-    Not `ip netns exec`: that mounts /sys anew without control groups, and slurmd 22.05 ends for want of them.
+    Not `ip netns exec`: that mounts /sys without control groups, and slurmd 22.05 then ends.
     """
     inside = ("nsenter", f"--net=/run/netns/{space}")
     if not host:
@@ -142,7 +168,7 @@ def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, .
 
 
 def write_hosts(folder: Path, plan: Plan) -> Path:
-    """The /etc/hosts of all: the head bears this machine's name."""
+    """Write the /etc/hosts of all nodes; in it the head has this machine's name."""
     path = folder.absolute() / "hosts"
     names = [f"{address} node{i}" for i, address in enumerate(plan.nodes.values(), 1)]
     path.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")
@@ -150,7 +176,7 @@ def write_hosts(folder: Path, plan: Plan) -> Path:
 
 
 def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cluster:
-    """Network and cluster; nodes have 16 processors each (over-declared: they are shared)."""
+    """Start network and cluster. Each node declares 16 processors, which the nodes share."""
     cluster, network = Cluster(folder), Network(folder)
     cluster.require()
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")

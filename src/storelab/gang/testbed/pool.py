@@ -1,9 +1,10 @@
-"""Testbed (c): an HTCondor pool from a chroot of Debian 13, its nodes in network namespaces with shaped links (level 3, measuring side; root).
+"""Testbed (c): an HTCondor pool from a chroot of Debian 13, its nodes in namespaces with shaped links. It needs root.
 
-Each host of the pool (head: collector, negotiator, schedd; nodes: one startd with one partitionable slot) has namespaces of its own: network,
-host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their own paths and the host's root at /host; jobs are put
-back into the host's root by a wrapper, so that they run the very software of this machine. HTCondor runs no jobs of root: in the user namespace
-root is called `storelab`, and can do what root's files allow. All of a host ends with its first process, and its mounts with it.
+Each host of the pool (head: collector, negotiator, schedd; nodes: one startd with one partitionable slot) has its own
+namespaces: network, host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their own
+paths and the host's root at /host. A wrapper puts jobs back into the host's root, so that they run this machine's
+software. HTCondor runs no jobs of root; therefore root is called `storelab` in the user namespace, and can do what
+root's files allow. When its first process ends, all of a host ends, and its mounts too.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from storelab.install import chroot
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
-CORES, MEMORY_MB = 16, 4000  # of each node: over-declared, they are shared
+CORES, MEMORY_MB = 16, 4000  # that each node declares; the nodes share the machine
 COLLECTOR_PORT = 9618
 TOOLS = (
     "condor_submit",
@@ -38,7 +39,8 @@ TOOLS = (
     "condor_config_val",
     "condor_version",
 )
-# $1: the chroot, $2: /etc/hosts, $3: host name; then HTCondor's environment and command. As root, in the host's namespaces but the user's.
+# $1: the chroot, $2: /etc/hosts, $3: host name; then HTCondor's environment and command.
+# It runs as root, in the host's namespaces except the user's.
 ENTER = r"""#!/bin/sh
 set -e
 root=$1 hosts=$2; hostname "$3"; shift 3
@@ -62,7 +64,7 @@ capability="-all,+sys_chroot"
 exec unshare --user --map-user=%(user)d --map-group=%(user)d --keep-caps chroot "$root" \
     setpriv --inh-caps "$capability" --ambient-caps "$capability" env -i "$@"
 """
-# A job leaves the chroot for the host's root, and the one capability that this takes.
+# A job leaves the chroot for the host's root, and drops the one capability that this takes.
 WRAPPER = """#!/bin/sh
 exec /usr/sbin/chroot /host setpriv --inh-caps=-all --ambient-caps=-all /bin/sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 """
@@ -74,7 +76,10 @@ exec nsenter --target="$(cat {folder}/head/first.pid)" --mount --uts --net --use
 
 
 def configuration(folder: Path, name: str, host: str, address: str, daemons: str) -> str:
-    """condor_config of one host. Who can write the machine's /tmp as root is believed (FS): nobody else reaches the pool's network."""
+    """condor_config of one host. The pool trusts whoever can write the machine's /tmp as root (FS).
+
+    Nobody else reaches the pool's network.
+    """
     local = folder / name
     lines = {
         "LOCAL_DIR": local,
@@ -119,21 +124,21 @@ def configuration(folder: Path, name: str, host: str, address: str, daemons: str
         "DedicatedScheduler": '"DedicatedScheduler@head@"',
         "STARTD_ATTRS": "$(STARTD_ATTRS) DedicatedScheduler",
         "RANK": "Scheduler =?= $(DedicatedScheduler)",
-        "UNUSED_CLAIM_TIMEOUT": 5,  # of the parallel universe; slots are the vanilla universe's again thereafter
+        "UNUSED_CLAIM_TIMEOUT": 5,  # of the parallel universe; then the slots serve the vanilla universe again
         "NEGOTIATOR_INTERVAL": 2,
         "NEGOTIATOR_CYCLE_DELAY": 2,
         "NEGOTIATOR_MIN_INTERVAL": 1,
         "SCHEDD_INTERVAL": 2,
         "SCHEDD_MIN_INTERVAL": 1,
         "UPDATE_INTERVAL": 5,
-        "CLASSAD_LIFETIME": 30,  # a node that died stays in the pool for so long
+        "CLASSAD_LIFETIME": 30,  # s; how long a dead node stays in the pool
         "PERIODIC_EXPR_INTERVAL": 5,
     }
     return "".join(f"{k} = {v}\n" for k, v in lines.items())
 
 
 class Pool:
-    """HTCondor in `folder`, in namespaces of its own."""
+    """HTCondor in `folder`, in its own namespaces."""
 
     def __init__(self, folder: Path):
         self.folder = folder.absolute()
@@ -144,13 +149,17 @@ class Pool:
         return os.environ | {"PATH": f"{self.folder}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"}
 
     def up(self, plan: Plan, report: Callable[[str], None]) -> None:
-        """Raises UserError: no root, no chroot, it is up; MeasurementFailed: did not come up, with the last words of its logs."""
+        """Start it. Raises UserError: no root, no chroot, it is up; MeasurementFailed with the log's last line."""
         root = chroot.folder(install.tools_folder())
         if not chroot.present(install.tools_folder()):
-            raise UserError(PLACE, f"there is no HTCondor in {root}", "`storelab install condor` as root builds it, in one to two minutes")
+            raise UserError(
+                PLACE,
+                f"there is no HTCondor in {root}",
+                "`storelab install condor` as root builds it, in one to two minutes",
+            )
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
-        self.down()  # what a killed `up` left
+        self.down()  # removes what a killed `up` left
         claim(self.folder)
         report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
         self.network.up(plan)
@@ -175,7 +184,7 @@ class Pool:
             path.chmod(0o755)
 
     def _start(self, root: Path, hosts: Path, name: str, host: str, space: str, address: str, daemons: str) -> None:
-        """One host of the pool; its first process is HTCondor's master."""
+        """Start one host of the pool; its first process is HTCondor's master."""
         local = self.folder / name
         for part in ("log", "spool", "execute", "lock", "run"):
             (local / part).mkdir(parents=True, exist_ok=True)
@@ -183,7 +192,8 @@ class Pool:
         conf.write_text(configuration(self.folder, name, host, address, daemons))
         spaces = ["unshare", "--uts", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"]
         inside = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", f"CONDOR_CONFIG={conf}", "condor_master", "-f"]
-        note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]  # by itself: `up` may be killed at any time
+        # The process writes its pid itself, as `up` may be killed at any time.
+        note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]
         script = [str(self.folder / "enter"), str(root), str(hosts), host]
         with open(local / "start.log", "wb") as log:
             process = subprocess.Popen(
@@ -210,7 +220,8 @@ class Pool:
                 return
             time.sleep(0.3)
         name = dead[0] if dead else "head"
-        words = (_read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog")).strip().splitlines()[-1:]
+        log = _read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog")
+        words = log.strip().splitlines()[-1:]
         what = f"{name} ended" if dead else f"not all of {nodes} nodes are in the pool after {UP_S:.0f} s"
         raise MeasurementFailed(f"{PLACE}: {what} ({words[0][:300] if words else 'no log'})")
 
@@ -222,27 +233,27 @@ class Pool:
         return done.stdout.split() if done.returncode == 0 else []
 
     def _names(self) -> list[str]:
-        """Hosts that were started."""
+        """Names of the hosts that were started."""
         return [] if not claimed(self.folder) else sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
 
     def pids(self) -> dict[str, int]:
-        """Host of the pool -> pid of its first process, of those that run."""
+        """Host of the pool -> pid of its first process, for hosts that run."""
         found = {name: int(_read(self.folder / name / "first.pid") or 0) for name in self._names()}
         return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
 
     def _ours(self, pid: int) -> bool:
-        """Whether this process was started for our folder: a pid may have gone to another."""
+        """Whether this process was started for our folder: the pid may belong to another one by now."""
         started = _read(Path(f"/proc/{pid}/cmdline")) + "\0" + _read(Path(f"/proc/{pid}/environ"))
         return f"{self.folder}/" in started
 
     def down(self) -> list[str]:
-        """All of it, and the namespaces. Returns the hosts' names. Idempotent."""
+        """Take down the pool and the namespaces. Returns the hosts' names. Idempotent."""
         found = self.stop()
         self.network.down()
         return found
 
     def stop(self) -> list[str]:
-        """End all hosts of the pool, with all that runs there. Returns their names. Idempotent."""
+        """End all hosts of the pool, and everything that runs there. Returns their names. Idempotent."""
         names, noted = self._names(), set()
         for name in names:
             outer = _read(self.folder / name / "outer.pid").strip()
@@ -271,7 +282,7 @@ def _child(process: subprocess.Popen) -> str:
 
 
 def _alive(pid: int) -> bool:
-    """Whether it runs; one that is only to be collected yet does not, and what was in its process namespace is gone."""
+    """Whether it runs. A zombie does not, and everything in its process namespace has ended."""
     return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 

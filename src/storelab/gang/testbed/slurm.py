@@ -1,7 +1,7 @@
-"""Slurm's daemons for the testbed: munged, slurmctld, one slurmd for each node (level 3, measuring side).
+"""Slurm's daemons for the testbed: munged, slurmctld, one slurmd for each node.
 
-All run as the calling user. Configuration after Slurm 22.05's own defaults where nothing else is said; no accounting database, so that
-`squeue` tells states, and `sacct` nothing.
+All run as the calling user. The configuration keeps Slurm 22.05's defaults unless it says otherwise. There is no
+accounting database: `squeue` reports states, `sacct` nothing.
 """
 
 import contextlib
@@ -22,20 +22,13 @@ from storelab.gang.testbed.folder import PLACE, claim, claimed
 from storelab.install import program
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
-MADE = (
-    "state",
-    "spool.*",
-    "tmp.*",
-    "munge.key",
-    "munge.seed",
-    "munge.socket*",
-    "*.pid",
-)  # goes when it goes down; slurm.conf and logs stay
+# What goes when the testbed goes down; slurm.conf and the logs stay.
+MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*", "*.pid")
 
 
 @dataclass(frozen=True)
 class Node:
-    """name; address; port of its slurmd; prefix: the command that enters where it lives."""
+    """port: of its slurmd; prefix: the command that enters the node's namespace."""
 
     name: str
     address: str
@@ -107,15 +100,26 @@ class Cluster:
         return self.folder / "slurm.conf"
 
     def environ(self) -> dict[str, str]:
-        """For Slurm's commands."""
+        """Environment of Slurm's commands."""
         return os.environ | {"SLURM_CONF": str(self.conf)}
 
     def require(self) -> dict[str, Path]:
-        """The programs. Raises UserError that says what installs them."""
+        """Paths of the programs. Raises UserError that says what installs them."""
         return {name: program(name, "slurm", PLACE) for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")}
 
-    def up(self, head: str, port: int, nodes: list[Node], cpus: int, report: Callable[[str], None], prefix: tuple[str, ...] = ()) -> None:
-        """prefix: the command that enters where the controller lives, and all who submit. Raises UserError: not installed, ports in use; MeasurementFailed: did not come up, with the last words of its log."""
+    def up(
+        self,
+        head: str,
+        port: int,
+        nodes: list[Node],
+        cpus: int,
+        report: Callable[[str], None],
+        prefix: tuple[str, ...] = (),
+    ) -> None:
+        """Start it. prefix: the command that enters the namespace of the controller and of those who submit.
+
+        Raises UserError: not installed, ports in use; MeasurementFailed with the last line of its log.
+        """
         programs, self.prefix = self.require(), prefix
         if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
             self.down()
@@ -151,7 +155,13 @@ class Cluster:
 
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=self.environ(), check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=self.environ(),
+            check=False,
         )
         if done.returncode:
             raise MeasurementFailed(
@@ -162,7 +172,12 @@ class Cluster:
         limit = time.monotonic() + UP_S
         while time.monotonic() < limit:
             done = subprocess.run(
-                [*sinfo, "-h", "-t", "idle", "-o", "%D"], env=self.environ(), capture_output=True, text=True, timeout=20, check=False
+                [*sinfo, "-h", "-t", "idle", "-o", "%D"],
+                env=self.environ(),
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
             )
             if done.stdout.split() and sum(map(int, done.stdout.split())) == nodes:
                 return
@@ -171,7 +186,7 @@ class Cluster:
         raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})")
 
     def pids(self) -> dict[str, int]:
-        """daemon -> pid of what runs, by the pid files."""
+        """daemon -> pid of those that run, from the pid files."""
         out = {}
         for path in sorted(self.folder.glob("*.pid")):
             try:
@@ -183,15 +198,17 @@ class Cluster:
         return out
 
     def _ours(self, pid: int) -> bool:
-        """Whether this process was started with a file of our folder: a pid may have gone to another."""
+        """Whether this process was started with a file of our folder: the pid may belong to another one by now."""
         try:
             return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
 
     def down(self) -> list[str]:
-        """End all jobs, then all daemons, nodes first; what does not end is killed. Returns the daemons' names; their logs stay. Idempotent.
-        In a folder that is no testbed's nothing is touched."""
+        """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Returns their names. Idempotent.
+
+        Touches nothing in a folder that is not a testbed's.
+        """
         if not claimed(self.folder):
             return []
         found = self.pids()
@@ -212,22 +229,29 @@ class Cluster:
         return sorted(found)
 
     def _ask(self, *command: str) -> str:
-        """What one of Slurm's commands says, '' where the controller does not answer."""
+        """Output of one of Slurm's commands, '' if the controller does not answer."""
         try:
-            done = subprocess.run([*self.prefix, *command], env=self.environ(), capture_output=True, text=True, timeout=DOWN_S, check=False)
+            done = subprocess.run(
+                [*self.prefix, *command],
+                env=self.environ(),
+                capture_output=True,
+                text=True,
+                timeout=DOWN_S,
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return done.stdout
 
     def _cancel_jobs(self) -> None:
-        """A step outlives the daemon that began it."""
+        """Cancel all jobs first: a step outlives the daemon that started it."""
         limit = time.monotonic() + DOWN_S
         while (jobs := self._ask("squeue", "-h", "-o", "%A").split()) and time.monotonic() < limit:
             self._ask("scancel", *jobs)
             time.sleep(0.5)
 
     def _kill_steps(self) -> None:
-        """What no daemon is there to end any more: steps, what ran in them, and what salloc began beside them."""
+        """End what no daemon can end any more: steps, their processes, and what salloc started beside them."""
         own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
         begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
         for p in begun:

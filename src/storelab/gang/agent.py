@@ -1,9 +1,10 @@
-"""The agent of one node: starts the node's clients, relays between them and the coordinator, watches (level 3, measuring side).
+"""The agent of one node: it starts the node's clients, relays between them and the coordinator, and watches them.
 
-`python -m storelab.gang.node PLACE NUMBER` (NUMBER left out: SLURM_PROCID). PLACE is the gang's folder, or the address of the coordinator's
-post office where nodes share no folder (`post.py`). The clients meet in a folder on the node's tmpfs; to the coordinator the agent is the
-participant, so that a shared folder sees nodes, not clients. The node's clock is compared with the coordinator's, and its clients count by
-the latter. An agent ends with its clients, and they with it; it ends as well when its coordinator gives no sign of life.
+`python -m storelab.gang.agent PLACE NUMBER` (default of NUMBER: SLURM_PROCID). PLACE is the gang's folder, or the
+address of the coordinator's post office if nodes share no folder (`post.py`). The clients meet in a folder on the
+node's tmpfs. For the coordinator the agent is the participant, so that a shared folder sees nodes, not clients. The
+node's clock is compared with the coordinator's clock, and its clients use the latter. The agent ends when its clients
+have ended, and they end with it. It also ends when the coordinator gives no sign of life.
 """
 
 import os
@@ -25,7 +26,7 @@ from storelab.host import environment
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
-CALLED_OFF_S = 0.5  # between two looks whether it was called off
+CALLED_OFF_S = 0.5  # between two looks whether the gang was called off
 SHARED_S = 20.0  # for a shared folder to show the job
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -37,12 +38,12 @@ class NodeFailed(Exception):
 
 
 def host_name() -> str:
-    """By which the batch system knows it: several nodes of Slurm may live on one machine."""
+    """The name by which the batch system knows this node: several nodes of Slurm may be on one machine."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 class Agent:
-    """uplink: where the coordinator is met; number: of this node, from 0."""
+    """uplink: how to reach the coordinator; number: of this node, from 0."""
 
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
@@ -56,7 +57,7 @@ class Agent:
         self.watch: Monitor | None = None
         self.relayed: set[int] = set()
         self._alive = self._looked = 0.0
-        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when it was seen
+        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when we saw it
 
     @property
     def local(self) -> Path:
@@ -64,24 +65,35 @@ class Agent:
         return self.home.path
 
     def _job(self) -> dict[str, Any]:
-        """A shared folder may show the job late."""
+        """The job; a shared folder may show it late. Raises NodeFailed."""
         give_up = time.monotonic() + SHARED_S
         while (data := self.uplink.get("job.json")) is None:
             if time.monotonic() > give_up:
                 raise NodeFailed(
-                    f"sees no {getattr(self.uplink, 'path', self.uplink)}/job.json within {SHARED_S:.0f} s: the folder `results` is not shared with this node; "
+                    f"sees no {getattr(self.uplink, 'path', self.uplink)}/job.json within {SHARED_S:.0f} s: "
+                    "the folder `results` is not shared with this node; "
                     "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
                 )
             time.sleep(0.2)
         return data
 
     def run(self) -> None:
-        """All of it. Raises NodeFailed, GangAborted."""
-        self._sign()  # from here on there is something to tidy up
-        about = {"host": self.host, "pid": os.getpid(), "boot_id": BOOT_ID.read_text().strip(), "python": platform.python_version()}
+        """From the first client to the node's record. Raises NodeFailed, GangAborted."""
+        self._sign()  # from here on there is something to clean up
+        about = {
+            "host": self.host,
+            "pid": os.getpid(),
+            "boot_id": BOOT_ID.read_text().strip(),
+            "python": platform.python_version(),
+        }
         about |= {"storelab": __version__, "packages": environment.packages()}
         offset = self._compare_clock()
-        about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how, "ranks": self.ranks}
+        about |= {
+            "clock_offset_ns": offset.ns,
+            "clock_error_ns": offset.error_ns,
+            "clock_how": offset.how,
+            "ranks": self.ranks,
+        }
         try:
             self._start_clients(offset.ns)
             self._meet(about)
@@ -90,7 +102,7 @@ class Agent:
             self._end(about)
 
     def _compare_clock(self) -> clocks.Offset:
-        """Raises NodeFailed where the clock is farther off than the bound."""
+        """Raises NodeFailed if the clock is further off than the bound."""
         offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
         if abs(offset.ns) > bound:
             raise NodeFailed(f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s")
@@ -102,7 +114,10 @@ class Agent:
         if not base.is_dir():
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
-        job = self.data | {"scratch": str(self.home.scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
+        job = self.data | {
+            "scratch": str(self.home.scratch),
+            "manifest": self.uplink.fetch(self.data["manifest"], self.local),
+        }
         records.write_json(self.local / "job.json", job)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
@@ -110,7 +125,7 @@ class Agent:
         self.launcher.start()
 
     def _meet(self, about: dict[str, Any]) -> None:
-        """The node is ready when its clients are; what the coordinator says goes on to them."""
+        """The node is ready when its clients are. What the coordinator says is passed on to them."""
         here = Folder(self.local)
         self._until(lambda: self._all(here, "ready"))
         about["clients"] = {r: here.get(f"ready.{r}") for r in self.ranks}
@@ -129,7 +144,7 @@ class Agent:
         return len(here.present(kind)) >= len(self.ranks)
 
     def _until(self, look: Any) -> Any:
-        """What `look` gives once it gives something. Raises GangAborted: called off, a client ended, or nothing in time."""
+        """What `look` returns once it is not empty. Raises GangAborted: called off, a client ended, or a time-out."""
         limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
         pause = rendezvous.poll_s(len(self.data["nodes"]))
         while not (found := look()):
@@ -154,7 +169,7 @@ class Agent:
             time.sleep(0.1)
 
     def _relay(self) -> None:
-        """Results go up, files first; a client that ended without one is told with its last words."""
+        """Send results up, files first. If a client ended without a result, send its log."""
         here = Folder(self.local)
         done, ended = here.present("result"), self.launcher.ended()
         for rank in sorted((done | ended.keys()) - self.relayed):
@@ -168,7 +183,7 @@ class Agent:
             self.relayed.add(rank)
 
     def _sign(self) -> None:
-        """Alive. The new file also makes an NFS client look at the folder anew."""
+        """Write a sign of life. The new file also makes an NFS client read the folder again."""
         if time.monotonic() - self._alive > ALIVE_S:
             self._alive = time.monotonic()
             self.uplink.put(f"alive.{self.number}", {"time_ns": clock.now_ns(), "host": self.host})
@@ -187,7 +202,7 @@ class Agent:
                 raise GangAborted("the coordinator has given no sign of life")
 
     def _end(self, about: dict[str, Any]) -> None:
-        """Clients end, their folder goes, the node's own record is left."""
+        """End the clients, remove their folder, leave the node's own record."""
         try:
             if self.launcher is not None:
                 if not set(self.ranks) <= self.relayed:
@@ -206,7 +221,7 @@ class Agent:
 
 
 def _told_to_end(number: int, _: Any) -> None:
-    """Once: a batch system that is in a hurry must not disturb the tidying up."""
+    """Acts once: a batch system that repeats its signal must not disturb the clean-up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
     _told.append(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
@@ -225,13 +240,17 @@ def main() -> None:
             Agent(uplink, number).run()
         except GangAborted:
             return  # the coordinator knows
-        except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator shall hear it by name
+        except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator must learn it
             text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
-    except (OSError, NodeFailed) as error:  # nobody to tell but the batch system
-        print(f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}", file=sys.stderr, flush=True)
-        time.sleep(1)  # a batch system in a hurry loses last words
+    except (OSError, NodeFailed) as error:  # only the batch system can be told
+        print(
+            f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+        time.sleep(1)  # the batch system may lose output written just before the end
         sys.exit(1)
 
 
