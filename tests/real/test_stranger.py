@@ -10,7 +10,7 @@ from common import ROOT
 from rebuild import bare_environ, copy_tree, without_network
 
 pytestmark = pytest.mark.real
-needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is missing: run `make tex`")
+needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex")
 
 
 @needs_latex
