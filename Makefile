@@ -30,10 +30,12 @@ notebooks: CAMPAIGN ?= reference
 notebooks: setup
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
 
-# Unit tests on all cores; the real ones one after the other: they measure, and share the cores.
+# Unit tests on all cores. Real ones two at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
+# that watch the whole machine.
 test: setup tex
 	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadscope tests/unit
-	@python -m pytest -m "not root and not heavy" tests/real
+	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadgroup tests/real
+	@python -m pytest -m "not root and not heavy and alone" tests/real
 
 lint: setup
 	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check

@@ -1,4 +1,4 @@
-"""What tests share: free ports and one running SeaweedFS."""
+"""What tests share: free ports, a running SeaweedFS, small campaigns; and which tests may run beside each other."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,18 @@ from storelab.stores import everywhere
 from storelab.stores.base import Store
 from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
+
+# Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
+TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
+
+WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")  # hundreds of operations; a read or a deletion takes longer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: the tests of a file share its fixtures, so they stay with one worker; those of testbeds are one group."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("testbeds" if item.path.stem in TESTBEDS else item.path.stem))
 
 
 @pytest.fixture
@@ -59,7 +71,10 @@ def lab(tmp_path):
                 "use_stores": ["one"],
                 "repetitions": 1,
                 "calibrate": False,
-                "sweeps": {n: {"duration": "1200 ms", "warm_up": "100 ms", "objects": 12, **s} for n, s in sweeps.items()},
+                "sweeps": {
+                    n: {"duration": WINDOWS.get(s["workload"], "1200 ms"), "warm_up": "100 ms", "objects": 12, **s}
+                    for n, s in sweeps.items()
+                },
             }
         )
         used.append(config)

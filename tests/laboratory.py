@@ -1,8 +1,38 @@
-"""What tests of stores and engines share: buckets of a campaign, processes that are gone, what every record must say."""
+"""What tests of stores and engines share: buckets of a campaign, processes that are gone, commands, what every record must say."""
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from unittest import mock
 
 import psutil
+import pytest
 
+from storelab import install
+from storelab.cli import main
+from storelab.install import golang
 from storelab.workloads.staging import buckets
+
+
+def _no_xrootd() -> str:
+    """Why XRootD cannot run here; empty where it can."""
+    if os.geteuid() != 0:
+        return "XRootD listens on all addresses: its network namespace needs root"
+    if not shutil.which("ip"):
+        return "the program ip makes XRootD's network namespace, and is not installed: apt-get install iproute2"
+    return "" if shutil.which("xrootd") else "XRootD is not installed: storelab install xrootd"
+
+
+# Marks of tests that need more than `make setup` is sure to give; the reason says what is missing, and what installs it.
+LOADGEN_IS_BUILT = golang.present(golang.LOADGEN, install.tools_folder())
+NO_LOADGEN = "storelab's programs in Go are not built: storelab install loadgen"
+needs_loadgen = pytest.mark.skipif(not LOADGEN_IS_BUILT, reason=NO_LOADGEN)
+NO_GO = "Go is not installed: there is no program go in PATH"
+needs_xrootd = (pytest.mark.root, pytest.mark.skipif(bool(_no_xrootd()), reason=_no_xrootd()))
 
 
 def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
@@ -25,3 +55,25 @@ def holds(measured, protocol):
         assert {r["worker"] for r in rows} <= {0, 1, 2} and {r["client"] for r in rows} == {0, 1}
         assert record["engine"]["name"] == "fsspec" and record["engine"]["settings"]["protocol"] == protocol
         assert all(c["ok"] for c in record["checks"])
+
+
+def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command `storelab`, run in this process: it need not start anew."""
+    out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
+    handlers = {told: signal.getsignal(told) for told in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    os.chdir(folder)
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(sys, "argv", ["storelab", *arguments]),
+            mock.patch.object(sys, "meta_path", list(sys.meta_path)),  # `measure` forbids itself pandas
+            mock.patch.dict(os.environ, os.environ if env is None else env, clear=True),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+    finally:
+        os.chdir(here)
+        for told, handler in handlers.items():
+            signal.signal(told, handler)
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()

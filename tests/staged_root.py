@@ -1,14 +1,19 @@
 """The S file in a bucket of a store, and jobs that read it: what the tests of all selection readers share."""
 
+import atexit
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
 from storelab.core.model import Point
 from storelab.datasets.root import baskets, generated
+from storelab.engines.common.selections import Late
 from storelab.engines.contract import Job, Result
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
@@ -16,10 +21,26 @@ from storelab.workloads import WORKLOADS
 PREFIX, SIDE_CAR = "part/", "root-S.baskets.parquet"
 
 
+@cache
+def _generated() -> tuple[Path, dict[str, Any]]:
+    """Folder of the S file and its side-car, made once in a process; facts."""
+    folder = Path(tempfile.mkdtemp(prefix="storelab-tests-root-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder, generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
+
+
+def s_file(folder: Path) -> dict[str, Any]:
+    """A copy of the S file (`s.root`) and of its side-car in `folder`; facts."""
+    made, facts = _generated()
+    for name in ("s.root", SIDE_CAR):
+        shutil.copyfile(made / name, folder / name)
+    return dict(facts)
+
+
 @contextmanager
 def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoint, Path, dict[str, Any]]]:
     """The S file, uploaded as it is (`good`) and with one byte of a basket changed (`bad`); endpoint, folder, facts."""
-    facts = generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
+    facts = s_file(folder)
     access = store.access()
     access.make_bucket(bucket)
     data = bytearray((folder / "s.root").read_bytes())
@@ -68,10 +89,23 @@ def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
 
 
 def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
-    """Run a prepared client; the result, and by how many seconds it ended after the deadline."""
+    """Run a prepared client until a deadline; the result, and by how many seconds it ended after it."""
     start = clock.now_ns()
     client.run(start, start + int(seconds * 1e9))
     return client.result(), (clock.now_ns() - start) / 1e9 - seconds
+
+
+def read(client: Any, count: int) -> Result:
+    """The result of a prepared client after so many reads, good or failed: soon on a fast machine, and as many on a slow one."""
+    one = client._read
+
+    def counted(number: int) -> Any:
+        if number == count:
+            raise Late
+        return one(number)
+
+    client._read = counted
+    return run(client, 60.0)[0]
 
 
 def failed(result: Result) -> set[str]:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 from counting_proxy import CountingProxy
-from staged_root import failed, prepared, run, staged_root
+from staged_root import failed, prepared, read, staged_root
 
 from storelab.host.page_cache import PageCache
 
@@ -47,10 +47,10 @@ def make(staged, keys, proxy, monkeypatch):
 def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
     one = make(workload, volume_fraction=2.0, access="cold", **axes)
     asked, seen, opened = proxy.requests, proxy.received, proxy.connections
-    result, _ = run(one, 1.5)
+    result = read(one, 4)
     reads = result.reads
     assert not failed(result), result.checks
-    assert len(reads["read"]) >= 3 and sum(reads["requests"]) == proxy.requests - asked
+    assert len(reads["read"]) == 4 and sum(reads["requests"]) == proxy.requests - asked
     assert sum(reads["wire_bytes"]) == proxy.received - seen
     assert proxy.connections - opened >= len(reads["read"]) - 1, "connections of its own for each read"
     if workload != "replay":
@@ -62,10 +62,10 @@ def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
 
 
 def test_a_kept_header_costs_no_request(make, proxy, staged):
-    new = run(make("read_volume", engine="planned", volume_fraction=2.0), 0.5)[0]
+    new = read(make("read_volume", engine="planned", volume_fraction=2.0), 2)
     one = make("read_volume", engine="planned", volume_fraction=2.0, header="cached")
     asked = proxy.requests
-    result, _ = run(one, 0.5)
+    result = read(one, 2)
     assert not failed(result) and result.engine["opening"]["requests"] == 0 < new.engine["opening"]["requests"]
     assert sum(result.ops["requests"]) == proxy.requests - asked and result.reads["requests"][0] == result.reads["requests"][1]
     assert 0 < result.reads["open_ns"][0] < new.reads["open_ns"][0] / 2
@@ -74,16 +74,16 @@ def test_a_kept_header_costs_no_request(make, proxy, staged):
     assert proxy.requests - asked == again.calibration["requests"], "the link is measured, the header is not read"
     one.kept.write_bytes(b"broken")
     third = make("read_volume", engine="planned", volume_fraction=2.0, header="cached")
-    assert not failed(run(third, 0.5)[0]) and one.kept.stat().st_size > 1000, "read again, and kept"
+    assert not failed(read(third, 2)) and one.kept.stat().st_size > 1000, "read again, and kept"
 
 
 def test_connections_and_pieces(make, proxy):
     """Merged ranges are split, by as many connections as are allowed; the bytes are the same."""
-    whole = run(make("read_entries", max_range_gap=10**6), 1.0)[0]
+    whole = read(make("read_entries", max_range_gap=10**6), 3)
     proxy_before = proxy.connections
     one = make("read_entries", max_range_gap=10**6, split=500_000, connections=3)
     asked, seen = proxy.requests, proxy.received
-    parts = run(one, 1.0)[0]
+    parts = read(one, 3)
     assert not failed(whole) and not failed(parts), parts.checks
     assert (
         parts.reads["asked_bytes"][1] == whole.reads["asked_bytes"][1] and parts.reads["needed_bytes"][1] == whole.reads["needed_bytes"][1]

@@ -6,14 +6,13 @@ import pandas as pd
 import ports
 import pytest
 from common import laboratory, storelab
+from laboratory import needs_loadgen
 from test_campaign import snakemake
-
-from storelab.install import golang, tools_folder
 
 pytestmark = [
     pytest.mark.heavy,  # much time
     pytest.mark.real,
-    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
+    needs_loadgen,
 ]
 SWEEPS = {"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": {"object_size": "10 kB", "workers": 2}}}
 

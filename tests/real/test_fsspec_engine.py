@@ -16,8 +16,8 @@ SWEEPS = {
 }
 
 
-def test_s3(lab, port_block):
-    holds(lab({"kind": "seaweedfs", "port": port_block}, **SWEEPS), "s3")
+def test_s3(lab, seaweedfs, keys):
+    holds(lab({"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)]}, **SWEEPS), "s3")
 
 
 def test_a_directory(lab, tmp_path):

@@ -15,6 +15,7 @@ from storelab.core import records
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import coordinator
 from storelab.gang.launchers.local import LocalLauncher
+from storelab.host import scratch
 from storelab.stores.protocols import s3_clients as clients
 
 pytestmark = pytest.mark.real
@@ -24,13 +25,16 @@ pytestmark = pytest.mark.real
 def gang(seaweedfs, tmp_path):
     """A function that runs a gang of `put` or `get`; returns (job, results)."""
 
-    def run(workload, clients=2, at_start=lambda t0: None, change=lambda job: None, duration="1500 ms", launcher=LocalLauncher, **axes):
+    def run(workload, clients=2, at_start=lambda t0: None, change=lambda job: None, duration="1 s", launcher=LocalLauncher, **axes):
         axes = {"clients": clients, "workers": 4, **axes}
         folder, job = prepared(seaweedfs, tmp_path, {"workload": workload, "duration": duration, "axes": axes})
         change(job)
         records.write_json(folder / "job.json", job)
         started = launcher(folder, clients, [seaweedfs.credentials().environ()])
-        results = coordinator.run(started, folder, clients, job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9, at_start)
+        with scratch.using(job["scratch_base"]):  # as `measure` does: else another `down --all` clears it
+            results = coordinator.run(
+                started, folder, clients, job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9, at_start
+            )
         assert len(started.ended()) == clients
         return folder, job, results
 
@@ -98,8 +102,8 @@ def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
 
 
 def test_who_is_missing_is_named(gang):
-    with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 1 s \(missing: client 2\)"):
-        gang("put", clients=3, launcher=Forgetful, change=lambda job: job.update(timeout_ns=1_000_000_000))
+    with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 3 s \(missing: client 2\)"):
+        gang("put", clients=3, launcher=Forgetful, change=lambda job: job.update(timeout_ns=3_000_000_000))
 
 
 def test_a_limit_ends_the_point_at_once(gang):

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from laboratory import NO_GO
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
@@ -29,7 +30,7 @@ def compiled(tmp_path_factory):
 @pytest.fixture
 def pins(tmp_path, monkeypatch, compiled):
     if not shutil.which("go"):
-        pytest.skip("there is no go in PATH")
+        pytest.skip(NO_GO)
     source = tmp_path / "pins" / "tiny" / "source"
     (source / "cmd" / "tiny").mkdir(parents=True)
     (source / "go.mod").write_text("module example.org/tiny\n\ngo 1.24\n")

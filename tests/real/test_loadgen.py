@@ -11,18 +11,18 @@ import ports
 import pyarrow.parquet as pq
 import pytest
 from delay_server import DelayServer
+from laboratory import needs_loadgen
 
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.engines.common import bins
 from storelab.engines.loadgen import client
-from storelab.install import golang, tools_folder
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Credentials
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
+    needs_loadgen,
 ]
 KEYS = Credentials("any", "body").environ()
 

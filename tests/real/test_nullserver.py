@@ -5,18 +5,18 @@ import subprocess
 
 import psutil
 import pytest
-from laboratory import gone
+from laboratory import NO_GO, gone, needs_loadgen
 
 from storelab.core import plan
 from storelab.core.config import Config
-from storelab.install import golang, tools_folder
+from storelab.install import golang
 from storelab.measure import point as measure
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not golang.present(golang.LOADGEN, tools_folder()), reason="run `storelab install loadgen`"),
+    needs_loadgen,
 ]
 # Of every operation the engine that calibrates by default, and s5cmd's plain ones; the others run in .ci/run.
 CASES = [
@@ -40,7 +40,7 @@ def test_engines(lab, port_block, operation, engine, more):
     axes = {"operation": operation, "engine": engine, "clients": 2, "workers": 2} | more
     ((point, record, rows),) = lab(
         {"kind": "nullserver", "port": port_block},
-        it={"workload": "calibrate", "duration": "2 s" if "part_size" in more else "600 ms", "axes": axes},
+        it={"workload": "calibrate", "duration": "2 s" if "part_size" in more else "300 ms", "warm_up": "50 ms", "axes": axes},
     )
     assert record["engine"]["name"] == engine and record["store"]["kind"] == "nullserver"
     assert len(rows) > 10 and {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
@@ -122,11 +122,9 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
 
 
 @pytest.mark.heavy
+@pytest.mark.skipif(not shutil.which("go"), reason=NO_GO)
 def test_the_go_tests(tmp_path):
-    go = shutil.which("go")
-    if not go:
-        pytest.skip("there is no go in PATH")
     environ = golang._environ(tmp_path)
     for command in ("vet", "test"):
-        done = subprocess.run([go, command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(["go", command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")]
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex")]
 REPO = Path(__file__).parents[2]
 
 
@@ -47,6 +47,7 @@ def test_two_stores_seven_runs(tmp_path):
     assert "two storage systems" in text and "95 % interval" in text and "No point failed" in text and "Points that failed" not in text
 
 
+@pytest.mark.heavy
 def test_sections_without_data_are_left_out(tmp_path):
     text = paper(tmp_path, repetitions=1, failed=("put", "read_entries"))
     assert "by entries" not in text and "uploads was" not in text and "Raw data performance" in text
@@ -106,27 +107,13 @@ def test_latex_errors_are_one_line(tmp_path):
         typeset.build(tmp_path / "c", REPO / "paper")
 
 
-@pytest.mark.parametrize("name", ["explore", "sparse"])
-def test_notebook_runs(name, tmp_path):
+def test_notebooks_run(tmp_path):
     make(tmp_path, repetitions=1)
-    environ = os.environ | {
-        "STORELAB_CAMPAIGN_DIR": str(tmp_path),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    command = [
-        "jupyter",
-        "nbconvert",
-        "--log-level",
-        "ERROR",
-        "--execute",
-        "--to",
-        "html",
-        "--output-dir",
-        str(tmp_path),
-        "--output",
-        name,
-        f"notebooks/{name}.ipynb",
-    ]
-    done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=180)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = os.environ | {"STORELAB_CAMPAIGN_DIR": str(tmp_path), "PATH": path}
+    names = sorted(p.stem for p in (REPO / "notebooks").glob("*.ipynb"))
+    options = ["--log-level", "ERROR", "--execute", "--to", "html", "--output-dir", str(tmp_path)]
+    command = ["jupyter", "nbconvert", *options, *(f"notebooks/{name}.ipynb" for name in names)]
+    done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "read_entries" in (tmp_path / f"{name}.html").read_text()
+    assert names == ["explore", "sparse"] and all("read_entries" in (tmp_path / f"{name}.html").read_text() for name in names)

@@ -1,7 +1,5 @@
 """Selection reads through every protocol that can be served here: their records, and their counts against proxies that count on the wire."""
 
-import os
-import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,19 +10,18 @@ import ports
 import pyarrow.parquet as pq
 import pytest
 from counting_proxy import CountingProxy, RootProxy
+from laboratory import needs_xrootd
 from range_server import range_server
-from staged_root import SIDE_CAR, failed, job_for, run, staged_root
+from staged_root import failed, job_for, read, s_file, staged_root
 
 from storelab.core import stores
 from storelab.core.errors import UserError
-from storelab.datasets.root import generated
 from storelab.readplan import measure
 from storelab.stores import make
 from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-protocol-reads"
-XROOTD = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="XRootD's namespace needs root")]
 SETTINGS = {
     "directory": {"kind": "directory"},
     "nginx": {"kind": "nginx"},
@@ -32,7 +29,11 @@ SETTINGS = {
     "xrdhttp": {"kind": "xrootd", "protocol": "http", "subnet": "10.213.97.0/30"},
 }
 SPEAKS = {"directory": ("file", "fsspec"), "nginx": ("http", "aiohttp"), "root": ("root", "fsspec-xrootd"), "xrdhttp": ("http", "aiohttp")}
-KINDS_HERE = ["directory", pytest.param("nginx", marks=pytest.mark.heavy), *(pytest.param(k, marks=XROOTD) for k in ("root", "xrdhttp"))]
+KINDS_HERE = [
+    "directory",
+    pytest.param("nginx", marks=pytest.mark.heavy),
+    *(pytest.param(k, marks=needs_xrootd) for k in ("root", "xrdhttp")),
+]
 
 
 def settings(kind, folder):
@@ -75,7 +76,7 @@ def test_records(lab, tmp_path, kind):
 @pytest.mark.parametrize(("kind", "several"), [pytest.param("nginx", True, marks=pytest.mark.heavy), ("seaweedfs", False)])
 def test_tls(lab, tmp_path, port_block, kind, several):
     """The certificate is verified, and bytes are counted beneath the TLS layer."""
-    axes = {"engine": "planned", "volume_fraction": 5.0, "transport": ["default", "http"], "clients": 2, "access": ["warm", "cold"]}
+    axes = {"engine": "planned", "volume_fraction": 5.0, "transport": ["default", "http"], "clients": 2, "access": "cold"}
     axes |= {"scheme": "https"} if kind == "seaweedfs" else {}
     own = {"kind": kind, "port": port_block} | ({"tls": True} if kind == "nginx" else {})
     for point, record, rows in lab(own, tls={"workload": "read_volume", "axes": axes}):
@@ -126,8 +127,8 @@ def counted(endpoint):
         yield proxy
 
 
-NETWORK = ["nginx", *(pytest.param(k, marks=XROOTD) for k in ("root", "xrdhttp"))]
-HTTP = ["nginx", pytest.param("xrdhttp", marks=XROOTD)]
+NETWORK = ["nginx", *(pytest.param(k, marks=needs_xrootd) for k in ("root", "xrdhttp"))]
+HTTP = ["nginx", pytest.param("xrdhttp", marks=needs_xrootd)]
 SELECTIONS = [
     ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 0}),
     ("replay", {"entry_fraction": 1.0, "volume_fraction": 50.0}),
@@ -139,7 +140,7 @@ def same_counts(one, proxy):
     """Run it: what it counted is what the proxy did."""
     asked, seen, calibration = proxy.requests, proxy.received, one.calibration
     assert (calibration["requests"], calibration["wire_bytes"]) == (asked, seen)
-    result, _ = run(one, 1.0)
+    result = read(one, 4)
     assert not failed(result), result.checks
     assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
     return result
@@ -157,7 +158,7 @@ def test_counts_are_the_proxy_s(store, client, monkeypatch, workload, axes):
         # The login of a connection is on the wire, and is no request; so wire bytes are compared from there on.
         assert one.calibration["requests"] == proxy.requests and set(proxy.kinds) == {"open", "query", "readv"}
         asked, seen = proxy.requests, proxy.received
-        result, _ = run(one, 1.0)
+        result = read(one, 4)
         assert not failed(result), result.checks
         assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
         if axes.get("merge") == "gap":
@@ -204,7 +205,7 @@ def test_the_cost_of_a_further_range(store, client):
     assert again.ranges == link.ranges and again.part_bytes == pytest.approx(link.part_bytes, abs=3)
 
 
-@pytest.mark.parametrize("store", [pytest.param("root", marks=XROOTD)], indirect=True)
+@pytest.mark.parametrize("store", [pytest.param("root", marks=needs_xrootd)], indirect=True)
 def test_the_cost_of_a_further_element(store, client):
     link = client(store[1].url).link
     assert link.ranges > 1000 and link.part_bytes == 16 and 0 < link.part_s < link.request_s
@@ -218,7 +219,7 @@ def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tm
         one.prepare()
         asked, seen = proxy.requests, proxy.received
         assert one.calibration["requests"] == asked and seen >= one.calibration["wire_bytes"] > one.calibration["body_bytes"]
-        result, _ = run(one, 1.0)
+        result = read(one, 4)
         assert not failed(result), result.checks
         assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
         first, few = result.engine["multirange"]["seen"]
@@ -232,7 +233,7 @@ def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tm
 def served(tmp_path_factory):
     """(server of the S file, folder, facts)"""
     folder = tmp_path_factory.mktemp("served")
-    facts = generated.generate_with_side_car(folder / "s.root", folder / SIDE_CAR, "S", 1)
+    facts = s_file(folder)
     with range_server((folder / "s.root").read_bytes()) as server:
         yield server, folder, facts
 
@@ -261,7 +262,7 @@ def test_a_server_that_changes_its_mind(served, mode, error, workload):
     assert one.transport.ranges > 100
     one.open_file()
     server.mode = mode
-    result, _ = run(one, 0.5)
+    result = read(one, 2)
     one.close()
     assert set(result.ops["error"]) == {error} and set(result.ops["bytes"]) == {0} and not result.reads.get("read")
     assert "reads" in failed(result) and min(result.ops["requests"]) > 0

@@ -1,7 +1,5 @@
 """ROOT itself as a reader: its values against uproot's, its counts against a proxy that counts on the wire. Skips where ROOT is not installed."""
 
-import os
-import shutil
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 import uproot
 from counting_proxy import RootProxy
+from laboratory import needs_xrootd
 from staged_root import failed, job_for, prepared, run, staged_root
 
 from storelab.core import clock
@@ -19,7 +18,7 @@ from storelab.stores.xrootd import Settings as XRootD
 from storelab.workloads import WORKLOADS
 
 pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 BUCKET = "storelab-root-reference"
 
 
@@ -106,8 +105,8 @@ def test_another_file_than_staged_and_none_at_all(client, local):
     assert failed(result) == {"reads"} and set(result.ops["error"]) == {"OSError"}
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("xrootd"), reason="XRootD's namespace needs root")
+@needs_xrootd[0]
+@needs_xrootd[1]
 def test_counts_over_root(tmp_path):
     """Wire bytes and read calls of whole runs against a proxy. The client is a process of its own: ROOT would hold the proxy's Python still."""
     settings = XRootD(kind="xrootd", protocol="root", subnet="10.213.98.0/30")

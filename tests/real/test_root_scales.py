@@ -14,14 +14,14 @@ from storelab.datasets.root import baskets
 MAKE = """
 import json, re, sys
 from pathlib import Path
-from storelab.datasets import rootfile
-facts = rootfile.generate_with_side_car(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], 20150413)
+from storelab.datasets.root import generated
+facts = generated.generate_with_side_car(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], 20150413)
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 print(json.dumps({**facts, "peak_gb": peak * 1024 / 1e9}))
 """
 
 
-@pytest.fixture(scope="module", params=["M", pytest.param("L", marks=pytest.mark.heavy)])
+@pytest.fixture(scope="module", params=["M", "L"])
 def made(request, tmp_path_factory):
     """(path, facts, table) of a file."""
     import json
@@ -33,7 +33,7 @@ def made(request, tmp_path_factory):
     path.unlink()
 
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]  # scale S is what the unit tests generate
 EXPECTED = {"M": (4000, 2000, 8), "L": (11_918, 5860, 23)}
 
 
@@ -74,7 +74,7 @@ def test_l_is_the_file_of_the_paper(made):
 
 
 def test_root_reads_it(made):
-    ROOT = pytest.importorskip("ROOT", reason="ROOT is not installed : storelab install root")
+    ROOT = pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")
     path, facts, _ = made
     file = ROOT.TFile.Open(str(path))
     tree = file.Get(facts["tree"])

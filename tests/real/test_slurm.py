@@ -52,7 +52,7 @@ def test_a_campaign_in_an_allocation(testbed, lab):
         hosts = [c["host"] for c in run["clients"]]
         nodes = 2 if "clients_per_node" in key else 4
         assert len(set(hosts)) == nodes == len(run["nodes"]) and set(hosts) <= {f"node{i}" for i in range(1, 5)}
-        assert all(c["lateness_ns"] < 200_000_000 and c["operations"] > 0 for c in run["clients"])
+        assert all(c["lateness_ns"] < 500_000_000 and c["operations"] > 0 for c in run["clients"])
     assert (lab / "results/bench/figures/index.json").exists()
 
 

@@ -84,7 +84,7 @@ def test_a_campaign_of_jobs(testbed, lab):
     found = {len(r["clients"]): r for r in runs(lab).values()}
     assert {n: len(r["nodes"]) for n, r in found.items()} == {1: 1, 4: 4} and all(r["launcher"] == "srun" for r in found.values())
     assert {c["host"] for c in found[4]["clients"]} == {f"node{i}" for i in range(1, 5)}
-    assert all(c["operations"] > 0 and c["lateness_ns"] < 200_000_000 for r in found.values() for c in r["clients"])
+    assert all(c["operations"] > 0 and c["lateness_ns"] < 500_000_000 for r in found.values() for c in r["clients"])
     assert (lab / "results/bench/figures/index.json").exists() and not jobs(testbed, lab)
     assert "down" in storelab(lab, "status").stdout
 

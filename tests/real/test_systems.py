@@ -3,11 +3,9 @@
 What each can do besides is in test_probe.py; how each starts and stops in the file of its own.
 """
 
-import os
-
 import ports
 import pytest
-from laboratory import holds
+from laboratory import holds, needs_xrootd
 
 from storelab.core import stores
 from storelab.core.errors import UserError
@@ -40,8 +38,8 @@ def test_store(lab, tmp_path, kind):
     measures(lab, {"kind": kind, "port": ports.block(128)}, stores.load(kind).protocol, tmp_path)
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="XRootD listens on all addresses: its namespace needs root")
+@needs_xrootd[0]
+@needs_xrootd[1]
 @pytest.mark.parametrize("protocol", ["root", "http"])
 def test_xrootd(lab, tmp_path, protocol):
     measures(lab, {"kind": "xrootd", "protocol": protocol, "subnet": "10.213.92.0/30"}, protocol, tmp_path)

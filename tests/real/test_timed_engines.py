@@ -8,11 +8,11 @@ import ports
 import pytest
 from counting_proxy import CountingProxy
 from delay_server import DelayServer
+from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN
 from lying_proxy import LyingProxy
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
-from storelab.install import golang, tools_folder
 from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads import get
 
@@ -21,14 +21,11 @@ AXES = {"object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
 RANGE = {"object_size": "1 MB", "range_size": "5 kB"}
 
 
-BUILT = golang.present(golang.LOADGEN, tools_folder())
-
-
 # Both engines run the same tests; half of them are kept for .ci/run, so that `make test` stays quick.
 @pytest.fixture(params=[pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"])
 def engine(request) -> str:
-    if request.param == "loadgen" and not BUILT:
-        pytest.skip("run `storelab install loadgen`")
+    if request.param == "loadgen" and not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
     return request.param
 
 
@@ -44,8 +41,16 @@ def test_all_transfers(lab, seaweedfs, keys, engine):
         put={"workload": "put", "axes": axes},
         get={"workload": "get", "axes": axes},
         ranges={"workload": "get_range", "axes": ranges | {"offset": ["random", "sequential", "100 kB"]}},
-        parts={"workload": "put", "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
-        ranged={"workload": "get", "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}},
+        parts={
+            "workload": "put",
+            "duration": "1200 ms",
+            "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1},
+        },
+        ranged={
+            "workload": "get",
+            "duration": "1200 ms",
+            "axes": axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1},
+        },
     )
     for point, record, rows in measured:
         assert record["valid"] and record["engine"]["name"] == engine and all(c["ok"] for c in record["checks"])

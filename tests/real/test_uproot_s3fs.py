@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from counting_proxy import CountingProxy
-from staged_root import SIDE_CAR, failed, job_for, run, staged_root
+from staged_root import SIDE_CAR, failed, job_for, read, run, staged_root
 
 from storelab.core import records
 from storelab.core.errors import UserError
@@ -71,7 +71,7 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entr
     monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)  # no read is left out, however slow this machine
     client = make(proxy.url, entries=entries, volume=volume, gap=gap)
     assert proxy.connections == 0, "nothing is sent before the start"
-    result, _ = run(client)
+    result = read(client, 4)
     reads, ops, facts = result.reads, result.ops, staged[2]
     assert not failed(result), result.checks
     assert reads["read"] and ops["error"] == [None] * len(reads["read"])
@@ -115,12 +115,12 @@ def test_counts_stay_right_when_idle_connections_are_closed(make, proxy):
 
 def test_a_read_that_outlasts_the_grace_is_left_out(make, proxy):
     client = make(proxy.url, entries=1, volume=1)
-    read = client._read
+    one = client._read
 
     def stalling(number):
         if number == 1:
             proxy.flowing.clear()
-        return read(number)
+        return one(number)
 
     client._read = stalling
     result, late = run(client)
@@ -161,7 +161,7 @@ def test_values_are_the_file_s(make, staged):
 
 def test_a_changed_byte_fails_the_check(make, proxy):
     client = make(proxy.url, key="bad")
-    result, _ = run(client, 1.0)
+    result = read(client, 2)
     assert failed(result) == {"reads", "crc32"} and not result.reads["client"]
     assert set(result.ops["error"]) == {"ChecksumMismatch"} and set(result.ops["bytes"]) == {0}
     assert (sum(result.ops["requests"]), sum(result.ops["wire_bytes"])) == (proxy.requests, proxy.received)
@@ -170,7 +170,7 @@ def test_a_changed_byte_fails_the_check(make, proxy):
 def test_another_file_than_staged_is_refused(make, staged, tmp_path):
     client = make(staged[0].url)
     client.reader.staged.size[5] += 1
-    result, _ = run(client, 1.0)
+    result = read(client, 2)
     assert failed(result) == {"reads", "side-car"} and set(result.ops["error"]) == {"SideCarMismatch"}
 
 
@@ -202,15 +202,15 @@ def test_a_silent_server_does_not_hold_the_client(make):
 
 def test_connections_cut_in_flight_are_errors_and_reads_go_on(make, proxy):
     client = make(proxy.url, entries=1, volume=1, gap=0)
-    read = client._read
+    one = client._read
 
     def cut(number):
         if number in range(1, 6):
             threading.Timer(0.05, proxy.drop).start()
-        return read(number)
+        return one(number)
 
     client._read = cut
-    result, _ = run(client, 4.0)
+    result = read(client, 12)
     errors = [e for e in result.ops["error"] if e]
     assert errors and set(errors) <= {"ConnectionClosedError", "ClientPayloadError", "EndpointConnectionError", "ResponseStreamingError"}, (
         set(errors)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from laboratory import bucket_for
+from laboratory import bucket_for, needs_xrootd
 
 from storelab.core.errors import UserError
 from storelab.stores import make
@@ -27,9 +27,7 @@ from storelab.workloads.staging import buckets
 
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not shutil.which("xrootd") or not shutil.which("ip"), reason="XRootD is not installed: storelab install xrootd"),
+    *needs_xrootd,
 ]
 SUBNETS = (f"10.{200 + i // 16384 % 50}.{i // 64 % 256}.{i % 64 * 4}/30" for i in itertools.count(os.getpid() * 64))
 

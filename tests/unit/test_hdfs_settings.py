@@ -34,7 +34,7 @@ def test_configuration_is_xml_of_these_properties(tmp_path):
     assert not [v for v in (core | site).values() if "0.0.0.0" in v]
 
 
-@pytest.mark.skipif(recipe.java() is None, reason="there is no Java")
+@pytest.mark.skipif(recipe.java() is None, reason="Java is not installed: storelab install hdfs")
 def test_every_daemon_has_ports_and_folders_of_its_own(tmp_path):
     s = store(tmp_path, servers=7)
     daemons = [s.daemon(n) for n in s.stages(["namenode-1"])[0]]

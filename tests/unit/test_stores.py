@@ -377,7 +377,7 @@ def test_a_silent_server_is_given_up(keys, port_block):
     assert "time-out" in str(told)
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl, which makes the certificate, is not installed")
 def test_certificates(keys, tmp_path):
     pem, body = tmp_path / "both.pem", "<?xml version='1.0'?><ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>"
     command = (

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab.analysis.records import campaign, windows
+from storelab.analysis.records import loading, windows
 from storelab.analysis.tables import build
 from storelab.core import records
 from storelab.core.errors import UserError
@@ -107,7 +107,7 @@ def test_numbers_and_environment(example):
 
 
 def test_completions_of_one_point(example):
-    t = windows.completions(campaign.load(example), "alpha/put/clients~0002_rep~001", slices=10)
+    t = windows.completions(loading.load(example), "alpha/put/clients~0002_rep~001", slices=10)
     assert sorted(t["client"].unique()) == [0, 1] and len(t) == 20
     assert (t["operations_per_s"] * 0.45).sum() == pytest.approx(450 + 400)
 
@@ -158,8 +158,8 @@ def test_a_record_of_another_point_is_refused(fresh):
 
 
 def test_seal(fresh):
-    first = campaign.seal(fresh)
-    assert first["points"] == 4 and campaign.seal_of(fresh) == first and campaign.seal(fresh) == first
+    first = loading.seal(fresh)
+    assert first["points"] == 4 and loading.seal_of(fresh) == first and loading.seal(fresh) == first
     (fresh / "raw/alpha/put/rep~001/run.json").touch()
     build.build(fresh)
     records.write_json(fresh / "raw/note.json", {})
@@ -171,8 +171,8 @@ def test_seal(fresh):
 def test_seal_refuses_failures_unless_told(tmp_path):
     make(tmp_path)
     with pytest.raises(UserError, match=r"1 of 90 points.*did not arrive"):
-        campaign.seal(tmp_path)
-    assert campaign.seal(tmp_path, with_failures=True)["failed"] == 1
+        loading.seal(tmp_path)
+    assert loading.seal(tmp_path, with_failures=True)["failed"] == 1
 
 
 def test_same_records_give_the_same_tables(example, tmp_path):
