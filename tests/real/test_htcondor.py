@@ -81,7 +81,11 @@ def agents(folder: Path) -> dict[int, int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_text().split("\0")
-            if "storelab.gang.agent" in words and any(str(folder) in w for w in words) and (path / f"task/{path.name}/children").read_text():
+            if (
+                "storelab.gang.agent" in words
+                and any(str(folder) in w for w in words)
+                and (path / f"task/{path.name}/children").read_text()
+            ):
                 found[int(words[words.index("storelab.gang.agent") + 2])] = int(path.name)
         except OSError:
             continue
