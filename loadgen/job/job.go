@@ -32,9 +32,10 @@ var All = []string{Put, Get, GetRange, Head, Delete, Multi, List}
 
 // Job is one run. Sizes are bytes, times UTC nanoseconds (or as their names say). Omitted fields are zero.
 type Job struct {
-	Schema     int         `json:"schema"`
-	Endpoints  []Endpoint  `json:"endpoints"`
-	Balance    string      `json:"balance"` // "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": by operation
+	Schema    int        `json:"schema"`
+	Endpoints []Endpoint `json:"endpoints"`
+	// "worker" (default): a worker keeps to one endpoint; "round_robin", "least_load": a choice per operation.
+	Balance    string      `json:"balance"`
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
 	Objects    Objects     `json:"objects"`     // the objects to read or delete

@@ -1,5 +1,6 @@
-// Package link is a link with a given delay and rate in front of a TCP server. What clients send arrives later; what the server sends is
-// shaped to a rate that all connections share. Bytes pass unchanged, including TLS; HTTP is not parsed.
+// Package link is a link with a given delay and rate in front of a TCP server. What clients send arrives later; what
+// the server sends is shaped to a rate that all connections share. Bytes pass unchanged, including TLS; HTTP is not
+// parsed.
 package link
 
 import (

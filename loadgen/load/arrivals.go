@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// arrivals decide when operations begin: when a worker is free, or, in an open loop, when they are due. A late worker takes the oldest
-// due operation; its latency counts from when it was due (G. Tene's "coordinated omission"; wrk2).
+// arrivals decide when operations begin: when a worker is free, or, in an open loop, when they are due. A late worker
+// takes the oldest due operation; its latency counts from when it was due (G. Tene's "coordinated omission"; wrk2).
 type arrivals struct {
 	run   *Run
 	taken atomic.Int64
@@ -56,8 +56,9 @@ func (a *arrivals) missed() int64 {
 	return max(0, n-a.begun.Load())
 }
 
-// pause sleeps the given ns in the kernel, precisely: the runtime's own timers may be a millisecond late on an idle machine, and the kernel
-// itself adds 50 µs unless a thread asks it not to. Only this thread asks: otherwise the runtime's watcher would wake three times as often.
+// pause sleeps the given ns in the kernel, precisely: the runtime's own timers may be a millisecond late on an idle
+// machine, and the kernel itself adds 50 µs unless a thread asks it not to. Only this thread asks: otherwise the
+// runtime's watcher would wake three times as often.
 func pause(ns int64) {
 	if ns <= 0 {
 		return

@@ -67,8 +67,8 @@ func newTarget(e job.Endpoint) (*target, error) {
 	return t, nil
 }
 
-// conn is one connection: dialled when it is first used, and again if the server closed it or an answer was not read completely.
-// Only one goroutine uses it at a time; abort may come from another.
+// conn is one connection: dialled when it is first used, and again if the server closed it or an answer was not read
+// completely. Only one goroutine uses it at a time; abort may come from another.
 type conn struct {
 	run    *Run
 	target *target

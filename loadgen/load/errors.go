@@ -47,7 +47,8 @@ func element(text []byte, name string) string {
 	return string(inside)
 }
 
-// classify returns the class of an error, as all engines name it (storelab.engines.common.error_classes), and the HTTP status, 0 if there was no answer.
+// classify returns the class of an error, as all engines name it (storelab.engines.common.error_classes), and the HTTP
+// status, 0 if there was no answer.
 func classify(err error) (class string, status int) {
 	var refusal *refusal
 	var wrong *wrong

@@ -29,8 +29,8 @@ type answer struct {
 	body   []byte // of an error, or if the operation asked for it
 }
 
-// exchange sends a request and reads the answer. visit, if given, sees the bytes of a 2xx answer as they arrive; keep asks for all of them
-// together. A status other than 2xx is not an error here.
+// exchange sends a request and reads the answer. visit, if given, sees the bytes of a 2xx answer as they arrive; keep
+// asks for all of them together. A status other than 2xx is not an error here.
 func (c *conn) exchange(q *request, visit func([]byte), keep bool) (answer, error) {
 	c.alive.Store(c.run.now())
 	a, err := c.attempt(q, visit, keep)
@@ -200,7 +200,8 @@ func (c *conn) receive(open net.Conn, q *request, visit func([]byte), keep bool)
 	}
 }
 
-// counted reads a given number of bytes: first those that came with the head, then large pieces from the connection itself.
+// counted reads a given number of bytes: first those that came with the head, then large pieces from the connection
+// itself.
 func (c *conn) counted(open net.Conn, left int64, take func([]byte) error) error {
 	for left > 0 {
 		var piece []byte

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block. They cannot block: the socket is
-// non-blocking. Telling the scheduler costs as much as the call, and lets it replace a "blocked" thread by another one. Over loopback, where a
-// write also does the receiver's work, that was a third of all CPU.
+// quick is a TCP connection whose reads and writes do not tell Go's scheduler that they may block. They cannot block:
+// the socket is non-blocking. Telling the scheduler costs as much as the call, and lets it replace a "blocked" thread
+// by another one. Over loopback, where a write also does the receiver's work, that was a third of all CPU.
 type quick struct {
 	*net.TCPConn
 	raw         syscall.RawConn

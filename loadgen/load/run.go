@@ -38,8 +38,9 @@ type Run struct {
 	piece   int
 	most    int // threads that run Go code
 
-	wallAt time.Time // wall clock and monotonic clock, read together once: a step of the wall clock does not reach the records
-	offset int64     // of the coordinator's clock relative to this host's, ns
+	// wallAt is wall clock and monotonic clock, read together once: a step of the wall clock does not reach the records.
+	wallAt time.Time
+	offset int64 // of the coordinator's clock relative to this host's, ns
 	ctx    context.Context
 	cancel context.CancelFunc
 	halt   atomic.Bool // begin no more operations
@@ -145,8 +146,8 @@ func (r *Run) object(kind, number int) string {
 	return fmt.Sprintf("%s%08d", r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
 }
 
-// Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect dials no further: the operations
-// to come will report it.
+// Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect dials no
+// further: the operations to come will report it.
 func (r *Run) Connect() error {
 	var all sync.WaitGroup
 	var silent atomic.Bool
@@ -211,7 +212,8 @@ func (r *Run) payload(body []byte) string {
 	return sigv4.Unsigned
 }
 
-// Do works from the start to the deadline, and at most `drain_s` and a moment longer. It calls progress now and then, and at the end.
+// Do works from the start to the deadline, and at most `drain_s` and a moment longer. It calls progress now and then,
+// and at the end.
 func (r *Run) Do(progress func(Sums)) Summary {
 	r.plan.StartNs = r.job.StartNs
 	for r.now() < r.job.StartNs {

@@ -7,7 +7,8 @@ import (
 	"storelab/loadgen/job"
 )
 
-// task is one operation to do. number: index in the job's objects, or the upload's number, or the number of objects of an operation on many.
+// task is one operation to do. number: index in the job's objects, or the upload's number, or the number of objects of
+// an operation on many.
 type task struct {
 	kind         int // in the job's mix
 	op           string
@@ -47,8 +48,8 @@ func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	}
 }
 
-// reads are all objects, each once before any is repeated. All workers share one shuffled order; each goes through it with its own start and
-// step, new in every turn, so that no worker keeps an order in memory.
+// reads are all objects, each once before any is repeated. All workers share one shuffled order; each goes through it
+// with its own start and step, new in every turn, so that no worker keeps an order in memory.
 func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 	return func(j *job.Job, _ int, rng *rand.Rand) source {
 		n := len(order)

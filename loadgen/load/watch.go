@@ -52,7 +52,8 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	}
 }
 
-// grow doubles the threads while all of them are fully used. Threads that are not needed would look for work, and take the server's CPU.
+// grow doubles the threads while all of them are fully used. Threads that are not needed would look for work, and take
+// the server's CPU.
 func (r *Run) grow(used, span int64) {
 	if threads := runtime.GOMAXPROCS(0); threads < r.most && float64(used) > 0.8*float64(span)*float64(threads) {
 		runtime.GOMAXPROCS(min(2*threads, r.most))

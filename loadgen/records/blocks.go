@@ -13,8 +13,8 @@ const (
 	perBlockOfDue = blockBytes / (packedBytes + 8)
 )
 
-// blocks is memory for packed operations outside of Go's heap. Go's collector lets as much garbage pile up as is in use, so 5 million
-// operations would cost their 120 MB twice. Untouched pages cost nothing.
+// blocks is memory for packed operations outside of Go's heap. Go's collector lets as much garbage pile up as is in
+// use, so 5 million operations would cost their 120 MB twice. Untouched pages cost nothing.
 type blocks struct {
 	free []byte
 }

@@ -281,7 +281,8 @@ func (w *writer) bin(key bin, s *sums) {
 	r := w.common(*row, -1, key.kind, key.class, "", s.count, s.bytes, s.rows)
 	r = append(r, null(colStart), null(colFirst), long(w.plan.StartNs+(key.number+1)*BinNs, colEnd))
 	r = w.outcome(r, key.class, key.status)
-	// An optional list of required groups of optional values, as in the schema `row`: present values are at the deepest level.
+	// An optional list of required groups of optional values, as in the schema `row`: present values are at the deepest
+	// level.
 	var uppers, counts []parquet.Value
 	for i, upper := range edges {
 		if n := s.buckets[i]; n > 0 {

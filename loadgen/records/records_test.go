@@ -77,7 +77,8 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Above the limit of single operations, all are in bins: none is lost or counted twice, whichever worker crosses the limit.
+// Above the limit of single operations, all are in bins: none is lost or counted twice, whichever worker crosses the
+// limit.
 func TestBinned(t *testing.T) {
 	const n = 50_000
 	p := plan(20_000, false)

@@ -1,9 +1,11 @@
-// Package records keeps the result of each operation in 24 bytes, and writes storelab's Parquet schema `ops` (docs/records.md).
+// Package records keeps the result of each operation in 24 bytes, and writes storelab's Parquet schema `ops`
+// (docs/records.md).
 package records
 
 import "sync"
 
-// Op is one operation. Times are nanoseconds since the agreed start. First may be 0: unknown. Due may be 0: closed loop.
+// Op is one operation. Times are nanoseconds since the agreed start. First may be 0: unknown. Due may be 0: closed
+// loop.
 type Op struct {
 	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
 	First         int64 // head of the answer, since Start
@@ -15,8 +17,8 @@ type Op struct {
 	Endpoint      int
 }
 
-// packed is an Op without Due: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object 32, kind 3, class 7,
-// status 10, endpoint 8.
+// packed is an Op without Due: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object
+// 32, kind 3, class 7, status 10, endpoint 8.
 type packed [3]uint64
 
 const (

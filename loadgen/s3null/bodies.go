@@ -16,7 +16,8 @@ type Body struct {
 	ETag string
 }
 
-// Bodies are the files of one folder, each mapped when it is first requested. They never change: a name stands for one content.
+// Bodies are the files of one folder, each mapped when it is first requested. They never change: a name stands for one
+// content.
 type Bodies struct {
 	folder string
 	lock   sync.RWMutex

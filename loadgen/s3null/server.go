@@ -1,8 +1,8 @@
 // Package s3null answers S3 requests at almost no cost.
 //
-// Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's content is the file
-// <body> in the folder of bodies. Uploads are read and thrown away. Lists are empty, deletions succeed, signatures are not checked.
-// An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
+// Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's
+// content is the file <body> in the folder of bodies. Uploads are read and thrown away. Lists are empty, deletions
+// succeed, signatures are not checked. An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
 package s3null
 
 import (

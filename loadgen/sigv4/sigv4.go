@@ -1,7 +1,8 @@
 // Package sigv4 signs S3 requests with AWS Signature Version 4 at the cost of two hashes and an HMAC.
 //
-// The available signers (of the AWS SDK, of minio-go) take a net/http request, and cost several times as much as the rest of an operation
-// here. This package's test compares with the AWS SDK's. The definition: "Signature Version 4 signing process", AWS General Reference.
+// The available signers (of the AWS SDK, of minio-go) take a net/http request, and cost several times as much as the
+// rest of an operation here. This package's test compares with the AWS SDK's. The definition: "Signature Version 4
+// signing process", AWS General Reference.
 package sigv4
 
 import (
@@ -20,7 +21,8 @@ const (
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// Signer signs requests of one account in one region. It keeps the day's key and the second's date, and is not safe for concurrent use.
+// Signer signs requests of one account in one region. It keeps the day's key and the second's date, and is not safe for
+// concurrent use.
 type Signer struct {
 	Access, Secret, Token, Region string
 
@@ -33,9 +35,11 @@ type Signer struct {
 	headers string // the signed ones
 }
 
-// Append appends the header lines that sign a request, each with its CRLF: date, hash of the body, token, authorization.
+// Append appends the header lines that sign a request, each with its CRLF: date, hash of the body, token,
+// authorization.
 //
-// path is escaped, query is canonical (sorted, escaped, "" for none), payload is the hex SHA-256 of the body, Unsigned or Empty.
+// path is escaped, query is canonical (sorted, escaped, "" for none), payload is the hex SHA-256 of the body, Unsigned
+// or Empty.
 func (s *Signer) Append(dst []byte, now time.Time, method, host string, path []byte, query, payload string) []byte {
 	if second := now.Unix(); second != s.second {
 		s.tick(now.UTC(), second)

@@ -1,10 +1,10 @@
 // Command loadgen puts load on S3 servers and records the result of each operation.
 //
-// It reads one JSON job from standard input (see package job and docs/loadgen.md), and credentials from AWS_ACCESS_KEY_ID,
-// AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. It writes one JSON object per line to standard error: {"ready": …} when everything is
-// connected, {"progress": …} five times a second, {"summary": …} at the end, after the records were written. Exit status: 0; 1 if the
-// records could not be written; 2, with one line of text and no records, for an invalid job; 130 or 143 if a signal ended it early, with
-// the records so far.
+// It reads one JSON job from standard input (see package job and docs/loadgen.md), and credentials from
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. It writes one JSON object per line to standard error:
+// {"ready": …} when everything is connected, {"progress": …} five times a second, {"summary": …} at the end, after the
+// records were written. Exit status: 0; 1 if the records could not be written; 2, with one line of text and no records,
+// for an invalid job; 130 or 143 if a signal ended it early, with the records so far.
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 
 var version = "unknown" // set by the linker: hash of the sources
 
-// garbage is how much garbage may pile up, in percent of what is in use. It is less than Go's 100, because the records need memory; this cost
-// no CPU that could be measured.
+// garbage is how much garbage may pile up, in percent of what is in use. It is less than Go's 100, because the records
+// need memory; this cost no CPU that could be measured.
 const garbage = 40
 
 func main() {

@@ -1,4 +1,5 @@
-// Command nullserver answers S3 requests at almost no cost: the rate of a client against it is the client's own ceiling.
+// Command nullserver answers S3 requests at almost no cost: the rate of a client against it is the client's own
+// ceiling.
 //
 // It checks no signature, stores nothing and lists nothing; see package s3null. It ends on SIGTERM and SIGINT.
 package main
