@@ -44,6 +44,11 @@ class Workflow:
     minutes: dict[str, int] = field(default_factory=dict)
 
     @property
+    def indexes(self) -> list[str]:
+        """What stands for all figures, and for all of `tex/`."""
+        return [f"{self.campaign_dir}/figures/index.json", f"{self.campaign_dir}/tex/sections.tex"]
+
+    @property
     def tables(self) -> list[str]:
         return [f"{self.campaign_dir}/tables/{name}.csv" for name in code.constant(code.TABLES, "NAMES")]
 
