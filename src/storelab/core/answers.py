@@ -1,7 +1,8 @@
 """The words of the capability table: what the probe, and a store's own administration, answer to a question (level 1).
 
-`yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so; `not tried`: it could
-not be asked (the evidence says why); `error`: the question itself failed, nothing is known. May import: the standard library.
+`yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so; `not
+tried`: it could not be asked (the evidence says why); `error`: the question itself failed, nothing is known. May
+import: the standard library.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tri
 
 @dataclass(frozen=True)
 class Told:
-    """What a store's administration says. answer: one of ANSWERS; evidence: one line that a reader can check, nothing secret."""
+    """What a store's administration says. answer: one of ANSWERS; evidence: one line to check, nothing secret."""
 
     check: str
     answer: str

@@ -1,9 +1,10 @@
-"""The registry of stores, as strings: kind -> `module:Class` (level 1). Classes are imported when a store of their kind is configured.
+"""The registry of stores, as strings: kind -> `module:Class` (level 1). Classes are imported when a store of their kind
+is configured.
 
-A kind that is named after a product is one that storelab runs itself; a kind that is named after a protocol (`s3`, `root`, `http`,
-`webhdfs`) or `directory` is something that is there already. Each class says the rest: `Settings` (its model in config.yaml),
-`protocol`, `keeps`, `managed`, `recipe` (its installation); see `stores/base.py`. May import: nothing but `errors`; client processes
-import this module.
+A kind that is named after a product is one that storelab runs itself; a kind that is named after a protocol (`s3`,
+`root`, `http`, `webhdfs`) or `directory` is something that is there already. Each class says the rest: `Settings` (its
+model in config.yaml), `protocol`, `keeps`, `managed`, `recipe` (its installation); see `stores/base.py`. May import:
+nothing but `errors`; client processes import this module.
 """
 
 import importlib

@@ -1,8 +1,9 @@
-"""`storelab install NAME`: what a store, a testbed or an engine needs (level 2, measuring side). One file for each way of installing.
+"""`storelab install NAME`: what a store, a testbed or an engine needs (level 2, measuring side). One file for each way
+of installing.
 
-A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads and needs, and
-installs itself. The recipe of a store lives with the store, the others here. Installing twice does nothing. Versions are pinned:
-Debian's by its release, others by version and hash. May import: `host`, `core`.
+A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
+and needs, and installs itself. The recipe of a store lives with the store, the others here. Installing twice does
+nothing. Versions are pinned: Debian's by its release, others by version and hash. May import: `host`, `core`.
 """
 
 import importlib

@@ -1,7 +1,9 @@
-"""Systems under test: a file or a folder each, with settings, class and recipe of installation (registry: `core/stores.py`); here: the
-configured stores and their deployments. `managed/`: what storelab runs itself; `protocols/`: how it speaks with stores.
+"""Systems under test: a file or a folder each, with settings, class and recipe of installation (registry:
+`core/stores.py`); here: the configured stores and their deployments. `managed/`: what storelab runs itself;
+`protocols/`: how it speaks with stores.
 
-May import: `install`, `host`, `core`. Client processes import this package for `protocols/`: what is slow to import comes late.
+May import: `install`, `host`, `core`. Client processes import this package for `protocols/`: what is slow to import
+comes late.
 """
 
 from pathlib import Path
@@ -41,7 +43,7 @@ def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _with(store: "Store", changes: dict[str, Any]) -> Any:
-    """The store's settings with some of them changed, each validated by its own field (the others are parsed already)."""
+    """The store's settings with some of them changed, each validated by its own field (the rest is parsed)."""
     from pydantic import TypeAdapter, ValidationError
 
     for name, value in changes.items():

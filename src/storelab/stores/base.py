@@ -1,7 +1,8 @@
 """What every store (system under test) offers to the measuring side (level 2).
 
-A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in `core/stores.py`; one
-test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic, boto3 or fsspec.
+A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
+`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic, boto3
+or fsspec.
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +44,7 @@ class Store(ABC):
     """
 
     Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
-    recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # of the tools folder: what `storelab install` installs, in order
+    recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
     managed: bool = False
     protocol: str = "s3"  # what clients speak to it
     port_block: int = 0  # ports that one deployment takes, from `settings.port` on
@@ -181,7 +182,7 @@ class Store(ABC):
         return None
 
     def administration(self) -> "list[Told]":
-        """What the system's own tools tell of users and their keys, see `managed/administration.py`; [] where storelab has none."""
+        """What the system's own tools tell of users and keys (`managed/administration.py`); [] where it has none."""
         return []
 
     def reclaim(self) -> None:

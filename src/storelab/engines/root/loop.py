@@ -1,6 +1,8 @@
-"""The entry loop of ROOT (C++, in loop.cpp), and what it needs of a tree; ROOT is imported here and nowhere else (level 2, measuring side).
+"""The entry loop of ROOT (C++, in loop.cpp), and what it needs of a tree; ROOT is imported here and nowhere else (level
+2, measuring side).
 
-A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch, as an analysis reads.
+A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch,
+as an analysis reads.
 """
 
 import os
@@ -35,9 +37,11 @@ def version() -> str:
 
 
 class Tree:
-    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be opened, or lacks a branch.
+    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be
+    opened, or lacks a branch.
 
-    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry on.
+    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry
+    on.
     """
 
     def __init__(self, url: str, name: str, branches: list[str], cache_bytes: int):
@@ -67,7 +71,7 @@ class Tree:
         self.tree.StopCacheLearningPhase()
 
     def counts(self) -> tuple[int, int]:
-        """Read calls and bytes of the file so far (the sums over all files that ROOT keeps count vector reads twice)."""
+        """Read calls and bytes of the file so far (ROOT's own sums over all files count vector reads twice)."""
         return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
 
     def times(self) -> tuple[float, float]:
@@ -81,7 +85,7 @@ class Tree:
             cache.ResetCache()
 
     def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where they cannot be read."""
+        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where it cannot read."""
         vector = library().std.vector
         whole = _array(library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist())))
         if len(whole) != size.sum():

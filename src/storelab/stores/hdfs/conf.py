@@ -1,6 +1,8 @@
-"""What an HDFS of ours is told: options and their text as Hadoop reads it (level 2, measuring side; no input, no output).
+"""What an HDFS of ours is told: options and their text as Hadoop reads it (level 2, measuring side; no input, no
+output).
 
-Options that differ from Hadoop's own defaults do so to start quickly, and to leave no maintenance to the middle of a point.
+Options that differ from Hadoop's own defaults do so to start quickly, and to leave no maintenance to the middle of a
+point.
 """
 
 from collections.abc import Mapping

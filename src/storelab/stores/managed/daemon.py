@@ -8,10 +8,12 @@ from storelab.stores.managed.net import answers
 
 @dataclass(frozen=True)
 class Daemon:
-    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start.
+    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the
+    start.
 
-    `health`: path that `ports[0]` answers with 200 when it is healthy, or a call that tells. `prefix`: command that enters a
-    namespace and then becomes `argv` (exec). `elsewhere`: `host` and `ports` are of a network namespace of its own.
+    `health`: path that `ports[0]` answers with 200 when it is healthy, or a call that tells. `prefix`: command that
+    enters a namespace and then becomes `argv` (exec). `elsewhere`: `host` and `ports` are of a network namespace of its
+    own.
     """
 
     name: str

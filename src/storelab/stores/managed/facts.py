@@ -1,4 +1,4 @@
-"""What a managed store tells of itself: state, version, what is deployed, room and use of its disk (level 2, measuring side)."""
+"""What a managed store tells of itself: state, version, deployment, room and use of its disk (level 2)."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ class Facts(Store):
         """The program that tells the version. Raises UserError that says `storelab install …` where it is missing."""
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Names of daemons in the order of their start; those of one stage start together. `front_ends`: names of these."""
+        """Names of daemons in stages, in the order of their start. `front_ends`: names of these."""
         return (front_ends,)
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Facts(Store):
         return Status(self.name, self.settings.kind, state, version, [self.endpoint(n).url for n in self.front_ends()], pids, detail)
 
     def deployment(self) -> dict[str, Any]:
-        """System, version, daemons by kind (name up to the last '-'), front-ends, redundancy, backing, TLS, accounts."""
+        """System, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing and so on."""
         names = list(self.daemons.running())
         kinds = [n.rpartition("-")[0] or n for n in names]
         return {

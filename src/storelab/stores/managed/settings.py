@@ -1,4 +1,6 @@
-"""Settings that all managed stores share (level 2, measuring side). Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
+"""Settings that all managed stores share (level 2, measuring side). Words for redundancy: `none`, `replica-N`,
+`ec-K-M`.
+"""
 
 from typing import Literal
 

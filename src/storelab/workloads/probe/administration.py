@@ -1,4 +1,6 @@
-"""What a store's own administration tells (level 2): asked by the coordinator, before the clients start. May import: `stores`, `core`."""
+"""What a store's own administration tells (level 2): asked by the coordinator, before the clients start. May import:
+`stores`, `core`.
+"""
 
 from storelab.core.answers import ERROR, NOT_TRIED, Told
 from storelab.stores.base import Store
@@ -6,7 +8,9 @@ from storelab.stores.managed.administration import QUESTIONS
 
 
 def ask(store: Store) -> list[Told]:
-    """An answer to each question, whatever the store. A tool that fails is an `error`: it says nothing of what the system can do."""
+    """An answer to each question, whatever the store. A tool that fails is an `error`: it says nothing of what the
+    system can do.
+    """
     try:
         why = f"storelab runs {store.settings.kind} without users" if store.managed else "no administration that storelab may use"
         return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]

@@ -1,4 +1,5 @@
-"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2, measuring side).
+"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2,
+measuring side).
 
 The words and what they mean: `core/answers.py`.
 """
@@ -18,7 +19,9 @@ TIME_IS_UP = "the point's duration ended before"
 
 @dataclass(frozen=True)
 class Answer:
-    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing secret."""
+    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing
+    secret.
+    """
 
     answer: str
     evidence: str

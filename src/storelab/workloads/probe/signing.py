@@ -1,7 +1,9 @@
-"""Signatures of Amazon S3 by botocore's own signers, over requests that are storelab's: nothing is sent but what is given here (level 2, pure).
+"""Signatures of Amazon S3 by botocore's own signers, over requests that are storelab's: nothing is sent but what is
+given here (level 2, pure).
 
-Date and payload hash can be said by the caller: a probe also sends requests that must be refused. Paths are those of the request
-line, percent-encoded already. May import: botocore, `stores.protocols.endpoint`; what imports it is slow to start.
+Date and payload hash can be said by the caller: a probe also sends requests that must be refused. Paths are those of
+the request line, percent-encoded already. May import: botocore, `stores.protocols.endpoint`; what imports it is slow to
+start.
 """
 
 import hashlib
@@ -32,7 +34,9 @@ def query_of(parameters: Mapping[str, str]) -> str:
 
 
 class _Dated:
-    """Part of a signer. `when`: seconds since 1970 in place of the clock's; `claimed`: the payload's hash, in place of what is measured."""
+    """Part of a signer. `when`: seconds since 1970 in place of the clock's; `claimed`: the payload's hash, in place
+    of what is measured.
+    """
 
     when: float | None = None
     claimed = UNSIGNED
@@ -69,7 +73,8 @@ def sign(
     region: str,
     when: float | None = None,
 ) -> dict[str, str]:
-    """`headers` with `Host`, date, payload hash and `Authorization` (version 4). `payload`: SHA-256 in hex, or UNSIGNED.
+    """`headers` with `Host`, date, payload hash and `Authorization` (version 4). `payload`: SHA-256 in hex, or
+    UNSIGNED.
 
     Signed are the host, the type, the MD5 and all `x-amz-` headers.
     """
