@@ -1,7 +1,10 @@
 """What uproot 5.7.7 needs to write large and reproducible files: patched for the length of a `with`, then restored.
 
-1. `Tree._build_out` sums over its whole growing output several times per branch: O(branches^2), minutes at 6000 branches.
-   Its source is rewritten to use a list that keeps the totals; the bytes written are the same (a test compares them).
+1. `Tree._build_out` sums over its whole growing output several times per branch: O(branches^2), minutes at 6000
+   branches. Its source is rewritten to use a list that keeps the totals; the bytes written are the same (a test
+   compares them). 5.7.7 is the newest uproot (November 2026): the method is one of 400 lines, and the list a local name
+   in it, so neither a subclass nor a hook reaches it. A newer uproot whose source differs is refused; the patch goes
+   when uproot sums no more than once.
 2. A file differs from run to run in its UUID and in the times of its keys: both become constants.
 Not for use from several threads: the patches are seen by the whole process.
 """
@@ -69,7 +72,7 @@ class _DateTime:
 
 
 def linear_build_out() -> Callable[..., Any]:
-    """`Tree._build_out` with the running totals. Raises RuntimeError where uproot's source is no longer the known one."""
+    """`Tree._build_out` with the running totals. Raises RuntimeError where uproot's source is another one."""
     import uproot.writing._cascadetree as module
 
     source = textwrap.dedent(inspect.getsource(module.Tree._build_out))
@@ -88,7 +91,7 @@ def linear_build_out() -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
-    """Patch uproot's writer; yields the `uuid_function` for `uproot.recreate`. Restores everything, after an error too."""
+    """Patch uproot's writer; yields the `uuid_function` for `uproot.recreate`. Restores all, after errors too."""
     import uproot.writing._cascade
     import uproot.writing._cascadetree
     import uproot.writing.writable

@@ -1,6 +1,6 @@
 """Engine `root`: selection reads by ROOT itself, TTree and TTreeCache, over root:// and local files: the reference (level 2, measuring side).
 
-May import: `selections`, `root_loop`, `rootio.decode`, `datasets.baskets`. ROOT plans while it reads, so there is no plan to hold its counts against;
+May import: what `engines` may, and `common`. ROOT plans while it reads, so there is no plan to hold its counts against;
 its read calls are counted by TFile, wire bytes by the kernel. What it decodes is compared after the window, see `content`.
 """
 

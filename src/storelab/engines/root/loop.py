@@ -1,73 +1,24 @@
-"""The entry loop of ROOT in C++, and what it needs of a tree; ROOT is imported here and nowhere else (level 2, measuring side).
+"""The entry loop of ROOT (C++, in loop.cpp), and what it needs of a tree; ROOT is imported here and nowhere else (level
+2, measuring side).
 
-A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch, as an analysis reads.
+A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch,
+as an analysis reads.
 """
 
 import os
 import warnings
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from storelab.stores.protocols.filesystems import XROOTD
 
-CODE = """
-#include <TBranch.h>
-#include <TFile.h>
-#include <TLeaf.h>
-#include <TTree.h>
-#include <chrono>
-#include <vector>
-namespace storelab {
-long long now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-// Entries read over all branches; -1 - i where branch i fails, -1000000000 where the clock passes `latest`.
-long long loop(TTree* tree, const std::vector<TBranch*>& branches, const std::vector<long long>& entries, long long latest) {
-  long long done = 0;
-  for (auto entry : entries) {
-    if (now_ns() > latest) return -1000000000;
-    const long long local = tree->LoadTree(entry);
-    for (size_t i = 0; i < branches.size(); ++i, ++done)
-      if (local < 0 || branches[i]->GetEntry(local) < 0) return -1 - static_cast<long long>(i);
-  }
-  return done;
-}
-// Where the baskets of these branches lie: offset and size, one after the other.
-std::vector<long long> baskets(const std::vector<TBranch*>& branches) {
-  std::vector<long long> out;
-  for (auto branch : branches)
-    for (int i = 0; i < branch->GetWriteBasket(); ++i) { out.push_back(branch->GetBasketSeek(i)); out.push_back(branch->GetBasketBytes()[i]); }
-  return out;
-}
-// The values of a branch of one leaf, as they lie in memory, of these entries.
-std::vector<unsigned char> values(TTree* tree, TBranch* branch, const std::vector<long long>& entries) {
-  std::vector<unsigned char> out;
-  auto leaf = static_cast<TLeaf*>(branch->GetListOfLeaves()->At(0));
-  for (auto entry : entries) {
-    branch->GetEntry(tree->LoadTree(entry));
-    auto begin = static_cast<const unsigned char*>(leaf->GetValuePointer());
-    out.insert(out.end(), begin, begin + static_cast<size_t>(leaf->GetLen()) * leaf->GetLenType());
-  }
-  return out;
-}
-// Ranges of the file, ascending, one behind the other.
-std::vector<unsigned char> bytes(TFile* file, std::vector<long long> offsets, std::vector<int> sizes) {
-  long long total = 0;
-  for (auto size : sizes) total += size;
-  std::vector<unsigned char> out(total);
-  const auto failed = file->ReadBuffers(reinterpret_cast<char*>(out.data()), offsets.data(), sizes.data(), static_cast<int>(sizes.size()));
-  if (failed) out.clear();
-  return out;
-}
-}
-"""
-
 
 @cache
 def library() -> Any:
-    """The module ROOT, with the functions of above in `ROOT.storelab`; seconds of CPU at the first call."""
+    """The module ROOT, with the functions of loop.cpp in `ROOT.storelab`; seconds of CPU at the first call."""
     for name, value in (XROOTD | {"RunForkHandler": 0}).items():
         os.environ.setdefault(f"XRD_{name.upper()}", str(value))
     with warnings.catch_warnings():
@@ -76,7 +27,7 @@ def library() -> Any:
 
         ROOT.PyConfig.IgnoreCommandLineOptions = True
         ROOT.gROOT.SetBatch(True)
-        if not ROOT.gInterpreter.Declare(CODE):
+        if not ROOT.gInterpreter.Declare(files(__package__).joinpath("loop.cpp").read_text()):
             raise RuntimeError("ROOT's interpreter does not compile the entry loop")
     return ROOT
 
@@ -86,9 +37,11 @@ def version() -> str:
 
 
 class Tree:
-    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be opened, or lacks a branch.
+    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be
+    opened, or lacks a branch.
 
-    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry on.
+    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry
+    on.
     """
 
     def __init__(self, url: str, name: str, branches: list[str], cache_bytes: int):
@@ -118,7 +71,7 @@ class Tree:
         self.tree.StopCacheLearningPhase()
 
     def counts(self) -> tuple[int, int]:
-        """Read calls and bytes of the file so far (the sums over all files that ROOT keeps count vector reads twice)."""
+        """Read calls and bytes of the file so far (ROOT's own sums over all files count vector reads twice)."""
         return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
 
     def times(self) -> tuple[float, float]:
@@ -132,7 +85,7 @@ class Tree:
             cache.ResetCache()
 
     def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where they cannot be read."""
+        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where it cannot read."""
         vector = library().std.vector
         whole = _array(library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist())))
         if len(whole) != size.sum():
