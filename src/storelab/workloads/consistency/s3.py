@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 from storelab.core import clock
 from storelab.stores.protocols import filesystems
-from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Seen, View
-from storelab.workloads.probe.plain_http import Wire
-from storelab.workloads.probe.signing import Keys, path_of, query_of, sign
+from storelab.workloads.probe.plain_http import Connection
+from storelab.workloads.probe.signing import path_of, query_of, sign
 
 TIMEOUT_S = 15.0
 MOST_PAGES = 1000
@@ -25,8 +25,8 @@ class BrokenListing(Exception):
     """An answer that is no listing, or whose pages do not end."""
 
 
-def keys_of(environ: Mapping[str, str]) -> Keys:
-    return Keys(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], environ.get("AWS_SESSION_TOKEN"))
+def keys_of(environ: Mapping[str, str]) -> Credentials:
+    return Credentials(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], environ.get("AWS_SESSION_TOKEN"))
 
 
 class S3View(View):
@@ -36,9 +36,9 @@ class S3View(View):
         self.endpoint, self.bucket, self.prefix = endpoint, bucket.name, bucket.prefix
         self.keys, self.timeout_s = keys_of(environ), timeout_s
         self.context = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else None
-        self.wires: dict[str, Wire] = {}
+        self.wires: dict[str, Connection] = {}
 
-    def _wire(self, bucket: str) -> Wire:
+    def _wire(self, bucket: str) -> Connection:
         virtual = bucket if self.endpoint.addressing == "virtual" else ""
         if virtual not in self.wires:
             url = self.endpoint.url
@@ -47,7 +47,7 @@ class S3View(View):
                 url = f"{parts.scheme}://{virtual}.{parts.netloc}"
                 for old in [name for name in self.wires if name not in ("", self.bucket)]:
                     self.wires.pop(old).close()  # of a bucket that is no more
-            self.wires[virtual] = Wire(url, self.context, self.timeout_s)
+            self.wires[virtual] = Connection(url, self.context, self.timeout_s)
         return self.wires[virtual]
 
     def _ask(self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b"") -> Seen:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import tls_context
-from storelab.workloads.probe.plain_http import TIMEOUT_S, Wire
+from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection
 
 SIZE = 2_400_000  # bytes of the known object: 1500 ranges lie more than a kilobyte apart
 PREFIX = "probe/"  # below the bucket's own prefix: all that the probe writes, and all that is removed behind it
@@ -39,11 +39,11 @@ class Context:
         self.known = self.folder + KNOWN
         self.wire = self.new_wire()
 
-    def new_wire(self, timeout: float = TIMEOUT_S) -> Wire:
+    def new_wire(self, timeout: float = TIMEOUT_S) -> Connection:
         """A connection of its own to the endpoint, paced so that `limits.requests_per_s` holds."""
         most, clients = self.job.limits.get("requests_per_s"), self.job.point.axes["clients"]
         context = tls_context(self.endpoint) if urlsplit(self.endpoint.url).scheme in ("https", "swebhdfs") else None
-        return Wire(self.endpoint.url, context, timeout, clients / most if most else 0.0)
+        return Connection(self.endpoint.url, context, timeout, clients / most if most else 0.0)
 
     def key(self, name: str) -> str:
         """The whole key of an object of this client."""

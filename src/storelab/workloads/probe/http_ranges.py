@@ -9,7 +9,7 @@ from storelab.readplan.multipart import Range, range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
 from storelab.workloads.probe.context import SIZE
-from storelab.workloads.probe.plain_http import Reply, Wire
+from storelab.workloads.probe.plain_http import Connection, Reply
 
 MULTI = (2, 200, 1500)
 KEPT = 30  # requests of the keep-alive check
@@ -18,12 +18,12 @@ RANGES, CONNECTION = Checks(), Checks()
 
 class Ranged(Protocol):
     body: bytes
-    wire: Wire
+    wire: Connection
 
-    def get_ranges(self, value: str, wire: Wire | None = None) -> Reply: ...
-    def get_small(self, wire: Wire) -> Reply: ...
-    def get_missing(self, wire: Wire) -> Reply: ...
-    def new_wire(self) -> Wire: ...
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply: ...
+    def get_small(self, wire: Connection) -> Reply: ...
+    def get_missing(self, wire: Connection) -> Reply: ...
+    def new_wire(self) -> Connection: ...
 
 
 def _ask(c: Ranged, value: str, ranges: list[Range]) -> Answer:

@@ -63,7 +63,7 @@ def _cut(status: int, got: int, said: int | None) -> str:
     return f"{status} announced {said} bytes, {got} came" if said else f"{status}, and its body broke off after {got} bytes"
 
 
-class Wire:
+class Connection:
     """Requests to one host over one connection at a time; not thread-safe. `pace_s`: shortest time between two requests.
 
     `send` raises OSError, ssl.SSLError, http.client.HTTPException, as they come; Cut, TooLong for a body that is none.

@@ -3,10 +3,11 @@
 import json
 import time
 
+from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.plain_http import Reply
 from storelab.workloads.probe.s3.requests import S3, code, said, tree
-from storelab.workloads.probe.signing import Keys, path_of, sign_v2
+from storelab.workloads.probe.signing import path_of, sign_v2
 
 CHECKS = Checks()
 SMALL = b"who may read this?"
@@ -36,14 +37,14 @@ def _presigned_works(c: S3) -> None:
 @CHECKS.add("signatures", "wrong secret refused")
 def wrong_secret(c: S3) -> Answer:
     _signed_works(c)
-    reply = c.send("GET", c.known, keys=Keys(c.keys.access, "0" * len(c.keys.secret), c.keys.token))
+    reply = c.send("GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token))
     return yes(_refused(reply, "a signature with another secret"))
 
 
 @CHECKS.add("signatures", "unknown key refused")
 def unknown_key(c: S3) -> Answer:
     _signed_works(c)
-    reply = c.send("GET", c.known, keys=Keys("SLNOBODYHASTHISKEY00", c.keys.secret))
+    reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
     return yes(_refused(reply, "an unknown access key"))
 
 
@@ -53,7 +54,7 @@ def version_2(c: S3) -> Answer:
     host, path = c.place(c.bucket.name, c.known)
     reply = c.wire_to(host).send("GET", path, sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", c.keys))
     demand(reply.status == 200 and reply.body == c.body, f"answered {said(reply)}")
-    wrong = sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", Keys(c.keys.access, "0" * 40, c.keys.token))
+    wrong = sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", Credentials(c.keys.access_key, "0" * 40, c.keys.session_token))
     bad = c.wire_to(host).send("GET", path, wrong)
     return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
@@ -180,7 +181,7 @@ def public_policy(c: S3) -> Answer:
     try:
         c.put("public/a", SMALL, bucket=bucket)
         c.put("private/a", SMALL, bucket=bucket)
-        reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access), bucket=bucket)
+        reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access_key), bucket=bucket)
         if not reply.good:  # most do not take an access key for a name; they also let an owner keep its rights
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
         demand(reply.good, f"a bucket policy answered {said(reply)}")

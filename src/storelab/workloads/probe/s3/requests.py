@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from storelab.engines.contract import Job
-from storelab.stores.protocols.endpoint import Bucket
+from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import NotTried, Refuted, demand
 from storelab.workloads.probe.context import Context
 from storelab.workloads.probe.multirange import ERROR_CODE
-from storelab.workloads.probe.plain_http import Reply, Wire
-from storelab.workloads.probe.signing import EMPTY, Keys
+from storelab.workloads.probe.plain_http import Connection, Reply
+from storelab.workloads.probe.signing import EMPTY
 
 MARKER = ".storelab"  # as in stores/buckets.py: storelab made this bucket
 SECOND = "STORELAB_SECOND_"  # begin of the variables that hold another account's keys
@@ -27,10 +27,10 @@ MANY = PAGE + 1
 WRITERS = 4  # connections that write them
 
 
-def keys_of(prefix: str = "AWS_") -> Keys | None:
+def keys_of(prefix: str = "AWS_") -> Credentials | None:
     """Keys in this process's environment."""
     access, secret = os.environ.get(f"{prefix}ACCESS_KEY_ID"), os.environ.get(f"{prefix}SECRET_ACCESS_KEY")
-    return Keys(access, secret, os.environ.get(f"{prefix}SESSION_TOKEN")) if access and secret else None
+    return Credentials(access, secret, os.environ.get(f"{prefix}SESSION_TOKEN")) if access and secret else None
 
 
 def md5(body: bytes) -> str:
@@ -72,10 +72,10 @@ class S3(Context):
         keys = keys_of()
         if keys is None:
             raise NotTried("no keys in the environment")
-        self.keys: Keys = keys
+        self.keys: Credentials = keys
         self.second = keys_of(SECOND)
         self._many: list[str] | None = None
-        self._hosts: dict[str, Wire] = {}
+        self._hosts: dict[str, Connection] = {}
 
     @cached_property
     def other(self) -> Bucket:
@@ -86,7 +86,7 @@ class S3(Context):
         return found
 
     def secrets(self) -> list[str]:
-        return [part for k in (self.keys, self.second) if k for part in (k.access, k.secret, k.token or "") if part]
+        return [part for k in (self.keys, self.second) if k for part in (k.access_key, k.secret_key, k.session_token or "") if part]
 
     # Requests
 
@@ -98,7 +98,7 @@ class S3(Context):
             return f"{bucket}.{self.wire.host}", "/" + signing.path_of(key)
         return self.wire.host, f"/{bucket}" + ("/" + signing.path_of(key) if key else "")
 
-    def wire_to(self, host: str) -> Wire:
+    def wire_to(self, host: str) -> Connection:
         """The connection to a host: with virtual addressing each bucket has one of its own."""
         if host == self.wire.host:
             return self.wire
@@ -117,9 +117,9 @@ class S3(Context):
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         bucket: str | None = None,
-        keys: Keys | None = None,
+        keys: Credentials | None = None,
         payload: str | None = None,
-        wire: Wire | None = None,
+        wire: Connection | None = None,
     ) -> Reply:
         """One signed request (version 4). `payload`: the SHA-256 that is claimed, where it is not the body's."""
         host, path = self.place(self.bucket.name if bucket is None else bucket, key)
@@ -149,17 +149,17 @@ class S3(Context):
         reply = self.send("GET", key, **options)  # type: ignore[arg-type]
         return reply.status == 200 and reply.body == body
 
-    def get_ranges(self, value: str, wire: Wire | None = None) -> Reply:
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
         """The known object with this Range header."""
         return self.send("GET", self.known, headers={"Range": value}, wire=wire)
 
     def get_whole(self) -> Reply:
         return self.send("GET", self.known)
 
-    def get_small(self, wire: Wire) -> Reply:
+    def get_small(self, wire: Connection) -> Reply:
         return self.get_ranges("bytes=0-9", wire)
 
-    def get_missing(self, wire: Wire) -> Reply:
+    def get_missing(self, wire: Connection) -> Reply:
         return self.send("GET", self.key("never-written"), wire=wire)
 
     # Many objects, made once for the listings and the multi-object deletes
