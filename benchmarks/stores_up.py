@@ -20,16 +20,16 @@ import psutil
 from common import options, report, say
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import KINDS as SETTINGS
-from storelab.stores import KINDS, make
+from storelab.core.stores import KINDS, load
+from storelab.stores import make
 from storelab.stores.managed.base import Managed
 
-MANAGED = [kind for kind in KINDS if "port" in SETTINGS[kind].model_fields]
+MANAGED = [kind for kind in KINDS if load(kind).managed]
 CHILD = "import sys; sys.path.insert(0, {here!r}); import stores_up; stores_up.store({kind!r}, {folder!r}, {port}).up()"
 
 
 def store(kind: str, folder: str, port: int) -> Managed:
-    made = make(kind, SETTINGS[kind](kind=kind, port=port), Path(folder))
+    made = make(kind, load(kind).Settings(kind=kind, port=port), Path(folder))
     assert isinstance(made, Managed)
     return made
 

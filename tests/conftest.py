@@ -9,11 +9,10 @@ import pytest
 
 from storelab.core import plan
 from storelab.core.config import Config
-from storelab.core.store_settings import SeaweedFS as Settings
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
-from storelab.stores.seaweedfs import SeaweedFS
+from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 

@@ -15,9 +15,8 @@ import psutil
 import pytest
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import Ceph as Settings
 from storelab.install import program
-from storelab.stores.ceph.store import PROGRAMS, Ceph
+from storelab.stores.ceph.store import PROGRAMS, Ceph, Settings
 from storelab.stores.protocols import s3_clients, s3_mistakes
 from storelab.stores.protocols.access import AccessRefused, BucketExists
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import Directory as Settings
 from storelab.stores import make
+from storelab.stores.directory import Settings
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets

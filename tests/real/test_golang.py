@@ -13,6 +13,7 @@ import pytest
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
+from storelab.stores import minio, versitygw
 
 pytestmark = pytest.mark.heavy
 TINY = golang.Program("tiny", "example.org/tiny", "example.org/tiny/cmd/tiny", "nothing", 1e6)
@@ -43,7 +44,7 @@ def pins(tmp_path, monkeypatch, compiled):
 
 def test_built_placed_and_not_built_again(pins, tmp_path):
     tools, lines = tmp_path / "tools", []
-    (part,) = golang._part(TINY, tools)
+    (part,) = golang.parts(TINY, tools)
     assert part.what == "tiny 1.2.3, built from source" and not part.present()
     part.run(lines.append)
     binary = tools / "bin" / "tiny"
@@ -129,7 +130,7 @@ def test_versions_of_go():
     assert golang._numbers("devel go1.27-abc") == ()
 
 
-@pytest.mark.parametrize("program", [golang.VERSITYGW, golang.MINIO], ids=lambda p: p.kind)
+@pytest.mark.parametrize("program", [versitygw.PROGRAM, minio.PROGRAM], ids=lambda p: p.kind)
 def test_the_pins_are_whole(program):
     folder = Path(golang.PINS) / program.kind
     assert golang.pinned(program) and f"tool {program.package}\n" in (folder / "go.mod").read_text()

@@ -16,14 +16,13 @@ import pytest
 from storelab.core import plan
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import HDFS as Settings
-from storelab.core.store_settings import WebHdfs as DoorSettings
 from storelab.install import tools_folder
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.doors import WebHdfs
+from storelab.stores.doors import WebHdfsSettings as DoorSettings
 from storelab.stores.hdfs import recipe
-from storelab.stores.hdfs.store import HDFS
+from storelab.stores.hdfs.store import HDFS, Settings
 from storelab.stores.protocols import access, filesystems
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
@@ -249,7 +248,7 @@ def test_killed_in_the_middle_of_its_start(tmp_path, port_block, until):
     store = new(tmp_path / "state", port_block, servers=1, redundancy="none")
     text = f"import tests_up; tests_up.up({str(tmp_path / 'state')!r}, {port_block})"
     (tmp_path / "tests_up.py").write_text(
-        "from pathlib import Path\nfrom storelab.core.store_settings import HDFS as S\nfrom storelab.stores.hdfs.store import HDFS\n"
+        "from pathlib import Path\nfrom storelab.stores.hdfs.store import HDFS, Settings as S\n"
         "def up(state, port):\n    HDFS('h', S(kind='hdfs', port=port, servers=1, redundancy='none'), Path(state)).up()\n"
     )
     starter = subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path)

@@ -14,9 +14,8 @@ from laboratory import bucket_for, gone
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import MinIO as Settings
 from storelab.install import golang
-from storelab.stores.minio import MinIO
+from storelab.stores.minio import PROGRAM, MinIO, Settings
 from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
 from storelab.workloads.staging import buckets
@@ -75,9 +74,9 @@ def test_the_version_is_the_pinned_one(running):
     stamp = install.tools_folder() / "bin" / "minio.json"
     if not stamp.exists():
         pytest.skip("another MinIO than storelab's own")
-    assert golang.present(golang.MINIO, install.tools_folder())
+    assert golang.present(PROGRAM, install.tools_folder())
     date, _, commit = running.version().partition(" ")
-    assert f"{date.replace('-', '')}" in golang.pinned(golang.MINIO) and commit.strip("()") in golang.pinned(golang.MINIO)
+    assert f"{date.replace('-', '')}" in golang.pinned(PROGRAM) and commit.strip("()") in golang.pinned(PROGRAM)
 
 
 def test_objects_ranges_and_listings(running):

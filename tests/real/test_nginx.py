@@ -16,11 +16,9 @@ import pytest
 from laboratory import bucket_for, gone
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import Http as HttpSettings
-from storelab.core.store_settings import Nginx as Settings
-from storelab.install import debian
 from storelab.stores import make
-from storelab.stores.nginx import DAV_EXT, MODULES, Nginx
+from storelab.stores.doors import HttpSettings
+from storelab.stores.nginx import DAV_EXT, MODULES, Nginx, Settings
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.workloads.staging import buckets
@@ -184,7 +182,7 @@ def test_taken_over_after_a_crash_of_the_manager(fresh):
 
 def test_killed_in_the_middle_of_up(fresh):
     code = (
-        "import os, sys; from pathlib import Path; from storelab.core.store_settings import Nginx as S; from storelab.stores.nginx import Nginx\n"
+        "import os, sys; from pathlib import Path; from storelab.stores.nginx import Nginx, Settings as S\n"
         "s = Nginx('ng', S(kind='nginx', port=int(sys.argv[2])), Path(sys.argv[1]))\n"
         "s._warm_up = lambda: os.kill(os.getpid(), 9)\n"
         "s.up(2)"
@@ -328,4 +326,4 @@ def test_a_read_only_door_writes_nothing(nginx):
 
 
 def test_installing_twice_does_nothing():
-    assert all(part.present() for part in debian.nginx(Path("none")))
+    assert all(part.present() for part in Nginx.recipe(Path("none")))

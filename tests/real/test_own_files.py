@@ -13,10 +13,10 @@ import uproot
 from storelab.core import plan
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
-from storelab.core.store_settings import SeaweedFS as Settings
 from storelab.measure import point as measure
 from storelab.stores import everywhere
 from storelab.stores.protocols import s3_clients
+from storelab.stores.seaweedfs import Settings
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 

@@ -15,8 +15,8 @@ from counting_proxy import CountingProxy, RootProxy
 from range_server import range_server
 from staged_root import SIDE_CAR, failed, job_for, run, staged_root
 
+from storelab.core import stores
 from storelab.core.errors import UserError
-from storelab.core.store_settings import KINDS
 from storelab.datasets.root import generated
 from storelab.readplan import measure
 from storelab.stores import make
@@ -41,7 +41,7 @@ def settings(kind, folder):
     found = SETTINGS[kind] | more
     (folder / "data").mkdir(exist_ok=True)
     try:
-        make("one", KINDS[found["kind"]](**found), folder / "look").require()
+        make("one", stores.load(found["kind"]).Settings(**found), folder / "look").require()
     except UserError as error:
         pytest.skip(str(error))
     return found
@@ -93,7 +93,7 @@ def store(request, tmp_path_factory):
     """(store that runs, endpoint, folder, facts) with the S file in it."""
     folder = tmp_path_factory.mktemp(request.param)
     found = settings(request.param, folder)
-    one = make("one", KINDS[found["kind"]](**found), folder / "state")
+    one = make("one", stores.load(found["kind"]).Settings(**found), folder / "state")
     one.up()
     try:
         with staged_root(one, BUCKET, folder) as (endpoint, where, facts):

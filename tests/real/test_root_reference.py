@@ -12,9 +12,10 @@ from counting_proxy import RootProxy
 from staged_root import failed, job_for, prepared, run, staged_root
 
 from storelab.core import clock
-from storelab.core.store_settings import Directory, XRootD
 from storelab.engines.common import selections
 from storelab.stores import make
+from storelab.stores.directory import Settings as Directory
+from storelab.stores.xrootd import Settings as XRootD
 from storelab.workloads import MODULES, WORKLOADS
 
 pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from storelab.core.errors import UserError
-from storelab.core.store_settings import S3 as Settings
 from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.s3 import S3Access
-from storelab.stores.s3.store import S3
+from storelab.stores.s3.store import S3, Settings
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real

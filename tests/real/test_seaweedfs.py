@@ -15,11 +15,10 @@ import pytest
 from laboratory import bucket_for
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import SeaweedFS as Settings
 from storelab.stores.managed import net
 from storelab.stores.protocols import s3_clients, s3_mistakes
 from storelab.stores.protocols.s3 import S3Access
-from storelab.stores.seaweedfs import ACCOUNTS, SeaweedFS
+from storelab.stores.seaweedfs import ACCOUNTS, SeaweedFS, Settings
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real

@@ -14,11 +14,10 @@ from laboratory import bucket_for, gone
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import Versitygw as Settings
 from storelab.install import golang
 from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.access import AccessRefused
-from storelab.stores.versitygw import Versitygw
+from storelab.stores.versitygw import PROGRAM, Settings, Versitygw
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.heavy
@@ -78,8 +77,8 @@ def test_the_version_is_the_pinned_one(running):
     stamp = install.tools_folder() / "bin" / "versitygw.json"
     if not stamp.exists():
         pytest.skip("another versitygw than storelab's own")
-    assert golang.present(golang.VERSITYGW, install.tools_folder())
-    assert running.version() == golang.pinned(golang.VERSITYGW)
+    assert golang.present(PROGRAM, install.tools_folder())
+    assert running.version() == golang.pinned(PROGRAM)
 
 
 def test_all_gateways_show_the_same_objects(running):

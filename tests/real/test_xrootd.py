@@ -19,13 +19,10 @@ import pytest
 from laboratory import bucket_for
 
 from storelab.core.errors import UserError
-from storelab.core.store_settings import Http as HttpSettings
-from storelab.core.store_settings import Root as RootSettings
-from storelab.core.store_settings import XRootD as Settings
-from storelab.install import debian
 from storelab.stores import make
+from storelab.stores.doors import HttpSettings, RootSettings
 from storelab.stores.protocols import filesystems
-from storelab.stores.xrootd import XRootD
+from storelab.stores.xrootd import Settings, XRootD
 from storelab.workloads.staging import buckets
 
 pytestmark = [
@@ -171,7 +168,7 @@ def test_a_killed_server_comes_back(fresh):
 def test_killed_in_the_middle_of_up(fresh):
     """With the server running and nothing recorded, and with a namespace that has no link yet: the next one goes on."""
     code = (
-        "import os, sys; from pathlib import Path; from storelab.core.store_settings import XRootD as S; from storelab.stores.xrootd import XRootD\n"
+        "import os, sys; from pathlib import Path; from storelab.stores.xrootd import Settings as S, XRootD\n"
         "s = XRootD('xr', S(kind='xrootd', subnet=sys.argv[2]), Path(sys.argv[1]))\n"
         "die = lambda *a, **k: os.kill(os.getpid(), 9)\n"
         "if sys.argv[3] == 'server': s.daemons._record = die\n"
@@ -328,4 +325,4 @@ def test_doors_that_do_not_open(xrootd):
 
 
 def test_installing_twice_does_nothing():
-    assert all(part.present() for part in debian.xrootd(Path("none")))
+    assert all(part.present() for part in XRootD.recipe(Path("none")))

@@ -10,11 +10,9 @@ from storelab.analysis.figures import catalogue, plots, sparse
 from storelab.analysis.latex import write
 from storelab.analysis.tables import build
 from storelab.analysis.tables import calibration as calibrated
-from storelab.core import calibration, config, plan
+from storelab.core import calibration, config, plan, stores
 from storelab.core.errors import UserError
-from storelab.core.store_settings import KINDS, S3_KINDS
 from storelab.measure import check
-from storelab.stores import KINDS as CLASSES
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
@@ -126,11 +124,8 @@ def test_its_settings_stand_in_the_plan():
     assert set(plan.to_json(configured(calibrate=False), planned(calibrate=False), WORKLOADS)["stores"]) == {"a"}
 
 
-def test_which_kinds_speak_s3_is_told_as_their_classes_do():
-    import importlib
-
-    speaks = {kind: getattr(importlib.import_module(module), name).protocol == "s3" for kind, (module, name) in CLASSES.items()}
-    assert set(CLASSES) == set(KINDS) and {k for k, s3 in speaks.items() if s3} == {*S3_KINDS, "nullserver"}
+def test_which_kinds_have_a_ceiling():
+    assert {kind for kind in stores.KINDS if stores.has_ceiling(kind)} == {"seaweedfs", "ceph", "versitygw", "minio", "s3"}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import pytest
 import requests
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import HDFS as Settings
 from storelab.engines.common.error_classes import classify
-from storelab.stores.hdfs import recipe
-from storelab.stores.hdfs import store as hdfs
-from storelab.stores.hdfs.store import HDFS
+from storelab.stores.hdfs import conf, recipe
+from storelab.stores.hdfs.store import HDFS, Settings
 from storelab.stores.protocols import webhdfs
 
 
@@ -27,7 +25,7 @@ def properties(text: str) -> dict[str, str]:
 
 def test_configuration_is_xml_of_these_properties(tmp_path):
     odd = {"a": "<&>\"'", "b": 3}
-    assert properties(hdfs.configuration(odd)) == {"a": odd["a"], "b": "3"}
+    assert properties(conf.configuration(odd)) == {"a": odd["a"], "b": "3"}
     files = HDFS("h+1", Settings(kind="hdfs", port=21000, redundancy="replica-3"), tmp_path)._files
     core, site = properties(files["core-site.xml"]), properties(files["hdfs-site.xml"])
     assert core["fs.defaultFS"] == "hdfs://127.0.0.1:21000" and core["hadoop.tmp.dir"] == f"{tmp_path}/h+1/tmp"
@@ -66,7 +64,7 @@ def test_not_installed(tmp_path, monkeypatch):
     assert not (tmp_path / "h").exists()
     status = store(tmp_path).status()
     assert status.state == "down" and status.version == ""
-    parts = recipe.hdfs(tmp_path / "tools")
+    parts = HDFS.recipe(tmp_path / "tools")
     assert [p.present() for p in parts[1:]] == [False, False] and not (tmp_path / "tools").exists()
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from storelab.core import config, units
+from storelab.core import config, stores, units
 from storelab.core.model import Axis
 
 HEAD = """# Configuration
@@ -20,7 +20,14 @@ Merged key by key, the last one wins, lists are replaced: `config.yaml`, the cam
 Units are spelled out and never guessed: sizes `100 MB`, `4 kB`, `1 MiB` (MB = 10^6 bytes, MiB = 2^20); durations `500 ms`, `10 s`,
 `2 min`; rates `1 Gbit/s`, `100 MB/s`.
 """
-UNITS = {config.Size: "size", config.Duration: "duration", config.Rate: "rate", config.Name: "name", config.Boolean: "true or false"}
+UNITS = {
+    config.Store: "store (below)",
+    config.Size: "size",
+    config.Duration: "duration",
+    config.Rate: "rate",
+    config.Name: "name",
+    config.Boolean: "true or false",
+}
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "any"}
 
 
@@ -39,8 +46,7 @@ def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:
     if origin is Literal:
         return ("one of " if len(args) > 1 else "") + ", ".join(f"`{str(a).lower() if isinstance(a, bool) else a}`" for a in args)
     if origin in (typing.Union, types.UnionType):
-        models = [a for a in args if isinstance(a, type) and issubclass(a, BaseModel)]
-        return "store (below)" if models else " or ".join(dict.fromkeys(type_text(a) for a in args))
+        return " or ".join(dict.fromkeys(type_text(a) for a in args))
     if origin is list:
         return f"list of {type_text(args[0])}"
     if origin is dict:
@@ -93,8 +99,7 @@ def axis_row(axis: Axis) -> str:
 
 def store_models() -> list[type[BaseModel]]:
     """The models that a `stores` entry may be, in their order."""
-    union = typing.get_args(config.Store)[0]
-    return list(typing.get_args(union) or (union,))
+    return [stores.load(kind).Settings for kind in stores.KINDS]
 
 
 def configuration() -> str:

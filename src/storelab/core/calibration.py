@@ -8,6 +8,7 @@ through, are measured once, before. See docs/calibration.md.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from storelab.core import stores
 from storelab.core.model import DEFAULT, Point, Workload, derive_seed, point_key
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
     """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
-    from storelab.core.store_settings import S3_KINDS  # here: client processes import this module, and pydantic is slow to import
-
-    measured = [p for p in planned if p.workload in OPERATIONS and config.stores[p.store].kind in S3_KINDS]
+    measured = [p for p in planned if p.workload in OPERATIONS and stores.has_ceiling(config.stores[p.store].kind)]
     store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
     wanted = [*_network(config, measured), *_local(measured)]
     workload, out = workloads[WORKLOAD], {}

@@ -5,6 +5,7 @@ Merged key by key, the last one wins, lists are replaced: config.yaml < the camp
 """
 
 import difflib
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size
+from storelab.core import stores
+from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size, Store
 from storelab.core.errors import UserError
-from storelab.core.store_settings import KINDS, NullServer, Store
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
 
@@ -143,13 +144,13 @@ class Config(Campaign):
 
     @field_validator("stores")
     @classmethod
-    def _calibrated(cls, stores: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    def _calibrated(cls, configured: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """A campaign that is calibrated has a null server, which nobody needs to configure."""
-        if not info.data.get("calibrate") or any(s.kind == "nullserver" for s in stores.values()):
-            return stores
-        if "nullserver" in stores:
+        if not info.data.get("calibrate") or any(s.kind == "nullserver" for s in configured.values()):
+            return configured
+        if "nullserver" in configured:
             raise ValueError("a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`")
-        return {**stores, "nullserver": NullServer(kind="nullserver")}
+        return {**configured, "nullserver": stores.load("nullserver").Settings(kind="nullserver")}
 
     @property
     def campaign_dir(self) -> Path:
@@ -271,22 +272,18 @@ def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str,
 def explain(error: ValidationError, layers: Layers) -> UserError:
     """Turn pydantic's first error into one line: the file that says it, the key, the value, the mend."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
-    loc = [str(p) for i, p in enumerate(first["loc"]) if not (first["loc"][0] == "stores" and i == 2)]  # i == 2: pydantic's tag
+    loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(loc)}"
     value = first.get("input")
     if first["type"] == "extra_forbidden":
-        known = _siblings(first["loc"][:-1])
+        known = _siblings(loc[:-1], layers)
         near = difflib.get_close_matches(loc[-1], known, 1)
         return UserError(place, f"unknown key {loc[-1]!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return UserError(
-            f"{place}.kind", f"no store of kind {value.get('kind') if isinstance(value, dict) else value!r}", f"one of: {', '.join(KINDS)}"
-        )
     if first["type"] == "value_error":
         problem, _, mend = str(first["ctx"]["error"]).partition("; ")
-        return UserError(place, problem, mend)
+        return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, mend)
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
     shown = json.dumps(value, default=str)
@@ -312,9 +309,10 @@ def _origin(loc: list[str], layers: Layers) -> str:
     return best
 
 
-def _siblings(loc: tuple[str | int, ...]) -> list[str]:
+def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
-    models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile}
-    if loc[:1] == ("stores",):
-        models["stores"] = KINDS[str(loc[2])]
-    return list(models.get(str(loc[0]) if loc else "", Config).model_fields)
+    models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile}
+    if loc[:1] == ["stores"]:
+        data = functools.reduce(merge, (doc for _, doc in layers), {})
+        models["stores"] = stores.load(data["stores"][loc[1]]["kind"]).Settings
+    return list(models.get(loc[0] if loc else "", Config).model_fields)

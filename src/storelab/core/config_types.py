@@ -1,11 +1,12 @@
-"""Types of configuration values: units, names, exact booleans, closed models (level 1)."""
+"""Types of configuration values: units, names, exact booleans, stores, closed models (level 1)."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator
 
-from storelab.core import units
+from storelab.core import stores, units
 from storelab.core.errors import UserError
 from storelab.core.model import NAME
 
@@ -41,3 +42,17 @@ Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+
+
+def _store(value: Any) -> Closed:
+    """A store's settings by the model of its kind. Raises ValueError for no known kind, and that model's own ValidationError."""
+    if isinstance(value, Closed):
+        return value
+    kind = value.get("kind") if isinstance(value, Mapping) else value
+    try:
+        return stores.load(kind).Settings.model_validate(value)
+    except UserError as error:
+        raise ValueError(f"{error.problem}; {error.mend}") from None
+
+
+Store = Annotated[Any, PlainValidator(_store)]

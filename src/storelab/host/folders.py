@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import psutil
-
 
 def existing(path: Path) -> Path:
     """The path itself or the nearest folder above it that exists."""
@@ -12,6 +10,8 @@ def existing(path: Path) -> Path:
 
 def filesystem(path: Path) -> str:
     """Type of the file system that holds `path`, e.g. `ext4`; `?` where the system does not tell."""
+    import psutil  # here: who plans only imports the stores, and psutil is slow to import
+
     real = existing(path).resolve()
     fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
     return max(fits, key=lambda p: len(p.mountpoint)).fstype if fits else "?"

@@ -1,7 +1,9 @@
-"""`storelab install NAME`: what a managed store needs, by kind (level 2, measuring side). One file for each way of installing.
+"""`storelab install NAME`: what a store, a testbed or an engine needs (level 2, measuring side). One file for each way
+of installing.
 
-Every kind has a function that returns its parts; a part knows whether it is there, says what it downloads and needs, and
-installs itself. Installing twice does nothing. May import: `host`, `core`. Versions are pinned: Debian's by its release, others by version and hash.
+A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
+and needs, and installs itself. The recipe of a store lives with the store, the others here. Installing twice does
+nothing. Versions are pinned: Debian's by its release, others by version and hash. May import: `host`, `core`.
 """
 
 import importlib
@@ -11,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storelab.core import stores
 from storelab.core.errors import UserError
 
 Progress = Callable[[str], None]
@@ -26,19 +29,13 @@ class Part:
     run: Callable[[Progress], None]
 
 
-# kind -> module and function(tools folder) -> list of parts
-KINDS = {
-    "ceph": ("storelab.install.debian", "ceph"),
-    "nginx": ("storelab.install.debian", "nginx"),
-    "xrootd": ("storelab.install.debian", "xrootd"),
+# What is no store: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the kind of store of that name.
+OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "condor": ("storelab.install.chroot", "condor"),
-    "versitygw": ("storelab.install.golang", "versitygw"),
-    "minio": ("storelab.install.golang", "minio"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),
     "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),
-    "hdfs": ("storelab.stores.hdfs.recipe", "hdfs"),
 }
 
 
@@ -51,12 +48,17 @@ def tools_folder() -> Path:
 
 def parts(kind: str, tools: Path) -> list[Part]:
     """Raises UserError for a kind that needs no installation, or is unknown."""
-    if kind == "seaweedfs":
-        raise UserError("install", "seaweedfs comes with `make setup`", "there is nothing to install")
-    if kind not in KINDS:
-        raise UserError("install", f"no store {kind!r} to install", f"one of: {', '.join(KINDS)}")
-    module, function = KINDS[kind]
-    return getattr(importlib.import_module(module), function)(Path(tools).expanduser())
+    tools = Path(tools).expanduser()
+    if kind in OTHERS:
+        module, function = OTHERS[kind]
+        return getattr(importlib.import_module(module), function)(tools)
+    if kind not in stores.KINDS:
+        known = [*(k for k in stores.KINDS if stores.load(k).recipe), *OTHERS]
+        raise UserError("install", f"no store {kind!r} to install", f"one of: {', '.join(known)}")
+    recipe = stores.load(kind).recipe
+    if recipe is None:
+        raise UserError("install", f"there is nothing to install for {kind}", "what it needs comes with `make setup`")
+    return recipe(tools)
 
 
 def program(name: str, kind: str, place: str, folder: Path | None = None) -> Path:

@@ -60,7 +60,8 @@ def install(packages: Sequence[str], progress: Progress) -> None:
             subprocess.run(_root("rm", "-f", str(POLICY)), check=True)
 
 
-def _part(packages: Sequence[str], needs: str) -> list[Part]:
+def parts(packages: Sequence[str], needs: str) -> list[Part]:
+    """The recipe of what these packages bring. needs: what is downloaded, for people."""
     return [
         Part(
             f"Debian packages {', '.join(packages)}",
@@ -71,23 +72,8 @@ def _part(packages: Sequence[str], needs: str) -> list[Part]:
     ]
 
 
-def ceph(tools: Path) -> list[Part]:
-    return _part(["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"], "up to 96 packages, 73 MB to download, 290 MB on disk")
-
-
-def nginx(tools: Path) -> list[Part]:
-    return _part(["nginx", "libnginx-mod-http-dav-ext"], "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian")
-
-
-def xrootd(tools: Path) -> list[Part]:
-    return _part(
-        ["xrootd-server", "xrootd-server-plugins", "iproute2"],
-        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
-    )
-
-
 def slurm(tools: Path) -> list[Part]:
-    return _part(
+    return parts(
         ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"],
         "for the testbed: some 40 packages, 20 MB to download",
     )

@@ -1,4 +1,4 @@
-"""Building Go programs from source (level 2, measuring side): versitygw, MinIO and storelab's own, as an ordinary user.
+"""Building Go programs from source (level 2, measuring side): stores and storelab's own, as an ordinary user.
 
 `envs/go/<kind>/go.mod` (of storelab's own: `loadgen/go.mod`) pins versions, `go.sum` the hash of every module: Go builds from no others.
 Modules and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
@@ -46,20 +46,6 @@ class Program:
         return self.several or (self.kind,)
 
 
-VERSITYGW = Program(
-    "versitygw",
-    "github.com/versity/versitygw",
-    "github.com/versity/versitygw/cmd/versitygw",
-    "Go modules, 110 MB to download; 1 to 4 minutes on two cores, 1.2 GB of disk while it builds; 45 MB stay; no root",
-    1.5e9,
-)
-MINIO = Program(
-    "minio",
-    "github.com/minio/minio",
-    "github.com/minio/minio",
-    "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk while it builds; 112 MB stay; no root",
-    4e9,
-)
 LOADGEN = Program(
     "loadgen",
     "storelab/loadgen",
@@ -71,19 +57,12 @@ LOADGEN = Program(
 )
 
 
-def versitygw(tools: Path) -> list[Part]:
-    return _part(VERSITYGW, tools)
-
-
-def minio(tools: Path) -> list[Part]:
-    return _part(MINIO, tools)
-
-
 def loadgen(tools: Path) -> list[Part]:
-    return _part(LOADGEN, tools)
+    return parts(LOADGEN, tools)
 
 
-def _part(program: Program, tools: Path) -> list[Part]:
+def parts(program: Program, tools: Path) -> list[Part]:
+    """The recipe of a program."""
     what = f"{program.kind} {pinned(program)}, built from source"
     return [Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))]
 

@@ -14,11 +14,9 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from storelab.core import units
+from storelab.core import stores, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.store_settings import KINDS as STORE_KINDS
-from storelab.core.store_settings import S3_KINDS, Managed
 from storelab.engines.s5cmd import client
 from storelab.stores import make
 
@@ -96,7 +94,7 @@ def _packages() -> Iterator[Finding]:
 
 def _machine(config: Config) -> Iterator[Finding]:
     cpus = len(os.sched_getaffinity(0))
-    managed = [n for n in config.use_stores if _managed(config.stores[n].kind)]
+    managed = [n for n in config.use_stores if stores.load(config.stores[n].kind).managed]
     mend = f"{', '.join(managed)} shares them with the clients: compare on the same machine only" if managed else ""
     yield Finding("CPUs", "ok" if cpus > 2 or not managed else "warn", str(cpus), mend if cpus <= 2 else "")
     soft, hard = (v if v != resource.RLIM_INFINITY else 2**31 for v in resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -113,7 +111,7 @@ def _folders(config: Config) -> Iterator[Finding]:
     from storelab.host.folders import existing, filesystem
 
     wanted = config.limits.stored_bytes
-    managed = any(_managed(config.stores[n].kind) for n in config.use_stores)
+    managed = any(stores.load(config.stores[n].kind).managed for n in config.use_stores)
     for name, folder, need in (("results", config.results, 10**9), ("state", config.state, wanted if managed else 0)):
         path = existing(Path(folder).absolute())
         free = shutil.disk_usage(path).free
@@ -148,7 +146,7 @@ def _ports(config: Config) -> Iterator[Finding]:
     for name, settings in config.stores.items():
         store = make(name, settings, Path(config.state))
         if store.port_block:
-            blocks[name] = (settings.port, settings.port + store.port_block - 1, 10000 if settings.kind == "seaweedfs" else 0)
+            blocks[name] = (settings.port, settings.port + store.port_block - 1, store.second_block)
     for name, (first, last, more) in blocks.items():
         hit = first <= high and last + more >= low
         clash = [n for n, theirs in blocks.items() if n != name and _meet((first, last, more), theirs)]
@@ -167,11 +165,6 @@ def _meet(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
     return any(a <= d and c <= b for a, b in spans[0] for c, d in spans[1])
 
 
-def _managed(kind: str) -> bool:
-    """True for what storelab starts on this machine."""
-    return issubclass(STORE_KINDS[kind], Managed)
-
-
 def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
     store = make(name, settings, Path(config.state))
     if store.managed:
@@ -186,7 +179,7 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             )
         except (UserError, MeasurementFailed) as error:
             problem, mend = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
-            calibrated = config.calibrate and any(config.stores[n].kind in S3_KINDS for n in config.use_stores)
+            calibrated = config.calibrate and any(stores.has_ceiling(config.stores[n].kind) for n in config.use_stores)
             needed = name in config.use_stores or (calibrated and not store.keeps)
             yield Finding(f"store {name}", "fail" if needed else "warn", problem, mend)
         return

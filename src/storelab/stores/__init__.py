@@ -1,41 +1,24 @@
-"""The stores by kind, and their deployments (level 2, measuring side). Classes are imported when asked for: boto3 alone costs a
-good part of a second. May import: `install`, `host`, `core`."""
+"""Systems under test: a file or a folder each, with settings, class and recipe of installation (registry:
+`core/stores.py`); here: the configured stores and their deployments. `managed/`: what storelab runs itself;
+`protocols/`: how it speaks with stores.
 
-import importlib
+May import: `install`, `host`, `core`. Client processes import this package for `protocols/`: what is slow to import
+comes late.
+"""
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from storelab.core import stores
 from storelab.core.errors import UserError
-from storelab.core.records import read_json, write_json
 
 if TYPE_CHECKING:
     from storelab.stores.base import Store
 
-KINDS = {
-    "seaweedfs": ("storelab.stores.seaweedfs", "SeaweedFS"),
-    "ceph": ("storelab.stores.ceph.store", "Ceph"),
-    "versitygw": ("storelab.stores.versitygw", "Versitygw"),
-    "minio": ("storelab.stores.minio", "MinIO"),
-    "nginx": ("storelab.stores.nginx", "Nginx"),
-    "xrootd": ("storelab.stores.xrootd", "XRootD"),
-    "hdfs": ("storelab.stores.hdfs.store", "HDFS"),
-    "nullserver": ("storelab.stores.nullserver", "NullServer"),
-    "directory": ("storelab.stores.directory", "Directory"),
-    "s3": ("storelab.stores.s3.store", "S3"),
-    "root": ("storelab.stores.doors", "Root"),
-    "http": ("storelab.stores.doors", "Http"),
-    "webhdfs": ("storelab.stores.doors", "WebHdfs"),
-}
-
 
 def make(name: str, settings: Any, state: Path) -> "Store":
-    """The store of this name; `settings`: its model of `store_settings.py`; `state`: folder of all managed stores."""
-    if settings.kind not in KINDS:
-        raise UserError(f"stores.{name}.kind", f"no store of kind {settings.kind!r}", f"one of: {', '.join(KINDS)}")
-    module, cls = KINDS[settings.kind]
-    return getattr(importlib.import_module(module), cls)(name, settings, Path(state))
+    """The store of this name. settings: of its class's `Settings`; state: folder of all managed stores."""
+    return stores.load(settings.kind)(name, settings, Path(state))
 
 
 def all_stores(config: Any) -> dict[str, "Store"]:
@@ -60,7 +43,9 @@ def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _with(store: "Store", changes: dict[str, Any]) -> Any:
-    """The store's settings with some of them changed, each validated by its own field (the others are parsed already)."""
+    """The store's settings with some of them changed, each validated by its own field (the rest is parsed)."""
+    from pydantic import TypeAdapter, ValidationError
+
     for name, value in changes.items():
         field = type(store.settings).model_fields[name]
         try:
@@ -81,6 +66,8 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
     name, settings = changed(store, axes)
     if name == store.name:
         return store
+    from storelab.core.records import read_json, write_json
+
     path = _note(store.state, store.name)
     known = read_json(path) if path.exists() else {}
     if name not in known:
@@ -91,6 +78,8 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
 
 def deployments(store: "Store") -> list["Store"]:
     """The deployments of a store that there have been, beside the one that is configured."""
+    from storelab.core.records import read_json
+
     path = _note(store.state, store.name)
     out = []
     for name, facts in (read_json(path) if path.exists() else {}).items():

@@ -1,19 +1,27 @@
 """What every store (system under test) offers to the measuring side (level 2).
 
-A store is one file in this folder, one line in `stores/__init__.py`, one model in `config.py`, one test.
+A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
+`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic, boto3
+or fsspec.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from storelab.core.errors import UserError
 from storelab.core.model import DEFAULT, DEPLOYMENT_AXES
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
+    from storelab.core.answers import Told
+    from storelab.core.config_types import Closed
+    from storelab.install import Part
     from storelab.stores.protocols.access import Access
+
+READ_ONLY = "Never write: only data staged before can be read."  # of the setting `read_only`
 
 
 @dataclass
@@ -35,9 +43,12 @@ class Store(ABC):
     Settings that are axes too (`model.DEPLOYMENT_AXES`) make a deployment: a store of its own beside this one, see `deployed`.
     """
 
+    Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
+    recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
     managed: bool = False
     protocol: str = "s3"  # what clients speak to it
     port_block: int = 0  # ports that one deployment takes, from `settings.port` on
+    second_block: int = 0  # offset of as many further ports that it takes; 0: none
     tells_used: bool = False  # whether `used_bytes` has an answer
     keeps: bool = True  # whether what is written can be read again: not at the null server
 
@@ -55,12 +66,22 @@ class Store(ABC):
     def require(self) -> None:
         """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it), no root."""
 
-    @abstractmethod
     def down(self) -> list[int]:
         """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""
+        return []
 
-    @abstractmethod
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """Of an external store: whether its first front-end is usable now."""
+        try:
+            self.up()
+            version, detail = self.version(), "usable"
+        except UserError as error:
+            version, detail = "", f"{error.problem}; {error.mend}" if error.mend else error.problem
+        try:
+            urls = [end.url for end in self.endpoints(self.most("front_ends"))]
+        except UserError:
+            urls = []
+        return Status(self.name, self.settings.kind, "external", version, urls, {}, detail)
 
     @abstractmethod
     def version(self) -> str:
@@ -70,9 +91,9 @@ class Store(ABC):
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         """The first `front_ends` front-ends. Raises UserError where there are fewer."""
 
-    @abstractmethod
     def credentials(self, account: int = 0) -> Credentials | None:
         """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such account."""
+        return None
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
@@ -105,7 +126,7 @@ class Store(ABC):
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
-        return Bucket(self.bucket_name("storelab", campaign, index, account), "", account)
+        return Bucket(self.bucket_name(getattr(self.settings, "prefix", "storelab"), campaign, index, account), "", account)
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
@@ -159,6 +180,10 @@ class Store(ABC):
     def used_bytes(self) -> int | None:
         """Raw bytes that the store's data take on its disks (or in memory), all copies; None where it cannot be asked."""
         return None
+
+    def administration(self) -> "list[Told]":
+        """What the system's own tools tell of users and keys (`managed/administration.py`); [] where it has none."""
+        return []
 
     def reclaim(self) -> None:
         """Give back the space of deleted objects where the system wants to be told; outside of every measurement."""

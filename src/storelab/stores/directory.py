@@ -6,17 +6,30 @@ Clients of every node must see the same path. What a kernel or FUSE client cache
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import UserError
 from storelab.host.folders import filesystem
-from storelab.stores.base import Status, Store
-from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.stores.base import READ_ONLY, Store
+from storelab.stores.protocols.endpoint import Endpoint
 
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")  # file systems of this machine's own disks and memory
 
 
+class Settings(Closed):
+    """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
+
+    kind: Literal["directory"]
+    path: str = Field(description="An existing folder; storelab makes folders of its own in it.")
+    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    read_only: Boolean = Field(False, description=READ_ONLY)
+
+
 class Directory(Store):
+    Settings = Settings
     protocol = "file"
     tells_used = True
 
@@ -32,17 +45,6 @@ class Directory(Store):
         if not os.access(self.path, wanted):
             raise UserError(f"{self.place}.path", f"{str(self.path)!r} cannot be written", "give a folder of yours, or set read_only: true")
 
-    def down(self) -> list[int]:
-        return []
-
-    def status(self) -> Status:
-        try:
-            self.up()
-            detail = "usable"
-        except UserError as error:
-            detail = f"{error.problem}; {error.mend}"
-        return Status(self.name, "directory", "external", self.version(), [self.endpoints()[0].url], {}, detail)
-
     def version(self) -> str:
         """Type of the file system."""
         return filesystem(self.path)
@@ -52,12 +54,6 @@ class Directory(Store):
 
     def most(self, axis: str) -> int:
         return 1
-
-    def credentials(self, account: int = 0) -> Credentials | None:
-        return None
-
-    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
-        return Bucket(self.bucket_name(self.settings.prefix, campaign, index, account), "", account)
 
     def deployment(self) -> dict[str, Any]:
         return {

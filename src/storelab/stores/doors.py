@@ -3,16 +3,25 @@
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from urllib3.exceptions import HTTPError
+from pydantic import Field
 
+from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.base import Status, Store
+from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
-from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.stores.protocols.endpoint import Endpoint
+
+
+class Folder(Closed):
+    """What the stores share that are there already and hold folders instead of buckets."""
+
+    endpoint: str | list[str] = Field(description="URL of a folder given to you, or the list of the front-ends' URLs of it.")
+    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    read_only: Boolean = Field(False, description=READ_ONLY)
 
 
 class Door(Store):
@@ -50,12 +59,6 @@ class Door(Store):
     def most(self, axis: str) -> int:
         return len(self._urls) if axis == "front_ends" else 1
 
-    def credentials(self, account: int = 0) -> Credentials | None:
-        return None
-
-    def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
-        return Bucket(self.bucket_name(self.settings.prefix, campaign, index, account), "", account)
-
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is wrong."""
         for i in range(len(self.endpoints(front_ends))):
@@ -64,17 +67,6 @@ class Door(Store):
             except (MeasurementFailed, AccessRefused) as error:
                 problem = str(error).removeprefix(f"{self.place}: ")
                 raise UserError(f"{self.place}.endpoint", problem, "check that this folder is there and may be listed") from None
-
-    def down(self) -> list[int]:
-        return []
-
-    def status(self) -> Status:
-        try:
-            self.up()
-            version, detail = self.version(), "usable"
-        except UserError as error:
-            version, detail = "", f"{error.problem}; {error.mend}"
-        return Status(self.name, self.settings.kind, "external", version, list(self._urls), {}, detail)
 
     def version(self) -> str:
         return self._version
@@ -98,7 +90,14 @@ class Door(Store):
         }
 
 
+class RootSettings(Folder):
+    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache. Credentials as XRootD's own clients find them."""
+
+    kind: Literal["root"]
+
+
 class Root(Door):
+    Settings = RootSettings
     system = "XRootD door"
     protocol = "root"
     schemes = ("root", "roots")
@@ -114,7 +113,19 @@ class Root(Door):
         return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
 
 
+class HttpSettings(Folder):
+    """Any HTTP/WebDAV door (`https://host:port/folder`): dCache, StoRM, XrdHttp, EOS, nginx, Apache."""
+
+    kind: Literal["http"]
+    verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
+    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    token: str | None = Field(
+        None, description="Name of the environment variable that holds a bearer token.", pattern=r"^[A-Z_][A-Z0-9_]*$"
+    )
+
+
 class Http(Door):
+    Settings = HttpSettings
     system = "HTTP/WebDAV door"
     protocol = "http"
     schemes = ("http", "https")
@@ -129,6 +140,8 @@ class Http(Door):
 
     @cached_property
     def _version(self) -> str:
+        from urllib3.exceptions import HTTPError
+
         from storelab.stores.protocols.webdav import WebDav
 
         try:
@@ -137,7 +150,15 @@ class Http(Door):
             return ""
 
 
+class WebHdfsSettings(Folder):
+    """Any WebHDFS (`http://namenode:port/folder`)."""
+
+    kind: Literal["webhdfs"]
+    user: str = Field("storelab", description="Name that the requests bear.")
+
+
 class WebHdfs(Door):
+    Settings = WebHdfsSettings
     system = "WebHDFS"
     protocol = "webhdfs"
     schemes = ("http", "https", "webhdfs", "swebhdfs")

@@ -5,43 +5,44 @@ body), uploads are thrown away, nothing is listed, no signature is looked at. Se
 """
 
 import os
-import subprocess
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
-from storelab.install import program, tools_folder
+from pydantic import Field
+
+from storelab.core.config_types import Boolean
+from storelab.install import Part, golang, program, tools_folder
 from storelab.stores.managed import net
 from storelab.stores.managed.base import Managed
-from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 
+class Settings(ListeningSettings):
+    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own ceiling. Only the workload
+    `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
+
+    kind: Literal["nullserver"]
+    port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
+    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
+
+
 class NullServer(Managed):
+    Settings = Settings
     system = "near-null S3 server"
+    version_flag = "-version"
     keeps = False
     tells_used = False
     port_block = 1
 
+    @staticmethod
+    def recipe(tools: Path) -> list[Part]:
+        return golang.parts(golang.LOADGEN, tools)
+
     def program(self) -> Path:
         return program("nullserver", "loadgen", self.place, tools_folder() / "bin")
-
-    def require(self) -> None:
-        self.program()
-
-    @cached_property
-    def _version(self) -> str:
-        def ask() -> str:
-            done = subprocess.run([self.program(), "-version"], capture_output=True, text=True, timeout=30, check=False)
-            return done.stdout.strip()
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
-
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        return (front_ends,)
 
     @property
     def bodies(self) -> Path:

@@ -7,19 +7,23 @@ stages: one that finds its master missing waits for seconds before it tries agai
 import http.client
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from storelab.core.answers import NO, NOT_TRIED, Told
+from storelab.core.config_types import Boolean, Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import net
+from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
@@ -33,11 +37,35 @@ TOML = {
 }
 
 
+class Settings(ListeningSettings):
+    """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3 front-ends)."""
+
+    kind: Literal["seaweedfs"]
+    port: int = Field(
+        18300, ge=1024, le=22000, description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000."
+    )
+    servers: int = Field(1, ge=1, le=7, description="Volume servers, each in a rack of its own.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field("none", description="Copies of every object, in other racks.")
+    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
+    volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
+    max_volumes: int = Field(
+        6500,
+        ge=8,
+        description="How many volumes a volume server may have (they take space as they fill, and two open files each).",
+    )
+    volumes_per_bucket: int = Field(
+        3, ge=1, le=7, description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400."
+    )
+
+
 class SeaweedFS(Managed):
+    Settings = Settings
     system = "SeaweedFS"
+    version_flag, version_pattern = "version", r"\d+GB (\S+)"
     most_front_ends = 23
     most_accounts = ACCOUNTS
     port_block = 32
+    second_block = 10000  # gRPC
 
     def require(self) -> None:
         self.program()
@@ -55,20 +83,6 @@ class SeaweedFS(Managed):
         if not path.exists():
             raise UserError(self.place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
         return path
-
-    @cached_property
-    def _version(self) -> str:
-        """Asked once for each installed program: `weed` takes a tenth of a second to tell."""
-
-        def ask() -> str:
-            done = subprocess.run([self.program(), "version"], capture_output=True, text=True, timeout=30, check=False)
-            found = re.search(r"\d+GB (\S+)", done.stdout)
-            return found.group(1) if found else ""
-
-        return self.memoised(self.program(), ask)
-
-    def version(self) -> str:
-        return self._version
 
     def _volumes(self) -> list[str]:
         return [f"volume-{i}" for i in range(1, self.settings.servers + 1)]
@@ -106,9 +120,11 @@ class SeaweedFS(Managed):
         environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
         grace = {"filer": 0.5, "s3": 0.5}.get(kind, 10.0)
         if kind == "s3" and s.tls:
-            return Daemon(name, argv, host, (port, port + 10000), lambda: net.speaks_tls(host, port, "/healthz"), grace, environ)
+            return Daemon(
+                name, argv, host, (port, port + self.second_block), lambda: net.speaks_tls(host, port, "/healthz"), grace, environ
+            )
         health = "/cluster/healthz" if name == "master" else "/healthz"
-        return Daemon(name, argv, host, (port, port + 10000), health, grace, environ)
+        return Daemon(name, argv, host, (port, port + self.second_block), health, grace, environ)
 
     def make_ready(self) -> None:
         for folder in ("master", "filer", *self._volumes()):
@@ -166,6 +182,23 @@ class SeaweedFS(Managed):
 
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {"volume_size_bytes": self.settings.volume_size, "max_volumes": self.settings.max_volumes}
+
+    def administration(self) -> list[Told]:
+        """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other way."""
+        master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
+        done = subprocess.run(
+            [str(self.program()), "shell", f"-master={master}", f"-filer={filer}"],
+            input="s3.user.list\n",
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_S,
+            check=True,
+        )
+        found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
+        hidden = f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not shown"
+        several = "the static file takes a list of keys for each user; storelab gives one"
+        return [Told(USERS, NO, hidden), Told(KEYS, NOT_TRIED, several)]
 
     def reclaim(self, timeout: float = 180.0) -> None:
         """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: deletes reach the volumes some seconds late.

@@ -4,26 +4,31 @@
 `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). See docs/stores.md.
 """
 
+import json
 import re
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-import psutil
+from pydantic import Field
 
+from storelab.core.answers import NO, YES, Told
+from storelab.core.config_types import Boolean, Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import existing
-from storelab.install import program
+from storelab.install import Part, debian, program
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.cluster import CephCluster
 from storelab.stores.managed import net
+from storelab.stores.managed.administration import KEYS, listed
 from storelab.stores.managed.base import LOOPBACK
-from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
@@ -31,12 +36,37 @@ LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
 CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
 
 
+class Settings(ListeningSettings):
+    """A Ceph that storelab starts and stops on this machine: monitor, OSDs, 1..n RADOS gateways (S3)."""
+
+    kind: Literal["ceph"]
+    port: int = Field(
+        20000, ge=1024, le=32000, description="First of its ports: gateways from here, the monitor at +30, OSDs from +40, a block of 100."
+    )
+    backing: Literal["memory", "disk", "tmpfs"] = Field(
+        "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file there."
+    )
+    servers: int = Field(3, ge=1, le=7, description="OSDs.")
+    redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1"] = Field(
+        "replica-3", description="Of the pool of object data; index pools are replicated."
+    )
+    mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
+    osd_size: Size = Field("4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file.")
+    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
+
+
 class Ceph(CephCluster):
+    Settings = Settings
     system = "Ceph"
     most_front_ends = 24
     most_accounts = 32
     port_block = 100
     start_timeout = 60.0
+
+    @staticmethod
+    def recipe(tools: Path) -> list[Part]:
+        packages = ["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"]
+        return debian.parts(packages, "up to 96 packages, 73 MB to download, 290 MB on disk")
 
     def require(self) -> None:
         s = self.settings
@@ -51,19 +81,13 @@ class Ceph(CephCluster):
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
 
-    @cached_property
-    def _version(self) -> str:
-        gateway = program("radosgw", "ceph", self.place)
+    def program(self) -> Path:
+        return program("radosgw", "ceph", self.place)
 
-        def ask() -> str:
-            done = subprocess.run([gateway, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
-            found = re.search(r"ceph version (\S+)", done.stdout)
-            return found.group(1) if found else ""
-
-        return self.memoised(gateway, ask)
-
-    def version(self) -> str:
-        return self._version
+    def ask_version(self, program: Path) -> str:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
+        found = re.search(r"ceph version (\S+)", done.stdout)
+        return found.group(1) if found else ""
 
     # Daemons
 
@@ -196,6 +220,8 @@ class Ceph(CephCluster):
 
     def free_bytes(self) -> int | None:
         """Room for objects, copies taken into account: as the fullest OSD has it, and memory or disk."""
+        import psutil  # here: who plans only reads the settings, and psutil is slow to import
+
         s, told = self.settings, self._counters()
         full = int(s.osd_size * (1 - conf.FULL))
         if told:
@@ -205,6 +231,21 @@ class Ceph(CephCluster):
             least = s.osd_size - full - max((p.stat().st_blocks * 512 for p in blocks if p.exists()), default=0)
         machine = psutil.virtual_memory().available if self.memory else shutil.disk_usage(existing(self.data)).free
         return max(0, int(min(least * s.servers, machine) / conf.SHARE[s.redundancy]))
+
+    def administration(self) -> list[Told]:
+        tool, own = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
+        users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), own)
+
+        def keys() -> set[str]:
+            return {k["access_key"] for k in json.loads(tool("radosgw-admin", "user", "info", "--uid", own[0]))["keys"]}
+
+        before = keys()
+        tool("radosgw-admin", "key", "create", "--uid", own[0], "--key-type=s3", "--gen-access-key", "--gen-secret")
+        made = keys() - before
+        for key in made:
+            tool("radosgw-admin", "key", "rm", "--uid", own[0], "--key-type=s3", "--access-key", key)
+        good = len(made) == 1 and keys() == before
+        return [users, Told(KEYS, YES if good else NO, f"radosgw-admin key create: {len(before)} before, {len(before) + len(made)} after")]
 
     def reclaim(self, timeout: float = 120.0) -> None:
         """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second, tell no change."""

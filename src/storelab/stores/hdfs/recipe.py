@@ -14,9 +14,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, Progress, debian
+
+if TYPE_CHECKING:
+    from storelab.stores.hdfs.store import HDFS
 
 HADOOP = "3.4.1"
 PINS = Path(__file__).parents[4] / "envs" / "hdfs"  # pom.xml and SHA256SUMS
@@ -66,7 +70,9 @@ def class_archive(tools: Path, program: Path) -> Path:
     return hdfs_folder(tools) / f"classes-{java_version(program)}.jsa"
 
 
-def hdfs(tools: Path) -> list[Part]:
+def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
+    """trial: the store that is started once, to note its classes."""
+
     def archived() -> bool:
         program = java()
         return program is not None and class_archive(tools, program).exists()
@@ -88,7 +94,7 @@ def hdfs(tools: Path) -> list[Part]:
             f"archive of Hadoop's classes for {java_version(java() or Path('java')) or 'this Java'}",
             "nothing to download; starts HDFS once, some 30 s, 90 MB on disk",
             archived,
-            lambda progress: _archive(tools, progress),
+            lambda progress: _archive(tools, trial, progress),
         ),
     ]
 
@@ -167,7 +173,7 @@ def _name_all(jars: Path, sums: str) -> None:
         jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(("Manifest-Version: 1.0", *lines, "", "")))
 
 
-def _archive(tools: Path, progress: Progress) -> None:
+def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
     """Starts a small HDFS, notes which classes its daemons load, has Java archive them. That is also the proof that it runs."""
     program = java()
     if program is None:
@@ -175,7 +181,7 @@ def _archive(tools: Path, progress: Progress) -> None:
     final = class_archive(tools, program)
     with _temporary(tools) as work:
         progress("starting HDFS once")
-        _trial(tools, work)
+        _trial(tools, trial, work)
         classes = {line for path in work.glob("*.classes") for line in path.read_text().splitlines() if not line.startswith("#")}
         (work / "classes").write_text("\n".join(sorted(classes)))
         progress(f"archiving {len(classes)} classes")
@@ -200,22 +206,20 @@ def _archive(tools: Path, progress: Progress) -> None:
         (work / "jsa").replace(final)
 
 
-def _trial(tools: Path, work: Path) -> None:
+def _trial(tools: Path, trial: "type[HDFS]", work: Path) -> None:
     """Runs a small HDFS below `work`: writes, reads, appends, lists, removes. Leaves `<daemon>.classes`.
 
     Raises UserError, MeasurementFailed where it does not work.
     """
-    from storelab.core.store_settings import HDFS as Settings
-    from storelab.stores.hdfs.store import HDFS
     from storelab.stores.managed import net
     from storelab.stores.managed.base import LOOPBACK
     from storelab.stores.protocols import filesystems
 
-    blocks = range(21000, 32000, HDFS.port_block)
+    blocks = range(21000, 32000, trial.port_block)
     first = next((b for b in blocks if all(net.free(LOOPBACK, p) for p in range(b, b + 8))), None)
     if first is None:
         raise UserError("install", "no 8 free ports in a row between 21000 and 32000", "stop what listens there")
-    store = HDFS("trial", Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")
+    store = trial("trial", trial.Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")
     store.tools = tools
     store.java_options = (f"-XX:DumpLoadedClassList={work}/%s.classes",)
     try:

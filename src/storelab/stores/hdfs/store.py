@@ -14,65 +14,32 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-from xml.sax.saxutils import escape
+from typing import Any, Literal
+
+from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import tools_folder
-from storelab.stores.hdfs import recipe
+from storelab.install import Part, tools_folder
+from storelab.stores.hdfs import conf, recipe
 from storelab.stores.managed import net
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.daemons import Daemon
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
-COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
 FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
-BLOCK = 128 * 1024**2  # bytes; Hadoop's default
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
 )
-SERVER = "org.apache.hadoop.hdfs.server"
-CLASSES = {"namenode": f"{SERVER}.namenode.NameNode", "datanode": f"{SERVER}.datanode.DataNode"}
-CORE = {
-    "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
-    "ipc.client.connect.max.retries": 100,
-    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
-    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",  # no du over all blocks
-}
-SITE = {
-    "dfs.permissions.enabled": "false",
-    "dfs.blocksize": BLOCK,
-    "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-    "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
-    "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
-    "dfs.namenode.stale.datanode.interval": 5000,  # ms
-    "dfs.namenode.redundancy.interval.seconds": 1,
-    "dfs.namenode.safemode.extension": 0,
-    "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
-    "dfs.datanode.scan.period.hours": -1,  # no maintenance in the middle of a point
-    "dfs.datanode.directoryscan.interval": -1,
-    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
-    "dfs.namenode.fs-limits.min-block-size": 4096,
-}
+CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
 # Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
 ODD = re.compile(r"[^A-Za-z0-9_/.+@=~-]")
-LOGGING = """log4j.rootLogger=WARN,A
-log4j.appender.A=org.apache.log4j.ConsoleAppender
-log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout
-log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
-"""
-
-
-def configuration(properties: Mapping[str, Any]) -> str:
-    """Hadoop's XML of these properties."""
-    rows = (f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items())
-    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *rows, "</configuration>", ""))
 
 
 def user_name() -> str:
@@ -83,7 +50,19 @@ def user_name() -> str:
         return "storelab"
 
 
+class Settings(ListeningSettings):
+    """An HDFS on this machine: NameNode and DataNodes as plain Java processes, spoken to over WebHDFS."""
+
+    kind: Literal["hdfs"]
+    port: int = Field(
+        21000, ge=1024, le=32000, description="First of its ports: RPC, then WebHDFS, then three per DataNode; a block of 40."
+    )
+    servers: int = Field(3, ge=1, le=7, description="DataNodes.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
+
+
 class HDFS(Managed):
+    Settings = Settings
     system = "HDFS"
     protocol = "webhdfs"
     front = "namenode-"
@@ -91,13 +70,17 @@ class HDFS(Managed):
     start_timeout = 90.0
     java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
 
+    @staticmethod
+    def recipe(tools: Path) -> list[Part]:
+        return recipe.parts(tools, HDFS)
+
     @cached_property
     def tools(self) -> Path:
         """Where the jars are installed."""
         return tools_folder()
 
     def require(self) -> None:
-        s, copies = self.settings, COPIES[self.settings.redundancy]
+        s, copies = self.settings, conf.COPIES[self.settings.redundancy]
         if s.servers < copies:
             raise UserError(
                 f"{self.place}.servers", f"{s.servers} DataNodes cannot hold {copies} copies", f"set servers to {copies} or more"
@@ -109,11 +92,17 @@ class HDFS(Managed):
                 raise UserError(
                     self.place, f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path", "choose another folder"
                 )
-        if recipe.java() is None:
-            oldest, newest = recipe.OLDEST, recipe.NEWEST
-            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+        self.program()
         if not recipe.class_path(self.tools).exists():
             raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
+
+    def program(self) -> Path:
+        """A Java that runs Hadoop."""
+        found = recipe.java()
+        if found is None:
+            oldest, newest = recipe.OLDEST, recipe.NEWEST
+            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+        return found
 
     def version(self) -> str:
         """Of the jars that are installed."""
@@ -139,24 +128,23 @@ class HDFS(Managed):
     def _files(self) -> dict[str, str]:
         """The configuration that all daemons share, by name of file."""
         s, port = self.settings, self.settings.port
-        core = CORE | {
+        core = conf.CORE | {
             "fs.defaultFS": f"hdfs://{s.address}:{port}",
             "hadoop.tmp.dir": self.folder / "tmp",
             "hadoop.http.staticuser.user": user_name(),
         }
-        site = SITE | {
-            "dfs.replication": COPIES[s.redundancy],
+        site = conf.SITE | {
+            "dfs.replication": conf.COPIES[s.redundancy],
             "dfs.namenode.name.dir": f"file://{self.data}/namenode",
             "dfs.namenode.rpc-address": f"{s.address}:{port}",
             "dfs.namenode.http-address": f"{s.address}:{port + 1}",
             "dfs.datanode.hostname": s.address,
         }
-        return {"core-site.xml": configuration(core), "hdfs-site.xml": configuration(site), "log4j.properties": LOGGING}
+        return {"core-site.xml": conf.configuration(core), "hdfs-site.xml": conf.configuration(site), "log4j.properties": conf.LOGGING}
 
     def _java(self, name: str) -> tuple[str, ...]:
         """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken over."""
-        program = recipe.java()
-        assert program is not None  # see `require`
+        program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
         archive = recipe.class_archive(self.tools, program)
         return (
@@ -203,12 +191,12 @@ class HDFS(Managed):
             raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
 
     def make_ready(self) -> None:
-        conf = self.folder / "conf"
-        for folder in (self.folder / "tmp", *(conf / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
+        own = self.folder / "conf"
+        for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the jars lack what the web servers look for
         for name, text in self._files.items():
-            if not (conf / name).exists() or (conf / name).read_text() != text:
-                (conf / name).write_text(text)
+            if not (own / name).exists() or (own / name).read_text() != text:
+                (own / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
@@ -273,7 +261,7 @@ class HDFS(Managed):
 
     def deployment(self) -> dict[str, Any]:
         program = recipe.java()
-        return super().deployment() | {"block_size_bytes": BLOCK, "java": recipe.java_version(program) if program else ""}
+        return super().deployment() | {"block_size_bytes": conf.BLOCK, "java": recipe.java_version(program) if program else ""}
 
     def used_bytes(self) -> int | None:
         """Disk blocks of the DataNodes' folders: all copies, with their sums and the block files' unfilled rest."""

@@ -10,32 +10,30 @@ import os
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.records import read_json, write_json
-from storelab.host.folders import existing, filesystem
-from storelab.stores.base import Status, Store
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.accounts import Accounts
-from storelab.stores.managed.daemons import Daemon, Daemons
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
 
 
-class Managed(Accounts, Store):
-    """A store of daemons. Front-ends are the daemons whose names begin with `front`, e.g. `s3-` for `s3-1`, `s3-2` …"""
+class Managed(Accounts, Facts):
+    """A store of daemons."""
 
     managed = True
     tells_used = True
-    system = ""  # name for people
-    front = "s3-"
     most_front_ends = 1
     most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
@@ -43,8 +41,16 @@ class Managed(Accounts, Store):
     def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
         super().__init__(name, settings, state)
         self.folder = Path(state).absolute() / name
-        self.daemons = Daemons(self.folder, self.place)
         self.data = self._data_folder(scratch)
+
+    @cached_property
+    def daemons(self) -> "Daemons":  # type: ignore[override]
+        return self._daemons(self.folder)
+
+    def _daemons(self, folder: Path) -> "Daemons":
+        from storelab.stores.managed.daemons import Daemons  # here: who plans only reads the settings, and psutil is slow to import
+
+        return Daemons(folder, self.place)
 
     def _data_folder(self, scratch: Path | None) -> Path:
         s = self.settings
@@ -58,13 +64,9 @@ class Managed(Accounts, Store):
 
     # What a store says of itself
 
-    @abstractmethod
     def require(self) -> None:
         """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
-
-    @abstractmethod
-    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Names of daemons in the order of their start; those of one stage start together. `front_ends`: names of these."""
+        self.program()
 
     @abstractmethod
     def daemon(self, name: str) -> Daemon:
@@ -114,7 +116,7 @@ class Managed(Accounts, Store):
         if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
             raise UserError(place, f"{data} is not empty and not made by storelab", "give an empty or a new folder")
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
-        if owner not in ("", str(self.folder)) and Daemons(Path(owner), self.place).running():
+        if owner not in ("", str(self.folder)) and self._daemons(Path(owner)).running():
             raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -237,11 +239,9 @@ class Managed(Accounts, Store):
         return self.daemons.everyone()
 
     def front_ends(self) -> list[str]:
-        """Names of the front-ends that run."""
         return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
 
     def endpoint(self, name: str) -> Endpoint:
-        """How clients address this front-end."""
         daemon, s = self.daemon(name), self.settings
         tls = bool(getattr(s, "tls", False))
         ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
@@ -258,62 +258,6 @@ class Managed(Accounts, Store):
         if len(names) < front_ends:
             raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
         return [self.endpoint(n) for n in names[:front_ends]]
-
-    def status(self) -> Status:
-        pids = self.daemons.running()
-        missing, there = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids], self.daemons.elsewhere()
-        state = "down" if not pids else "partly" if missing else "up"
-        detail = f"started on {there}" if there else f"missing: {', '.join(missing)}" if state == "partly" else ""
-        try:
-            version = self.version()
-        except (UserError, MeasurementFailed):
-            version = ""
-        return Status(self.name, self.settings.kind, state, version, [self.endpoint(n).url for n in self.front_ends()], pids, detail)
-
-    def deployment(self) -> dict[str, Any]:
-        """System, version, daemons by kind (name up to the last '-'), front-ends, redundancy, backing, TLS, accounts."""
-        names = list(self.daemons.running())
-        kinds = [n.rpartition("-")[0] or n for n in names]
-        return {
-            "system": self.system,
-            "version": self.version(),
-            "daemons": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
-            "front_ends": len(self.front_ends()),
-            "servers": getattr(self.settings, "servers", 1),
-            "redundancy": getattr(self.settings, "redundancy", "none"),
-            "backing": "memory" if self.settings.backing == "memory" else filesystem(self.data),
-            "tls": bool(getattr(self.settings, "tls", False)),
-            "accounts": self.accounts(),
-        }
-
-    def free_bytes(self) -> int | None:
-        return shutil.disk_usage(existing(self.data)).free
-
-    def used_bytes(self) -> int | None:
-        """Blocks that the data folder takes (sparse files count what is there), once the kernel has written all."""
-        os.sync()
-        return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
-
-    def memoised(self, program: Path, ask: Callable[[], str]) -> str:
-        """What `ask` says (a version), asked once for each installed program; kept in the store's folder."""
-        note, stat = self.folder / "version.json", program.stat()
-        stamp = [str(program), stat.st_mtime_ns, stat.st_size]
-        with contextlib.suppress(UserError, OSError, KeyError):
-            known = read_json(note)
-            if known["stamp"] == stamp:
-                return known["version"]
-        version = ask()
-        if self.folder.exists():
-            write_json(note, {"stamp": stamp, "version": version})
-        return version
-
-    def rss_bytes(self) -> int:
-        """Memory of all daemons."""
-        total = 0
-        for pid in self.actors().values():
-            with contextlib.suppress(psutil.Error):
-                total += psutil.Process(pid).memory_info().rss
-        return total
 
 
 def short_name(folder: Path) -> str:

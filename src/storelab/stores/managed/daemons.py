@@ -12,8 +12,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +21,11 @@ import psutil
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import write_json
 from storelab.stores.managed import elsewhere, family
-from storelab.stores.managed.net import answers, free, holder
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.net import free
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
 SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
-
-
-@dataclass(frozen=True)
-class Daemon:
-    """One daemon as it is to run. `grace`: seconds from SIGTERM to SIGKILL. `ports`: checked to be free before the start.
-
-    `health`: path that `ports[0]` answers with 200 when it is healthy, or a call that tells. `prefix`: command that enters a
-    namespace and then becomes `argv` (exec). `elsewhere`: `host` and `ports` are of a network namespace of its own.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    host: str
-    ports: tuple[int, ...]
-    health: str | Callable[[], bool] = "/healthz"
-    grace: float = 5.0
-    environ: Mapping[str, str] = field(default_factory=dict)
-    prefix: tuple[str, ...] = ()
-    elsewhere: bool = False
-
-    def healthy(self, timeout: float = 1.0) -> bool:
-        return answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
 
 
 class Daemons:
@@ -156,7 +134,7 @@ class Daemons:
                 if not usable:
                     raise UserError(
                         f"{self.place}.port",
-                        f"port {port} of {daemon.name} is taken{holder(port)}",
+                        f"port {port} of {daemon.name} is taken{family.holder(port)}",
                         f"stop that, or set {self.place}.port to another block",
                     )
 

@@ -1,4 +1,6 @@
-"""Which processes belong to a daemon: by command line, by session, by where their output goes (level 2, measuring side)."""
+"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port (level
+2, measuring side).
+"""
 
 import contextlib
 import os
@@ -9,13 +11,17 @@ import psutil
 
 
 def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
-    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its title (nginx)."""
+    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its
+    title (nginx).
+    """
     have, want = " ".join(cmdline).rstrip(), " ".join(argv)
     return have == want or have.endswith(" " + want)
 
 
 def workers(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
-    """Pid of each leader of a session -> the other processes of its session, oldest first. The leaders must be alive."""
+    """Pid of each leader of a session -> the other processes of its session, oldest first. The leaders must be
+    alive.
+    """
     out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
     for pid in psutil.pids() if out else ():
         with contextlib.suppress(OSError, psutil.Error):
@@ -25,7 +31,9 @@ def workers(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]
 
 
 def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
-    """(name of the daemon, process) of those that write to `logs`/<name>.log and read from nowhere, but for these sessions."""
+    """(name of the daemon, process) of those that write to `logs`/<name>.log and read from nowhere, but for these
+    sessions.
+    """
     folder, out = f"{logs.resolve()}/", []
     for pid in psutil.pids():
         with contextlib.suppress(OSError, psutil.Error):
@@ -33,3 +41,14 @@ def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Proc
             if target.startswith(folder) and source == os.devnull and os.getsid(pid) not in sessions:
                 out.append((target.removeprefix(folder).partition(".log")[0], psutil.Process(pid)))
     return out
+
+
+def holder(port: int) -> str:
+    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    try:
+        found = [
+            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        ]
+        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+    except (psutil.Error, OSError):
+        return ""

@@ -5,8 +5,6 @@ import http.client
 import socket
 import ssl
 
-import psutil
-
 
 def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
     """Status and body of `GET http://host:port/path`. Raises OSError, http.client.HTTPException."""
@@ -39,17 +37,6 @@ def answers(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool
         return get(host, port, path, timeout)[0] == 200
     except (OSError, http.client.HTTPException):
         return False
-
-
-def holder(port: int) -> str:
-    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
-    try:
-        found = [
-            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
-        ]
-        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
-    except (psutil.Error, OSError):
-        return ""
 
 
 def free(host: str, port: int) -> bool:

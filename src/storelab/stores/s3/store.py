@@ -5,22 +5,58 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import botocore.session
+from pydantic import Field
 
+from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import UserError
-from storelab.stores.base import Status, Store
+from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.stores.protocols.s3_clients import client
-from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
 from storelab.stores.s3.presets import PRESETS
 
 MOST_NAME = 63  # characters of a bucket name
 
 
+class Settings(Closed):
+    """Any S3 endpoint that is there already. Credentials come from the environment or an AWS profile, never from here."""
+
+    kind: Literal["s3"]
+    preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
+        None, description="A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan against them."
+    )
+    buckets_per_account: int | None = Field(None, ge=1, description="Most buckets of one account; default: the preset's, else no bound.")
+    multipart: Boolean | None = Field(
+        None,
+        description="Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: the preset's, else true.",
+    )
+    endpoint: str | list[str] = Field(description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`.")
+    resolve_all: Boolean = Field(False, description="Resolve the one DNS name to all its addresses and spread the clients over them.")
+    region: str = Field("us-east-1", description="Region for the signature.")
+    addressing: Literal["path", "virtual"] = Field("path", description="`path`: host/bucket/key; `virtual`: bucket.host/key.")
+    verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
+    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    profile: str | None = Field(
+        None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
+    )
+    profiles: list[str] = Field(
+        default_factory=list, description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first."
+    )
+    bucket: str | None = Field(
+        None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
+    )
+    prefix: str = Field(
+        "storelab",
+        description="Begin of the names of its own buckets; with `bucket`, its prefix in there.",
+        pattern=r"^[a-z0-9][a-z0-9-]*$",
+    )
+    read_only: Boolean = Field(False, description=READ_ONLY)
+
+
 class S3(Store):
+    Settings = Settings
+
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
         self._version = ""
@@ -93,6 +129,10 @@ class S3(Store):
 
     def credentials(self, account: int = 0) -> Credentials:
         """From the environment, or the profile; never from a metadata service. Raises UserError where there are none."""
+        import botocore.session  # here: who plans only reads the settings, and botocore is slow to import
+
+        from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
+
         if account >= self.accounts():
             raise UserError(self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`")
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
@@ -135,6 +175,9 @@ class S3(Store):
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """The `Server` header of an answer to a signed request. GET, because an answer to HEAD says no error code."""
+        from storelab.stores.protocols.s3_clients import client
+        from storelab.stores.protocols.s3_mistakes import ERRORS, explain
+
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:
             if self.settings.bucket:
@@ -150,22 +193,6 @@ class S3(Store):
                 else UserError(f"{self.place}.endpoint", problem, "check that it is an S3 server, and its state")
             ) from None
         return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
-
-    def down(self) -> list[int]:
-        return []
-
-    def status(self) -> Status:
-        """`external`; `detail` says whether the first front-end is usable now."""
-        try:
-            self.up(1)
-            detail = "usable"
-        except UserError as error:
-            detail = f"{error.problem}; {error.mend}" if error.mend else error.problem
-        try:
-            urls = self._urls
-        except UserError:
-            urls = []
-        return Status(self.name, "s3", "external", self._version, urls, {}, detail)
 
     def version(self) -> str:
         """The server's `Server` header; '' if it sends none or is not reachable."""

@@ -1,7 +1,7 @@
-"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2, measuring side).
+"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2,
+measuring side).
 
-`yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so; `not tried`: it could
-not be asked (the evidence says why); `error`: the question itself failed, nothing is known.
+The words and what they mean: `core/answers.py`.
 """
 
 import http.client
@@ -12,14 +12,16 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from storelab.core import clock
+from storelab.core.answers import DIFFERS, ERROR, NO, NOT_TRIED, YES
 
-YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tried", "error")
 TIME_IS_UP = "the point's duration ended before"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing secret."""
+    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing
+    secret.
+    """
 
     answer: str
     evidence: str

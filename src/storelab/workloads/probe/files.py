@@ -190,3 +190,6 @@ def listing(c: Files) -> Answer:
     found = {e.name: e.stat().st_size for e in os.scandir(folder)}
     demand(set(found) == wanted and set(found.values()) == {1}, f"{len(wanted & set(found))} of {LISTED} files listed")
     return yes(f"{LISTED} files with their sizes")
+
+
+CONTEXT = Files

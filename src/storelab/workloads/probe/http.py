@@ -15,7 +15,7 @@ from storelab.stores.protocols.filesystems import authorization
 from storelab.workloads.probe.answers import NO, Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import Context
 from storelab.workloads.probe.http_ranges import CONNECTION, RANGES
-from storelab.workloads.probe.plain_http import Reply, Wire
+from storelab.workloads.probe.plain_http import Connection, Reply
 
 OWN = Checks()
 SMALL = b"one small file of the probe"
@@ -45,7 +45,7 @@ class Http(Context):
         key: str,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        wire: Wire | None = None,
+        wire: Connection | None = None,
         token: bool = True,
     ) -> Reply:
         return (wire or self.wire).send(method, self.target(key), {**(self.token if token else {}), **(headers or {})}, body)
@@ -66,16 +66,16 @@ class Http(Context):
         reply = self.send("GET", self.path(name))
         return reply.status == 200 and reply.body == body
 
-    def get_ranges(self, value: str, wire: Wire | None = None) -> Reply:
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
         return self.send("GET", self.known, {"Range": value}, wire=wire)
 
     def get_whole(self) -> Reply:
         return self.send("GET", self.known)
 
-    def get_small(self, wire: Wire) -> Reply:
+    def get_small(self, wire: Connection) -> Reply:
         return self.get_ranges("bytes=0-9", wire)
 
-    def get_missing(self, wire: Wire) -> Reply:
+    def get_missing(self, wire: Connection) -> Reply:
         return self.send("GET", self.path("never-written"), wire=wire)
 
     def propfind(self, key: str, depth: str) -> list[str]:
@@ -255,3 +255,4 @@ def without_token(c: Http) -> Answer:
 
 
 CHECKS = Checks([*RANGES, *OWN, *CONNECTION])
+CONTEXT = Http

@@ -239,3 +239,6 @@ def tpc(c: Root) -> Answer:
     value = config(c, "tpc")
     demand(value not in ("", "0"), f"the server's configuration says {value or 'nothing of it'}")
     return yes(f"the server says tpc {value}")
+
+
+CONTEXT = Root

@@ -11,7 +11,7 @@ from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import Context
 from storelab.workloads.probe.http_ranges import CONNECTION, RANGES
-from storelab.workloads.probe.plain_http import Reply, Wire
+from storelab.workloads.probe.plain_http import Connection, Reply
 
 OWN = Checks()
 SMALL = b"one small file of the probe"
@@ -24,21 +24,23 @@ class WebHdfs(Context):
         super().__init__(job)
         self.base = "/" + urlsplit(self.endpoint.url).path.strip("/")
         self.own = f"{self.folder}{job.client}/"
-        self._nodes: dict[str, Wire] = {}
+        self._nodes: dict[str, Connection] = {}
 
     def target(self, key: str, op: str, **parameters: str) -> str:
         path = f"/webhdfs/v1{self.base if self.base != '/' else ''}/{self.bucket.name}/{key}"
         user = {"user.name": self.endpoint.user} if self.endpoint.user else {}
         return quote(path, safe="/-._~") + "?" + urlencode({"op": op, **user, **parameters})
 
-    def node(self, url: str) -> Wire:
+    def node(self, url: str) -> Connection:
         """The connection to the DataNode that a Location names."""
         parts = urlsplit(url)
         if parts.netloc not in self._nodes:
-            self._nodes[parts.netloc] = Wire(f"{parts.scheme}://{parts.netloc}", self.wire.context, self.wire.timeout, self.wire.pace_s)
+            self._nodes[parts.netloc] = Connection(
+                f"{parts.scheme}://{parts.netloc}", self.wire.context, self.wire.timeout, self.wire.pace_s
+            )
         return self._nodes[parts.netloc]
 
-    def send(self, method: str, key: str, op: str, wire: Wire | None = None, **parameters: str) -> Reply:
+    def send(self, method: str, key: str, op: str, wire: Connection | None = None, **parameters: str) -> Reply:
         """What the NameNode itself answers."""
         return (wire or self.wire).send(method, self.target(key, op, **parameters))
 
@@ -61,16 +63,16 @@ class WebHdfs(Context):
         reply = self.at_node("GET", self.own + name, "OPEN")
         return reply.status == 200 and reply.body == body
 
-    def get_ranges(self, value: str, wire: Wire | None = None) -> Reply:
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
         return self.at_node("GET", self.known, "OPEN", headers={"Range": value})
 
     def get_whole(self) -> Reply:
         return self.at_node("GET", self.known, "OPEN")
 
-    def get_small(self, wire: Wire) -> Reply:
+    def get_small(self, wire: Connection) -> Reply:
         return self.send("GET", self.known, "GETFILESTATUS", wire)
 
-    def get_missing(self, wire: Wire) -> Reply:
+    def get_missing(self, wire: Connection) -> Reply:
         return self.send("GET", self.own + "never-written", "GETFILESTATUS", wire)
 
     def close(self) -> None:
@@ -203,3 +205,4 @@ def recursive(c: WebHdfs) -> Answer:
 
 
 CHECKS = Checks([*RANGES, *OWN, *CONNECTION])
+CONTEXT = WebHdfs

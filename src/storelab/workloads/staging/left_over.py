@@ -11,7 +11,6 @@ from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.stores.base import Store
-from storelab.workloads.staging import stage
 
 MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
 
@@ -52,7 +51,7 @@ def remove(config: Config, store: Store, always: bool = False) -> int:
     if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
         return 0
     from storelab.engines.common.names import PUT_PREFIX
-    from storelab.workloads.staging import buckets
+    from storelab.workloads.staging import buckets, stage
 
     places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}
     ways = buckets.accesses(store, list(places))

@@ -1,0 +1,46 @@
+"""What an HDFS of ours is told: options and their text as Hadoop reads it (level 2, measuring side; no input, no
+output).
+
+Options that differ from Hadoop's own defaults do so to start quickly, and to leave no maintenance to the middle of a
+point.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from xml.sax.saxutils import escape
+
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
+BLOCK = 128 * 1024**2  # bytes; Hadoop's default
+SERVER = "org.apache.hadoop.hdfs.server"
+CORE = {
+    "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
+    "ipc.client.connect.max.retries": 100,
+    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
+    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",  # no du over all blocks
+}
+SITE = {
+    "dfs.permissions.enabled": "false",
+    "dfs.blocksize": BLOCK,
+    "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+    "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
+    "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
+    "dfs.namenode.stale.datanode.interval": 5000,  # ms
+    "dfs.namenode.redundancy.interval.seconds": 1,
+    "dfs.namenode.safemode.extension": 0,
+    "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
+    "dfs.datanode.scan.period.hours": -1,  # no maintenance in the middle of a point
+    "dfs.datanode.directoryscan.interval": -1,
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
+    "dfs.namenode.fs-limits.min-block-size": 4096,
+}
+LOGGING = """log4j.rootLogger=WARN,A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout
+log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
+"""
+
+
+def configuration(properties: Mapping[str, Any]) -> str:
+    """Hadoop's XML of these properties."""
+    rows = (f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items())
+    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *rows, "</configuration>", ""))

@@ -1,0 +1,30 @@
+"""Settings that all managed stores share (level 2, measuring side). Words for redundancy: `none`, `replica-N`,
+`ec-K-M`.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from storelab.core.config_types import Closed
+
+DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
+
+
+class ManagedSettings(Closed):
+    """What all stores have that storelab starts and stops on this machine."""
+
+    directory: str | None = Field(None, description="Where its data lie; default: below `state`.")
+    backing: Literal["disk", "tmpfs"] = Field("disk", description=DISK)
+    read_only: Literal[False] = Field(False, description="A managed store is never read-only.")
+
+
+class ListeningSettings(ManagedSettings):
+    """A managed store whose front-ends listen on an address of this machine."""
+
+    address: str = Field("127.0.0.1", description="Address that its front-ends listen on; its other daemons stay on 127.0.0.1.")
+    front_end_addresses: list[str] = Field(
+        default_factory=list,
+        description="Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw).",
+    )
+    advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")
