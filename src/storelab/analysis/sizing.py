@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
 from storelab.core.errors import UserError
 
 MB = 1e6
@@ -25,13 +25,17 @@ class Client:
     source: str
 
 
-def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
+def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
     """By the calibration of this engine and object size with one client, else by the campaign's points. Raises UserError: neither."""
     for name, label in (("calibration", "its ceiling in"), ("throughput", "the most that it did in")):
         t = tables[name]
         column = "operation" if name == "calibration" else "workload"
         rate = "rate_per_s" if name == "calibration" else "rate_median_per_s"
-        rows = t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()] if len(t) else t
+        rows = (
+            t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()]
+            if len(t)
+            else t
+        )
         if name == "calibration" and len(rows):
             rows = rows[rows["target"] == "network"]
         if len(rows):
@@ -39,7 +43,9 @@ def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], oper
             return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
     told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
-    raise UserError("size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}")
+    raise UserError(
+        "size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}"
+    )
 
 
 def clients_for(link: float, client_link: float, most: float) -> int:
@@ -47,7 +53,7 @@ def clients_for(link: float, client_link: float, most: float) -> int:
     return math.ceil(link / min(client_link, most))
 
 
-def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
+def record_bytes(campaign: Campaign) -> tuple[float, float]:
     """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json, monitor)."""
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
@@ -64,7 +70,7 @@ def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
     return rows / operations, rest / clients
 
 
-def estimate(campaign: loading.Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
+def estimate(campaign: Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
     """Records and files of a campaign of so many points, each with so many clients at so many operations/s each; volumes in bytes."""
     each, beside = record_bytes(campaign)
     operations = clients * seconds * rate_per_s

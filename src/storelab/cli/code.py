@@ -47,6 +47,8 @@ def _packages(path: Path) -> Iterator[Path]:
 def _imports(path: Path) -> list[Path | None]:
     out = []
     for node in _running(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Registry":
+            out += [*path.parent.glob("*.py"), *path.parent.glob("*/__init__.py")]  # its modules are found, not imported
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "storelab":
             out += [_file(f"{node.module}.{name.name}") or _file(node.module) for name in node.names]
         elif isinstance(node, ast.Import):

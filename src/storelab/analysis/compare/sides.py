@@ -13,13 +13,13 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import ratios
-from storelab.analysis.tables import build, calibration, latency
+from storelab.analysis.tables import build
+from storelab.analysis.tables.points import axis_columns, rated
 from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows of the whole
-PARTS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")
 Key = tuple[Any, ...]
 
 
@@ -47,27 +47,28 @@ def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
             folder = parent() / name
             if name and (folder / "raw" / "plan.json").exists():
                 return folder, store
-    raise UserError(text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE")
+    raise UserError(
+        text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE"
+    )
 
 
 def read(text: str, results: Callable[[], Path], store: str | None = None) -> Side:
     """The side that a text names. Raises UserError: no campaign, damaged records, unknown store, no run that counts."""
     folder, named = split(text, results)
     store = store or named
-    plan = loading.read_plan(folder)
+    plan = read_plan(folder)
     path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
     if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
         points, source = build.read(folder, "points"), str(path)
     else:
-        campaign = loading.load(folder)
-        points = build.points(campaign).join(latency.of_points(latency.runs(campaign)), on="key")
-        points = calibration.with_ceilings(campaign, points, calibration.table(campaign, points))
-        source = f"{folder / 'raw'} (no newer tables)"
-    side = Side(text, folder, plan, points[~points["workload"].isin(build.NO_RATES)], store, source)
+        points, source = build.Tables(load(folder))["points"], f"{folder / 'raw'} (no newer tables)"
+    side = Side(text, folder, plan, rated(points), store, source)
     if not side.stores:
         raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
     if store is not None and store not in side.stores:
-        raise UserError(f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}")
+        raise UserError(
+            f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}"
+        )
     return side
 
 
@@ -85,7 +86,11 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
         return a, b
     known, open_ = (a, b) if b.store is None else (b, a)
     if len(open_.stores) > 1 and known.store not in open_.stores:
-        raise UserError(open_.name, f"has several stores and none is {known.store}", f"name one: FOLDER:STORE of {', '.join(open_.stores)}")
+        raise UserError(
+            open_.name,
+            f"has several stores and none is {known.store}",
+            f"name one: FOLDER:STORE of {', '.join(open_.stores)}",
+        )
     store = known.store if known.store in open_.stores else open_.stores[0]
     return (a, replace(b, store=store)) if open_ is b else (replace(a, store=store), b)
 
@@ -133,11 +138,13 @@ def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
     """
     a, b = matched(a, b)
     da, db = _defaults(a.plan), _defaults(b.plan)
-    columns = list(dict.fromkeys([*build.axis_columns(a.plan), *build.axis_columns(b.plan)]))
+    columns = list(dict.fromkeys([*axis_columns(a.plan), *axis_columns(b.plan)]))
     of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
     both = [key for key in of_a if key in of_b]
     if not both:
-        raise UserError(f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides")
+        raise UserError(
+            f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides"
+        )
     rows, pairs = [], {}
     for key in sorted(both, key=_order):
         metric, x, y = key[-1], _values(of_a[key]), _values(of_b[key])
@@ -145,13 +152,13 @@ def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
         found = ratios.ratio(x.values(), y.values(), speed.lower_is_better(metric))
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
-        row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **_said(found)}
+        row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
         rows.append(row | {"client_bound": _client_bound(of_a[key]) or _client_bound(of_b[key])})
     rows += [_whole(metric, found, rows) for metric, found in pairs.items()]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
-    types = build.axis_columns(b.plan) | build.axis_columns(a.plan)
+    types = axis_columns(b.plan) | axis_columns(a.plan)
     alone = tuple(len({k[:-1] for k in x} - {k[:-1] for k in y}) for x, y in ((of_a, of_b), (of_b, of_a)))
-    return pd.DataFrame(rows, columns=[*head, *PARTS, "client_bound"]).astype(types), (alone[0], alone[1])
+    return pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, "client_bound"]).astype(types), (alone[0], alone[1])
 
 
 def _order(key: Key) -> tuple[Any, ...]:
@@ -159,19 +166,16 @@ def _order(key: Key) -> tuple[Any, ...]:
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
 
 
-def _whole(metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _whole(
+    metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Over all points of a metric; where there is one point only, the whole is that point."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if speed.kind(r["metric"]) == metric)
-        return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *PARTS)}
+        return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
     found = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
-    return head | _said(found)
-
-
-def _said(r: ratios.Ratio) -> dict[str, Any]:
-    parts = {p: getattr(r, p) for p in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
-    return parts | {"coverage_percent": 100 * r.coverage if r.low == r.low else None, "reason": r.reason or None}
+    return head | found.row()
 
 
 def _client_bound(rows: pd.DataFrame) -> bool:
@@ -212,12 +216,20 @@ def described(points: pd.DataFrame) -> list[str]:
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
     several = points["store_a"].nunique() > 1
     return [
-        ", ".join([*([row["store_a"]] if several else []), row["workload"].replace("_", " "), *_worded(row, varying[row["workload"]])])
+        ", ".join(
+            [
+                *([row["store_a"]] if several else []),
+                row["workload"].replace("_", " "),
+                *_worded(row, varying[row["workload"]]),
+            ]
+        )
         for row in points.to_dict("records")
     ]
 
 
 def in_common(points: pd.DataFrame) -> list[str]:
     """For each workload the axes that all its rows share: `get: s5cmd, 1 bucket`."""
-    said = {w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()}
+    said = {
+        w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
+    }
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in said.items() if parts]

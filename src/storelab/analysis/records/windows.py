@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from storelab.analysis.records import scan
-from storelab.analysis.records.loading import Campaign
+from storelab.analysis.records.campaign import Campaign
 
 WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = 10
@@ -29,17 +29,6 @@ SHORTEST_S, FEWEST = 2.0, 50
 DRIFT_P, DRIFT = 0.05, 0.10
 MB = 1e6
 BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
-
-
-def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns. The last completion comes from the operations."""
-    rows = []
-    for key, run in campaign.runs.items():
-        starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
-        ends = [min(c.get("end_ns") or run["deadline_ns"], run["deadline_ns"]) for c in run["clients"]]
-        begin = max(starts, default=run["start_ns"]) + run["point"]["fixed"]["warm_up_ns"]
-        rows.append((key, run["start_ns"], begin, min(ends, default=run["deadline_ns"])))
-    return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns"])
 
 
 _CELLS = """
@@ -52,10 +41,10 @@ GROUP BY ALL"""
 _BINS = "SELECT key, error IS NULL AS good, count, bytes, end_ns, agreed_ns, overlap_begin_ns, first_end_ns FROM rows WHERE latency_hist IS NOT NULL"
 
 
-def _cells(campaign: Campaign, edges: pd.DataFrame) -> pd.DataFrame:
+def _cells(campaign: Campaign) -> pd.DataFrame:
     """Sums of operations and bytes per key, good (or failed) and cell: -2 before the agreed start, -1 the warm-up, 0 … SLICES - 1 the
     slices of the overlap window, SLICES after it; last_ns: the last completion among them."""
-    con = scan.connect(campaign, "ops", edges)
+    con = scan.connect(campaign, "ops")
     if con is None:
         return pd.DataFrame({"key": [], "good": [], "cell": [], "operations": [], "bytes": [], "last_ns": []})
     single, bins = con.execute(_CELLS.format(n=SLICES)).df(), con.execute(_BINS).df()
@@ -70,16 +59,21 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for cell, low, high in zip(range(-2, SLICES + 1), edges[:-1], edges[1:], strict=True):
         share = np.clip(np.minimum(end, high) - np.maximum(end - BIN_NS, low), 0, None) / BIN_NS
-        part = bins[["key", "good"]].assign(cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end)
+        part = bins[["key", "good"]].assign(
+            cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end
+        )
         parts.append(part[share > 0])
-    return pd.concat(parts).groupby(["key", "good", "cell"], as_index=False).agg({"operations": "sum", "bytes": "sum", "last_ns": "max"})
+    return (
+        pd.concat(parts)
+        .groupby(["key", "good", "cell"], as_index=False)
+        .agg({"operations": "sum", "bytes": "sum", "last_ns": "max"})
+    )
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
     """Per measured key (the index): the three windows, tail_s, steadiness, errors. Columns bear their units; shape (runs, ...)."""
-    edges = bounds(campaign)
-    cells = _cells(campaign, edges)
-    t = edges.set_index("key")
+    cells = _cells(campaign)
+    t = scan.bounds(campaign).set_index("key")
     t["last_ns"] = cells.groupby("key")["last_ns"].max().reindex(t.index).fillna(t["first_end_ns"]).astype("int64")
     good = cells["good"].astype(bool)
     of_window = {
@@ -99,7 +93,11 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         length = ((t[end] - t[begin]) / 1e9).clip(lower=0)
         out[f"{w}_length_s"] = length
         chosen = of_window[w]
-        for name, rows, column in (("operations", good, "operations"), ("bytes", good, "bytes"), ("errors", ~good, "operations")):
+        for name, rows, column in (
+            ("operations", good, "operations"),
+            ("bytes", good, "bytes"),
+            ("errors", ~good, "operations"),
+        ):
             out[f"{w}_{name}"] = _whole(cells[chosen & rows], column, t.index)
         length = length.where(length > 0)  # an empty window has no rate, not an infinite one
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
@@ -107,7 +105,9 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     out["tail_s"] = ((t["last_ns"] - t["first_end_ns"]) / 1e9).clip(lower=0)
     out["operations"], out["errors"] = (_whole(cells[rows], "operations", t.index) for rows in (good, ~good))
     inside = cells[good & of_window["overlap"]].astype({"cell": int, "operations": float})
-    slices = inside.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum").reindex(t.index, columns=range(SLICES))
+    slices = inside.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum").reindex(
+        t.index, columns=range(SLICES)
+    )
     slices = slices.fillna(0).to_numpy(float)
     out["steadiness"] = [steadiness(s, length) for s, length in zip(slices, out["overlap_length_s"], strict=True)]
     return out
@@ -151,7 +151,7 @@ def reads(campaign: Campaign) -> pd.DataFrame:
     bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events delivered.
     Throughputs are those of all clients together.
     """
-    con = scan.connect(campaign, "reads", bounds(campaign))
+    con = scan.connect(campaign, "reads")
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
@@ -161,7 +161,7 @@ def reads(campaign: Campaign) -> pd.DataFrame:
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:
     """Time series of one point for looking at it: columns second (from the agreed start; middle of the slice), client,
     operations_per_s, mb_per_s. Slices are `1/slices` of the time until the last completion."""
-    con = scan.connect(campaign, "ops", bounds(campaign), [key])
+    con = scan.connect(campaign, "ops", [key])
     query = "SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s"
     t = con.execute(query).df() if con else pd.DataFrame()
     if t.empty:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_ind
@@ -23,6 +24,7 @@ from scipy.stats import ttest_ind
 from storelab.analysis.statistics.medians import CONFIDENCE
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
+COLUMNS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")  # of a table, in this order
 LEAST_REPS = 3  # repetitions on each side from which on the whole has an interval
 
 
@@ -41,6 +43,12 @@ class Ratio:
     coverage: float
     verdict: str
     reason: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """As columns of a table: n_a, n_b and COLUMNS."""
+        said = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
+        known = math.isfinite(self.low)
+        return said | {"coverage_percent": 100 * self.coverage if known else math.nan, "reason": self.reason or None}
 
 
 @lru_cache

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 from storelab.core.model import DEPLOYMENT_AXES
 
 WORKLOAD = "probe"
@@ -18,12 +19,12 @@ UNCLEAR = "unclear"
 COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 
 
-def keys(campaign: loading.Campaign) -> list[str]:
+def keys(campaign: Campaign) -> list[str]:
     """Keys of the measured points of the probe."""
     return [p["key"] for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
 
 
-def answers(campaign: loading.Campaign) -> pd.DataFrame:
+def answers(campaign: Campaign) -> pd.DataFrame:
     """Every answer that was recorded: store, the axes of its deployment, key, and the columns of `answers.<client>.parquet`.
 
     In the order of the plan, of the clients, and of asking.
@@ -40,7 +41,7 @@ def answers(campaign: loading.Campaign) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty
 
 
-def deployment_axes(campaign: loading.Campaign) -> list[str]:
+def deployment_axes(campaign: Campaign) -> list[str]:
     """Axes of the probe that tell deployments of one store apart."""
     known = campaign.plan["workloads"].get(WORKLOAD, {"axes": []})["axes"]
     return [a["name"] for a in known if a["name"] in DEPLOYMENT_AXES]
@@ -56,10 +57,15 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
     if len(counts) == 1:
         return {"answer": tried["answer"].iloc[0], "evidence": tried["evidence"].iloc[0], "asked": len(tried)}
     first = {a: tried[tried["answer"] == a]["evidence"].iloc[0] for a in counts.index}
-    return {"answer": UNCLEAR, "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()), "asked": len(tried)}
+    return {
+        "answer": UNCLEAR,
+        "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()),
+        "asked": len(tried),
+    }
 
 
-def capabilities(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
+@TABLE("capabilities", "campaign", "axes")
+def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's axes."""
     found, by = answers(campaign), ["store", *deployment_axes(campaign)]
     rows = [
@@ -68,5 +74,7 @@ def capabilities(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.Data
     ]
     table = pd.DataFrame(rows, columns=[*by, *COLUMNS])
     stores = {name: i for i, name in enumerate(campaign.plan["stores"])}
-    table = table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
+    table = (
+        table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
+    )
     return table.reset_index(drop=True).astype({c: axes[c] for c in by if c in axes} | COLUMNS)

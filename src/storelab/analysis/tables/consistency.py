@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 from storelab.core import records
 
 WORKLOAD = "consistency"
@@ -64,7 +65,7 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
     return 1.0 if anomalies == tried else float(beta.ppf(confidence, anomalies + 1, tried - anomalies))
 
 
-def _rows(campaign: loading.Campaign, name: str) -> pd.DataFrame:
+def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
     files = campaign.files(name)
     if not files:
@@ -72,10 +73,13 @@ def _rows(campaign: loading.Campaign, name: str) -> pd.DataFrame:
     con = duckdb.connect()
     con.register("files", pd.DataFrame({"filename": list(files), "point": list(files.values())}))
     con.register("parquet", con.read_parquet(list(files), filename=True))
-    return con.execute("SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client").df()
+    return con.execute(
+        "SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client"
+    ).df()
 
 
-def consistency(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
+@TABLE("consistency", "campaign", "axes")
+def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per store, deployment and axes, scenario, and front-end (`same` as that of the write, or an `other`).
 
     axes: column -> dtype of the axes of the plan. Counts are sums over clients and runs. fraction = anomalies / tried;
@@ -89,7 +93,10 @@ def consistency(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataF
     tries, found = _rows(campaign, "scenarios"), _rows(campaign, "anomalies")
     rows: list[dict[str, Any]] = []
     if len(tries):
-        points = [{"point": p["key"], "store": p["store"]} | {columns[k]: v for k, v in p["axes"].items()} for p in _points(campaign)]
+        points = [
+            {"point": p["key"], "store": p["store"]} | {columns[k]: v for k, v in p["axes"].items()}
+            for p in _points(campaign)
+        ]
         tries, found = (t.merge(pd.DataFrame(points), on="point") for t in (tries, found))
         for key, group in tries.groupby([*by, "scenario", "same_front_end"], dropna=False):
             of = dict(zip([*by, "scenario", "same_front_end"], key, strict=True))
@@ -98,12 +105,14 @@ def consistency(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataF
     table = pd.DataFrame(rows, columns=[*head, *MEASURES])
     order = {s: i for i, s in enumerate(SCENARIOS)}
     rank = table["scenario"].map(lambda s: order.get(s, len(order)))
-    table = table.assign(rank=rank).sort_values([*by, "rank", "scenario", "front_end"], ascending=[True] * (len(by) + 2) + [False])
+    table = table.assign(rank=rank).sort_values(
+        [*by, "rank", "scenario", "front_end"], ascending=[True] * (len(by) + 2) + [False]
+    )
     types = {c: axes[c] for c in columns.values() if c in axes}
     return table.drop(columns="rank").reset_index(drop=True).astype(types | MEASURES)
 
 
-def _points(campaign: loading.Campaign) -> list[dict[str, Any]]:
+def _points(campaign: Campaign) -> list[dict[str, Any]]:
     return [p for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
 
 

@@ -27,6 +27,7 @@ from scipy.optimize import curve_fit
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.tables import NUMBERS, TABLE
 
 AXES = ("clients", "workers", "buckets", "front_ends")
 LEAST_VALUES = 3
@@ -90,7 +91,9 @@ def _last_step_rises(x: np.ndarray, y: np.ndarray) -> bool:
     values = np.unique(x)
     groups = [np.log(y[x == v]) for v in values]
     df = len(y) - len(values)
-    error = math.sqrt(sum(((g - g.mean()) ** 2).sum() for g in groups) / df * (1 / len(groups[-1]) + 1 / len(groups[-2])))
+    error = math.sqrt(
+        sum(((g - g.mean()) ** 2).sum() for g in groups) / df * (1 / len(groups[-1]) + 1 / len(groups[-2]))
+    )
     return _around(groups[-1].mean() - groups[-2].mean(), error, df).low > 0
 
 
@@ -136,7 +139,14 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))
     if values < LEAST_VALUES:
-        return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"{values} values of the axis: {LEAST_VALUES} are the fewest")
+        return Curve(
+            CANNOT_TELL,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            f"{values} values of the axis: {LEAST_VALUES} are the fewest",
+        )
     if len(y) < max(values + 2, 5):
         reason = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
         return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, _linearity(x, y), reason)
@@ -146,6 +156,7 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _linearity(x, y))
 
 
+@TABLE("scaling", "rated", "axes")
 def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee, plateau, slope, linearity.
 
@@ -162,9 +173,17 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
             x = group[axis].to_numpy(dtype=float)
             values = np.unique(x)
             if len(values) >= LEAST_VALUES:
-                head = {"axis": axis, "values": len(values), "least": int(values[0]), "most": int(values[-1]), "n": len(x)}
+                head = {
+                    "axis": axis,
+                    "values": len(values),
+                    "least": int(values[0]),
+                    "most": int(values[-1]),
+                    "n": len(x),
+                }
                 rows.append(key | head | _columns(fit(x, group["value"].to_numpy(dtype=float))))
-    parts = [f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")]
+    parts = [
+        f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")
+    ]
     columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *parts, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 
@@ -175,6 +194,7 @@ def _columns(curve: Curve) -> dict[str, Any]:
     return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
+@NUMBERS("scaling", "scaling")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """curves, knees, curves_rising (still rising or bending), curves_level, curves_unknown; the extremes of linearity over the
     curves of front-ends. Absent data, no row."""
@@ -182,7 +202,10 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         return []
     counts = found["curve"].value_counts()
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    out += [("knees", int(counts.get(KNEE, 0)), ""), ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), "")]
+    out += [
+        ("knees", int(counts.get(KNEE, 0)), ""),
+        ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), ""),
+    ]
     out += [("curves_level", int(counts.get(LEVEL, 0)), ""), ("curves_unknown", int(counts.get(CANNOT_TELL, 0)), "")]
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):

@@ -1,5 +1,5 @@
 """`table2.csv`: one job opens the file and reads its entries once, in the manner of Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001,
-whose rows stand below ours (level 2, analysis).
+whose rows stand below ours .
 
 * Selections of `read_entries` over all branches, at the least number of clients; their first reads (`_first`: what opening the file took is
   in them, as in the paper) apart from those that follow (`_again`).
@@ -14,10 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import published, scan, windows
-from storelab.analysis.records.loading import Campaign
-from storelab.analysis.statistics import medians as stats
-from storelab.analysis.tables.points import axis_columns, identity
+from storelab.analysis.parts import groups
+from storelab.analysis.records import published, scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 
 SELECTION = "entry_fraction_percent"
 _ROWS = """
@@ -39,25 +39,23 @@ METRICS = (
     "amplification_first",
     "amplification_again",
 )
+COLUMNS = (
+    "n",
+    "interval",
+    "entries",
+    *METRICS,
+    "wire_low_mb_first",
+    "wire_high_mb_first",
+    "part_percent",
+    "share_amplification",
+)
 
 
-def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+@TABLE("table2", "campaign", "points", "by")
+def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the published rows
     (`source` published; null what was not printed)."""
-    by = identity(campaign.plan)
-    columns = [
-        "source",
-        *by,
-        "n",
-        "interval",
-        "entries",
-        *METRICS,
-        "wire_low_mb_first",
-        "wire_high_mb_first",
-        "part_percent",
-        "share_amplification",
-    ]
-    out = pd.DataFrame(_measured(campaign, points, by), columns=columns)
+    out = _measured(campaign, points, by)
     if out.empty:
         return out
     shared = [c for c in by if c != SELECTION]
@@ -66,31 +64,25 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     out["part_percent"] = 100 * out["wire_mb_first"] / whole["wire_mb_first"]
     out["share_amplification"] = out["part_percent"] / (100 * out["entries"] / whole["entries"])
     out = out.sort_values(["store", "engine", SELECTION], ascending=[True, True, False], kind="stable")
-    return pd.concat([out, _published(columns)], ignore_index=True).astype(
-        {c: t for c, t in axis_columns(campaign.plan).items() if c in out}
-    )
+    return pd.concat([out, _published(out)], ignore_index=True).astype({c: points.dtypes[c] for c in by[2:]})
 
 
-def _measured(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> list[dict[str, Any]]:
-    con = scan.connect(campaign, "reads", windows.bounds(campaign))
+def _measured(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     wanted = points[(points["workload"] == "read_entries") & (points["state"] == "ok")]
-    if con is None or wanted.empty:
-        return []
-    wanted = wanted[(wanted["volume_fraction_percent"] == 100) & (wanted["clients"] == wanted["clients"].min())]
-    both = wanted.merge(con.execute(_ROWS).df(), on="key")
-    rows = []
-    for key, runs in both.groupby(by, dropna=False, sort=True):
-        s = stats.summarise(runs["wire_mb_first"].to_numpy(float))
-        medians = runs[["entries", *METRICS]].astype(float).median()
-        rows.append(
-            {"source": "measured", **dict(zip(by, key, strict=True)), "n": len(runs), "interval": s.kind, **medians}
-            | {"wire_low_mb_first": s.low, "wire_high_mb_first": s.high}
-        )
-    return rows
+    if len(wanted):
+        wanted = wanted[(wanted["volume_fraction_percent"] == 100) & (wanted["clients"] == wanted["clients"].min())]
+    con = scan.connect(campaign, "reads", wanted["key"])
+    both = wanted.merge(con.execute(_ROWS).df(), on="key") if con else wanted.iloc[:0]
+    columns = ["source", *by, *COLUMNS]
+    return groups.summarised(both, by, [("wire", "mb_first")], columns, _more, counted="wire_mb_first")
 
 
-def _published(columns: list[str]) -> pd.DataFrame:
-    """As printed: a read call is one of a cluster, and the volume is that of opening and reading."""
+def _more(runs: pd.DataFrame) -> dict[str, Any]:
+    return {"source": "measured", "n": len(runs), **runs[["entries", *METRICS]].astype(float).median()}
+
+
+def _published(out: pd.DataFrame) -> pd.DataFrame:
+    """Rows like those of `out`, as printed: a read call is one of a cluster, and the volume is that of opening and reading."""
     printed = published.share_amplification()
     return pd.DataFrame(
         {
@@ -105,4 +97,4 @@ def _published(columns: list[str]) -> pd.DataFrame:
             "part_percent": 100 * printed["volume_mb"] / printed["volume_mb"].iloc[0],
             "share_amplification": printed["share_amplification_ratio"],
         }
-    ).reindex(columns=columns)
+    ).reindex(columns=out.columns)

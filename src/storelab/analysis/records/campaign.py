@@ -33,7 +33,12 @@ class Campaign:
 
     def files(self, prefix: str) -> dict[str, str]:
         """Path -> key of the `ops` or `reads` Parquet files of all runs."""
-        return {str(self.raw / key / name): key for key, run in self.runs.items() for name in run["files"] if name.startswith(f"{prefix}.")}
+        return {
+            str(self.raw / key / name): key
+            for key, run in self.runs.items()
+            for name in run["files"]
+            if name.startswith(f"{prefix}.")
+        }
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -41,11 +46,15 @@ def read_plan(folder: Path) -> dict[str, Any]:
     path = folder / "raw" / "plan.json"
     if not path.exists():
         raise UserError(
-            str(path), "is not there: this is no measured campaign", "measure it (measure=true), or name another --campaign-dir"
+            str(path),
+            "is not there: this is no measured campaign",
+            "measure it (measure=true), or name another --campaign-dir",
         )
     plan = records.read_json(path)
     if plan.get("schema", 0) > 1:
-        raise UserError(str(path), f"has schema {plan['schema']}, which this storelab does not know", "use a later storelab")
+        raise UserError(
+            str(path), f"has schema {plan['schema']}, which this storelab does not know", "use a later storelab"
+        )
     return plan
 
 
@@ -91,10 +100,16 @@ def load(folder: Path) -> Campaign:
 def _run(path: Path, point: dict[str, Any]) -> dict[str, Any]:
     run = records.read_json(path / "run.json")
     if run.get("schema", 0) > records.SCHEMA:
-        raise UserError(str(path / "run.json"), f"has schema {run['schema']}, which this storelab does not know", "use a later storelab")
+        raise UserError(
+            str(path / "run.json"),
+            f"has schema {run['schema']}, which this storelab does not know",
+            "use a later storelab",
+        )
     if "point" not in run or not records.same_point(run["point"], point):
         raise UserError(
-            str(path / "run.json"), "is the record of another point than the plan has here", "restore it, or measure the point again"
+            str(path / "run.json"),
+            "is the record of another point than the plan has here",
+            "restore it, or measure the point again",
         )
     for name in run["files"]:
         if not (path / name).exists():
