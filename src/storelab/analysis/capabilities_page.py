@@ -1,4 +1,5 @@
-"""docs/capabilities.md: what each store can do, in Markdown, from `capabilities.csv` of a campaign (level 3, analysis)."""
+"""docs/capabilities.md: what each store can do, in Markdown, from `capabilities.csv` of a campaign (level 3,
+analysis)."""
 
 import pandas as pd
 
@@ -14,7 +15,8 @@ evidence below; `-`: not tried; empty: no question for this protocol. How each q
 
 
 def page(table: pd.DataFrame, campaign: str, folder: str) -> str:
-    """The whole page: one table of answers, questions down and deployments across, then the evidence of what is no plain yes."""
+    """The whole page: one table of answers, questions down and deployments across, then the evidence of what is no
+    plain yes."""
     rows = labelled(table)
     names = list(rows["deployment"].unique())
     lines = [

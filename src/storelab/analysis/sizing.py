@@ -1,7 +1,9 @@
-"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2, analysis).
+"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2,
+analysis).
 
-A client moves what its own link lets through, and what it could do at most against a near-null server (`calibration.csv`), where the campaign was
-calibrated, else the most that it did. Records take what those of the campaign take for an operation.
+A client moves what its own link lets through, and what it could do at most against a near-null server
+(`calibration.csv`), where the campaign was calibrated, else the most that it did. Records take what those of the
+campaign take for an operation.
 """
 
 import math
@@ -26,7 +28,8 @@ class Client:
 
 
 def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
-    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises UserError: neither."""
+    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises
+    UserError: neither."""
     for name, label in (("calibration", "its ceiling in"), ("throughput", "the most that it did in")):
         t = tables[name]
         column = "operation" if name == "calibration" else "workload"
@@ -54,7 +57,8 @@ def clients_for(link: float, client_link: float, most: float) -> int:
 
 
 def record_bytes(campaign: Campaign) -> tuple[float, float]:
-    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json, monitor)."""
+    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json,
+    monitor)."""
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
         folder: Path = campaign.raw / key
@@ -71,7 +75,8 @@ def record_bytes(campaign: Campaign) -> tuple[float, float]:
 
 
 def estimate(campaign: Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each; volumes in bytes."""
+    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each;
+    volumes in bytes."""
     each, beside = record_bytes(campaign)
     operations = clients * seconds * rate_per_s
     return {

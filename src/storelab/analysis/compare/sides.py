@@ -1,8 +1,9 @@
-"""Two sides of a comparison: which campaign and store each is, and their comparable points (level 2, analysis).
+"""Two sides of a comparison: which campaign and store each is, and their comparable points.
 
-A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which are verified
-and read without writing anything. Comparable are points of the same workload and axes; an axis that one campaign does not know
-stands there at its default. The store must be the same one, unless stores are named or each side has one store only.
+A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which
+are verified and read without writing anything. Comparable are points of the same workload and axes; an axis that one
+campaign does not know stands there at its default. The store must be the same one, unless stores are named or each side
+has one store only.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,8 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all), `source` in words."""
+    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all),
+    `source` in words."""
 
     name: str
     folder: Path
@@ -40,7 +42,8 @@ class Side:
 
 
 def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
-    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds campaigns named alone."""
+    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds
+    campaigns named alone."""
     names = [(text, None), (text.rpartition(":")[0], text.rpartition(":")[2])]
     for parent in (Path, results):
         for name, store in names:
@@ -73,7 +76,8 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
 
 
 def matched(a: Side, b: Side) -> tuple[Side, Side]:
-    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which stores are meant."""
+    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which
+    stores are meant."""
     if a.store is None and b.store is None and not set(a.stores) & set(b.stores):
         if len(a.stores) == len(b.stores) == 1:
             return replace(a, store=a.stores[0]), replace(b, store=b.stores[0])
@@ -132,9 +136,10 @@ def _values(rows: pd.DataFrame) -> dict[int, float]:
 def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
     """The table, and how many points of A and of B have no counterpart. Raises UserError: nothing is comparable.
 
-    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all axes, metric,
-    points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says), ratio, low, high,
-    coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side, where calibration tells).
+    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all
+    axes, metric, points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says),
+    ratio, low, high, coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side,
+    where calibration tells).
     """
     a, b = matched(a, b)
     da, db = _defaults(a.plan), _defaults(b.plan)
@@ -189,7 +194,8 @@ def by_chance(table: pd.DataFrame) -> float:
 
 
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
-    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow side."""
+    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow
+    side."""
     rows = table[(table["workload"] == ALL) | (not overall)]
     rows = rows[rows["verdict"] == ratios.SLOWER]
     worse = [
@@ -212,7 +218,8 @@ def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
 
 
 def described(points: pd.DataFrame) -> list[str]:
-    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's rows."""
+    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's
+    rows."""
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
     several = points["store_a"].nunique() > 1
     return [

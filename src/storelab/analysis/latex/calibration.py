@@ -31,7 +31,8 @@ def _cell(column: str, value: object) -> str:
 @FILE("table_calibration", "calibration")
 @FILLED("calibration", "calibration")
 def ceilings(table: pd.DataFrame) -> str:
-    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients for an operation."""
+    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients
+    for an operation."""
     if table.empty:
         return ""
     axes = [c for c in AXES if c in ALWAYS or (table[c] != calibration.AGREE[c]).any()]
@@ -72,8 +73,8 @@ def ceilings(table: pd.DataFrame) -> str:
         r"CPU [\%]",
     ]
     caption = (
-        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops over memory and files, before "
-        "the campaign and after it; throughput of the larger one; CPU of the clients for one operation; CPU of the clients / of the null server in "
-        "percent of the host's cores."
+        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops "
+        "over memory and files, before the campaign and after it; throughput of the larger one; CPU of the clients for "
+        "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
     return longtable("ll" + "r" * len(axes) + "rrrrrr", caption, "tab:calibration", head, lines)

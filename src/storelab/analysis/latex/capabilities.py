@@ -21,7 +21,8 @@ ANSWERS = {
 @FILE("table_capabilities", "capabilities")
 @FILLED("capabilities", "capabilities")
 def capabilities(table: pd.DataFrame) -> str:
-    """A row per question, grouped by topic, and a column per deployment: yes, no, differs, or -- where it was not tried."""
+    """A row per question, grouped by topic, and a column per deployment: yes, no, differs, or -- where it was not
+    tried."""
     if table.empty:
         return ""
     rows = labelled(table)
@@ -32,9 +33,9 @@ def capabilities(table: pd.DataFrame) -> str:
             of = answers.set_index("deployment")["answer"]
             lines.append(row([escape(_said(check)), *(ANSWERS.get(of.get(d), "") for d in deployments)]))
     caption = (
-        "What the systems can do, as found by asking them over the wire and verifying every answer: yes, no, or differs from what the "
-        "question expects; a dash: not tried; empty: no question for this protocol. The evidence of what is not a yes stands in "
-        "Table~\\ref{tab:evidence}."
+        "What the systems can do, as found by asking them over the wire and verifying every answer: yes, no, or "
+        "differs from what the question expects; a dash: not tried; empty: no question for this protocol. The evidence "
+        "of what is not a yes stands in Table~\\ref{tab:evidence}."
     )
     return longtable("l" + "c" * len(deployments), caption, "tab:capabilities", ["", *upright(deployments)], lines)
 

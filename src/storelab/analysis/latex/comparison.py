@@ -13,15 +13,17 @@ VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}"
 
 
 def comparison(table: pd.DataFrame) -> str:
-    """`sides.compare` as a longtable: a row per point and metric, the whole below a rule. Needs booktabs and longtable."""
+    """`sides.compare` as a longtable: a row per point and metric, the whole below a rule. Needs booktabs and
+    longtable."""
     points, whole = table[table["workload"] != sides.ALL], table[table["workload"] == sides.ALL]
     lines = [_compared(said, r) for said, r in zip(sides.described(points), points.to_dict("records"), strict=True)]
     lines += [r"\midrule", *(_compared(f"all {r['points']} points", r) for r in whole.to_dict("records"))]
     a, b = (", ".join(escape(s) for s in points[c].unique()) for c in ("store_a", "store_b"))
     same = "; ".join(sides.in_common(points))
     caption = (
-        f"A: {a}; B: {b}.{f' Held fixed: {escape(same)}.' if same else ''} Medians of the runs, the ratio B over A with its 95\\,\\% interval, and what "
-        "B is beside A; of a latency, lower is faster. Below the rule: the geometric mean over all points, with repetitions for runs."
+        f"A: {a}; B: {b}.{f' Held fixed: {escape(same)}.' if same else ''} Medians of the runs, the ratio B over A "
+        "with its 95\\,\\% interval, and what B is beside A; of a latency, lower is faster. Below the rule: the "
+        "geometric mean over all points, with repetitions for runs."
     )
     head = ["Point", "Measure", "A", "B", "Runs", "B / A", "B is"]
     return longtable(f"{left(4.6)}lrrrrl", caption, "tab:comparison", head, lines)

@@ -12,7 +12,8 @@ from storelab.analysis.tables.consistency import SCENARIOS, upper_bound
 @FILE("table_consistency", "consistency")
 @FILLED("consistency", "consistency")
 def consistency(table: pd.DataFrame) -> str:
-    """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of all."""
+    """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of
+    all."""
     if table.empty:
         return ""
     rows = labelled(table)
@@ -42,7 +43,7 @@ def consistency(table: pd.DataFrame) -> str:
         row(["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)])
     )
     caption = (
-        "Anomalies of the answers that were judged, under load, by scenario. An operation that fails is an error and no try. The bound is the "
-        "one-sided exact one of Clopper and Pearson."
+        "Anomalies of the answers that were judged, under load, by scenario. An operation that fails is an error and "
+        "no try. The bound is the one-sided exact one of Clopper and Pearson."
     )
     return longtable("l" + "r" * len(deployments), caption, "tab:consistency", ["", *upright(deployments)], lines)

@@ -22,9 +22,10 @@ def errors(table: pd.DataFrame) -> str:
         times = [words.number(g["first_s"].min(), places=1), words.number(g["last_s"].max(), places=1)]
         lines.append(line([*map(escape, cells), *shares, *times]))
     caption = (
-        "Failed operations by class: the HTTP status, where there was one, with the error code of the answer or the engine's error; runs in which it "
-        "was seen, those of them that are invalid, operations of all runs, the largest fraction of the operations of one run, and the earliest and the "
-        "latest time in a run, counted from the agreed start."
+        "Failed operations by class: the HTTP status, where there was one, with the error code of the answer or the "
+        "engine's error; runs in which it was seen, those of them that are invalid, operations of all runs, the "
+        "largest fraction of the operations of one run, and the earliest and the latest time in a run, counted from "
+        "the agreed start."
     )
     head = ["Store", "Workload", "", "Class", "Runs", "Invalid", "Failed", r"Most [\%]", "First [s]", "Last [s]"]
     return longtable(f"lll{left(4.2)}rrrrrr", caption, "tab:errors", head, lines)

@@ -14,7 +14,8 @@ from storelab.core import units
 @FILLED("events_processed", "events")
 @SECTION("events", "events_processed")
 def events(table: pd.DataFrame) -> str:
-    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved for one event."""
+    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved
+    for one event."""
     if table.empty:
         return ""
     fixed = ("clients", "files", "navigation", *CLIENT)

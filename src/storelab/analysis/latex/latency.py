@@ -41,9 +41,10 @@ def latencies(table: pd.DataFrame) -> str:
         else ""
     )
     caption = (
-        "Latency in ms, by system, operation and size, at the least and at the most load: closed loop with so many operations in flight, open loop "
-        "with so many operations due per second. Median of n runs of each run's quantile, for p50 with [low, high]; TTFB: median time to the first "
-        "byte. A dash: too few operations, or not known to the engine." + escape(binned) + marks
+        "Latency in ms, by system, operation and size, at the least and at the most load: closed loop with so many "
+        "operations in flight, open loop with so many operations due per second. Median of n runs of each run's "
+        "quantile, for p50 with [low, high]; TTFB: median time to the first byte. A dash: too few operations, "
+        "or not known to the engine." + escape(binned) + marks
     )
     head = [
         "System",

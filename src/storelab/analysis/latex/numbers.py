@@ -1,4 +1,5 @@
-"""LaTeX of numbers.csv and environment.csv: a macro for each number that the text quotes, and what the machine captured."""
+"""LaTeX of numbers.csv and environment.csv: a macro for each number that the text quotes, and what the machine
+captured."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread; flags. May import: `words`."""
+"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread; flags. May
+import: `words`."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -21,5 +21,5 @@ def failed(points: pd.DataFrame) -> str:
 @FILE("table_invalid", "points")
 def invalid(points: pd.DataFrame) -> str:
     """Every invalid run with its reason."""
-    caption = "Runs that are invalid: measured, but with more failed operations than the campaign's budget. They are in no median."
-    return _with_reasons(points, "invalid", caption)
+    caption = "Runs that are invalid: measured, but with more failed operations than the campaign's budget. "
+    return _with_reasons(points, "invalid", caption + "They are in no median.")

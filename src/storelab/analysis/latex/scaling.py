@@ -14,7 +14,8 @@ from storelab.analysis.tables import scaling
 @FILE("table_knees", "scaling")
 @FILLED("curves", "scaling")
 def knees(table: pd.DataFrame) -> str:
-    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity; empty where no curve was measured."""
+    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity; empty where no curve was
+    measured."""
     if table.empty:
         return ""
     axes = [

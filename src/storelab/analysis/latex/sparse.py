@@ -38,7 +38,8 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
     lines: list[str] = []
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
-        said = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
+        clients = words.plural(part["clients"].iloc[0], "client")
+        said = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}"
         lines.append(title(len(head), escape(said)))
         for _, r in part.iterrows():
             idle = IDLE.get(r.get("merge"), ())
@@ -88,7 +89,8 @@ TABLE2 = (
 @FILE("table_two", "table2")
 @FILLED("table_two", "table2")
 def table2(table: pd.DataFrame) -> str:
-    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001."""
+    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf.
+    Ser. 664 (2015) 022001."""
     if table.empty:
         return ""
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))

@@ -70,10 +70,10 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
         "",
     ]
     caption = (
-        f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs "
-        "in the window in which all clients are active; errors of all runs together; longest tail; CPU of the clients / of the server in "
-        "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
-        "short to judge its steadiness; c, client-bound: near what the clients could do at most."
+        f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
+        "[low, high] over n runs in the window in which all clients are active; errors of all runs together; longest "
+        "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: d, a run drifts; s, "
+        "a run is too short to judge its steadiness; c, client-bound: near what the clients could do at most."
     )
     size = "scriptsize" if len(moving) < MANY else "tiny"
     return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)
@@ -87,7 +87,8 @@ def throughput(table: pd.DataFrame) -> str:
 
 @FILE("table_systems", "throughput")
 def systems(table: pd.DataFrame) -> str:
-    """One row per deployment and engine: rates of small objects and throughput of large ones, up and down, median [low, high]."""
+    """One row per deployment and engine: rates of small objects and throughput of large ones, up and down, median [low,
+    high]."""
     cells: dict[tuple[str, str], dict[str, str]] = {}
     heads = {}
     for name, of in reversed(CLASSES.items()):

@@ -1,4 +1,5 @@
-"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf` (level 3, analysis; needs latexmk)."""
+"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf` (level 3, analysis; needs
+latexmk)."""
 
 import calendar
 import os
@@ -29,7 +30,8 @@ def first_error(log: str) -> str:
 
 
 def build(campaign_dir: Path, paper_dir: Path) -> Path:
-    """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX fails."""
+    """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX
+    fails."""
     if not shutil.which("latexmk") or not shutil.which("pdflatex"):
         raise UserError(
             "latexmk", "LaTeX is not installed", "run `make tex`, which installs it; tables and figures need none"

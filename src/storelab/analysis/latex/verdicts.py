@@ -11,7 +11,8 @@ from storelab.analysis.tables.verdict_rules import NOT_KNOWN
 @FILE("table_verdicts", "verdicts")
 @FILLED("verdicts", "verdicts")
 def verdicts(table: pd.DataFrame) -> str:
-    """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests on."""
+    """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests
+    on."""
     if table.empty:
         return ""
     lines = []
@@ -27,8 +28,9 @@ def verdicts(table: pd.DataFrame) -> str:
         evidence = escape(r.evidence) + (f" \\emph{{{escape(beside)}}}" if beside else "")
         lines.append(row([escape(r.deployment), escape(what), best, escape(r.verdict), evidence]))
     caption = (
-        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds are those of the "
-        "documentation; the first one that fires is the verdict, others that fire stand in italics. Where none fires, it says what would tell."
+        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
+        "are those of the documentation; the first one that fires is the verdict, others that fire stand in italics. "
+        "Where none fires, it says what would tell."
     )
     return longtable(
         left(1.9, 2.6, 2.8, 2.3, 5.4),

@@ -1,7 +1,8 @@
-"""LaTeX of a campaign: `tables/*.csv` and `figures/index.json` in, `tex/*.tex` out. May import: what `latex` may; nothing slow at first.
+"""LaTeX of a campaign: `tables/*.csv` and `figures/index.json` in, `tex/*.tex` out. May import: what `latex` may;
+nothing slow at first.
 
-`tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and a `table_*.tex` for
-each table. What a campaign has no data for is left out: its flag is false, its section not read.
+`tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and a
+`table_*.tex` for each table. What a campaign has no data for is left out: its flag is false, its section not read.
 """
 
 from collections.abc import Mapping, Sequence

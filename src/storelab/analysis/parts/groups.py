@@ -1,4 +1,5 @@
-"""Groups of points and what is said of each: counts, medians over the runs with their interval. May import: `statistics`, `words`."""
+"""Groups of points and what is said of each: counts, medians over the runs with their interval. May import:
+`statistics`, `words`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -60,10 +61,11 @@ def summarised(
     counted: str | None = None,
     complete: bool = False,
 ) -> pd.DataFrame:
-    """One row per group (columns `by`) of runs, with exactly these `columns`: COUNTS, `spread(metrics)`, and what `more` says of the group.
+    """One row per group (columns `by`) of runs, with exactly these `columns`: COUNTS, `spread(metrics)`, and what
+    `more` says of the group.
 
-    counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it is null
-    in one of the runs.
+    counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it
+    is null in one of the runs.
     """
     metrics, out = list(metrics), []
     for key, group in grouped(rows, by):

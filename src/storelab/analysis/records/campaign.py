@@ -1,4 +1,5 @@
-"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal (level 2, analysis).
+"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal (level 2,
+analysis).
 
 Imports the contract (`records`, `model`) and nothing of the measuring side.
 """
@@ -76,7 +77,8 @@ def missing(raw: Path, plan: dict[str, Any]) -> list[str]:
 
 
 def load(folder: Path) -> Campaign:
-    """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never tried."""
+    """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never
+    tried."""
     plan, raw = read_plan(folder), folder / "raw"
     lost = missing(raw, plan)
     if lost:
@@ -132,7 +134,8 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     if campaign.failures and not with_failures:
         raise UserError(
             str(raw / next(iter(campaign.failures))),
-            f"failed ({len(campaign.failures)} of {len(plan['points'])} points): {next(iter(campaign.failures.values()))['reason']}",
+            f"failed ({len(campaign.failures)} of {len(plan['points'])} points): "
+            f"{next(iter(campaign.failures.values()))['reason']}",
             "measure again, or seal --with-failures",
         )
     seal = {

@@ -1,4 +1,5 @@
-"""Numbers that earlier evaluations printed, 2010-2015 (level 2, analysis): facts to stand beside ours, never mixed with them.
+"""Numbers that earlier evaluations printed, 2010-2015: facts to stand beside ours, never mixed with
+them.
 
 The CSV files in `printed/` hold them as printed; their README names sources and oddities.
 """
@@ -27,7 +28,8 @@ def load(name: str) -> pd.DataFrame:
 
 
 def share_amplification() -> pd.DataFrame:
-    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of all."""
+    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of
+    all."""
     t = load("uds_2015_sparse_reads")
     whole = t[t["percent_of_entries"] == 100].iloc[0]
     return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))

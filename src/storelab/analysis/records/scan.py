@@ -1,7 +1,7 @@
-"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan (level 2, analysis).
+"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan.
 
-Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to look
-into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
+Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to
+look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,8 @@ ADDED = {"intended_ns": "BIGINT", "endpoint": "SMALLINT"}  # columns of `ops` th
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them. The last completion comes from the operations."""
+    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them. The last completion comes
+    from the operations."""
     rows = []
     for key, run in campaign.runs.items():
         starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
@@ -26,7 +27,8 @@ def bounds(campaign: Campaign) -> pd.DataFrame:
 
 
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of `bounds`.
+    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of
+    `bounds`.
 
     keys: only the files of these points. None where there is no such file.
     """

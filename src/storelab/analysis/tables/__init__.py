@@ -1,7 +1,7 @@
 """One module per CSV file, `build` makes them all. May import: `records`, `statistics`, `parts`, `core`.
 
-Decorators say what a function gives; further names are its arguments: tables, what is given, or `campaign`, `plan` and `tables` (all of
-these, by name).
+Decorators say what a function gives; further names are its arguments: tables, what is given, or `campaign`, `plan` and
+`tables` (all of these, by name).
 
 * `@TABLE("x", ...)`: x.csv.
 * `@NUMBERS("x", ...)`: what the text quotes of it, (name, value, unit) each.

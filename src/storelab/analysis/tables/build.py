@@ -1,7 +1,8 @@
-"""All tables of a campaign: raw records in, `tables/*.csv` out. May import: `records`, `parts`, `core`, and nothing slow at first.
+"""All tables of a campaign: raw records in, `tables/*.csv` out. May import: `records`, `parts`, `core`, and nothing
+slow at first.
 
-What a table holds stands in the module of its name. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`, `high` are those of
-`statistics.medians`.
+What a table holds stands in the module of its name. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
+`high` are those of `statistics.medians`.
 """
 
 from pathlib import Path
@@ -28,7 +29,8 @@ class Tables(Made):
 
 
 def build(campaign_dir: Path) -> list[Path]:
-    """Verify the raw records, then write all tables atomically. Raises UserError: altered, missing or unmeasured points."""
+    """Verify the raw records, then write all tables atomically. Raises UserError: altered, missing or unmeasured
+    points."""
     tables = Tables(load(campaign_dir))
     made = {campaign_dir / "tables" / f"{name}.csv": tables[name] for name in NAMES}
     for path, table in made.items():

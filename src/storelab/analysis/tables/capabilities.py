@@ -1,7 +1,7 @@
-"""`capabilities.csv`: what each store can do, from the answers of the workload `probe` (level 2, analysis).
+"""`capabilities.csv`: what each store can do, from the answers of the workload `probe`.
 
-A probe has no rate: its points are in no table of rates. Clients and runs that agree make one row; an answer beats `not tried`
-and `error`; where answers contradict each other the row says `unclear` and how often each was given.
+A probe has no rate: its points are in no table of rates. Clients and runs that agree make one row; an answer beats `not
+tried` and `error`; where answers contradict each other the row says `unclear` and how often each was given.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ def keys(campaign: Campaign) -> list[str]:
 
 
 def answers(campaign: Campaign) -> pd.DataFrame:
-    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of `answers.<client>.parquet`.
+    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of
+    `answers.<client>.parquet`.
 
     In the order of the plan, of the clients, and of asking.
     """
@@ -48,7 +49,8 @@ def deployment_axes(campaign: Campaign) -> list[str]:
 
 
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:
-    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one deployment."""
+    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one
+    deployment."""
     tried = answered[~answered["answer"].isin(WEAK)]
     if tried.empty:
         weak = min(answered.itertuples(), key=lambda row: WEAK.index(row.answer))
@@ -66,7 +68,8 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
 
 @TABLE("capabilities", "campaign", "axes")
 def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's axes."""
+    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's
+    axes."""
     found, by = answers(campaign), ["store", *deployment_axes(campaign)]
     rows = [
         dict(zip([*by, "topic", "check"], key, strict=True)) | agreed(group)

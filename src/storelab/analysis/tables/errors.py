@@ -1,8 +1,8 @@
-"""`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class (level 2, analysis).
+"""`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class.
 
-An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than the campaign's
-`failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the answer, else the name of the
-exception or of the engine's message. Seconds count from the agreed start.
+An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than
+the campaign's `failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the
+answer, else the name of the exception or of the engine's message. Seconds count from the agreed start.
 """
 
 from typing import Any
@@ -51,9 +51,10 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
 
 @TABLE("errors", "campaign", "points", "by")
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction of all operations
-    of the run (run_fraction: that of all failed ones), when the first and the last of them ended, their median latency (null of bins and of
-    engines that cannot tell). `points`: points.csv. The worst run first, the largest class first."""
+    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction
+    of all operations of the run (run_fraction: that of all failed ones), when the first and the last of them ended,
+    their median latency (null of bins and of engines that cannot tell). `points`: points.csv. The worst run first, the
+    largest class first."""
     wanted = _runs(points)
     con = scan.connect(campaign, "ops", wanted["key"])
     found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
@@ -80,8 +81,9 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFr
 
 @TABLE("errors_over_time", "campaign", "points")
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction, failure_budget, shared_host, second (its
-    begin), `class` (`good`, or as `label`), operations. The worst run first."""
+    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction,
+    failure_budget, shared_host, second (its begin), `class` (`good`, or as `label`), operations. The worst run
+    first."""
     wanted = _runs(points)
     con = scan.connect(campaign, "ops", wanted["key"])
     head = [
@@ -111,7 +113,8 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 @NUMBERS("errors", "campaign", "points", "errors")
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`: errors.csv."""
+    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
+    errors.csv."""
     wanted = _runs(points)
     out: list[tuple[str, Any, str]] = [
         ("failure_budget", 100 * budget(campaign), "%"),

@@ -1,8 +1,9 @@
-"""`events.csv`: events that jobs processed, and what moved for each of them (level 2, analysis).
+"""`events.csv`: events that jobs processed, and what moved for each of them.
 
-After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands before MB/s. An event counts once
-for each step that decoded it, if the step was completed. Rates and what is told per event are of the steps that ended in the `overlap` window of
-`windows`, of all jobs together, without those that opened a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
+After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands
+before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and what is told per
+event are of the steps that ended in the `overlap` window of `windows`, of all jobs together, without those that opened
+a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
 """
 
 from collections.abc import Mapping
@@ -33,19 +34,25 @@ METRICS = (
 )
 COLUMNS = tuple(groups.spread(METRICS))
 _STEPS = """
-SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events, sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
-  sum(requests) FILTER (good) AS requests, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
-  coalesce(sum(entries) FILTER (done), 0) AS processed_events, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
-FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good, end_ns <= first_end_ns AS done,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s FROM rows)
+SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events,
+  sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
+  sum(requests) FILTER (good) AS requests,
+    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
+  coalesce(sum(entries) FILTER (done), 0) AS processed_events,
+    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
+FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
+        end_ns <= first_end_ns AS done,
+        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
+      FROM rows)
 GROUP BY key"""
 
 
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran on).
+    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran
+    on).
 
-    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked for, told by all. Columns per
-    event are null where no step ended in the window.
+    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
+    for, told by all. Columns per event are null where no step ended in the window.
     """
     keys = [key for key, run in campaign.runs.items() if run["point"]["workload"] == WORKLOAD]
     con = scan.connect(campaign, "reads", keys)
@@ -75,7 +82,8 @@ def _opening(run: Mapping[str, Any]) -> float | None:
 
 @TABLE("events", "campaign", "points", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or interval."""
+    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
+    interval."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
     both = both.merge(runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
     columns = [*by, *groups.COUNTS, "nodes", "shared_host", *groups.CPU, "duration_s", *COLUMNS]
@@ -106,7 +114,8 @@ def setting(row: Any) -> str:
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most settings, then the most jobs."""
+    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most
+    settings, then the most jobs."""
     by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
@@ -114,7 +123,8 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
 @NUMBERS("events", "events")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same store with the same jobs."""
+    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same
+    store with the same jobs."""
     out: list[tuple[str, Any, str]] = []
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found

@@ -1,12 +1,14 @@
-"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points (level 2, analysis). docs/latency.md explains it.
+"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points. docs/latency.md
+explains it.
 
-* latency = end_ns - coalesce(intended_ns, start_ns): in an open loop from when the operation was due, so that a stall is seen by all
-  operations that were due meanwhile ("coordinated omission": G. Tene, README of wrk2), in a closed loop
+* latency = end_ns - coalesce(intended_ns, start_ns): in an open loop from when the operation was due, so that a stall
+  is seen by all operations that were due meanwhile ("coordinated omission": G. Tene, README of wrk2), in a closed loop
   from when it began. TTFB = first_byte_ns less the same. A multi-object delete has one latency, whatever it deletes.
 * Operations: successful, begun (or due) within the `overlap` window of `windows`; of bins, those that end in it.
-* The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest rank), exact over
-  single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`). It is null with fewer than
-  1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for p99.9.
+* The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest
+  rank), exact over single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`).
+  It is null with fewer than 1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for
+  p99.9.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,8 @@ METRICS = (*(f"latency_{n}" for n in NAMES), "latency_max", *TTFB.values())
 SIZES = ("range_size_bytes", "object_size_bytes")
 KEPT_UP = 99.0  # percent of the operations due; with less, the system did not keep up with an open loop
 OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
-_ROWS = "(SELECT *, coalesce(intended_ns, start_ns) AS begun FROM rows) WHERE begun > overlap_begin_ns AND begun <= first_end_ns"
+_ROWS = """(SELECT *, coalesce(intended_ns, start_ns) AS begun FROM rows)
+WHERE begun > overlap_begin_ns AND begun <= first_end_ns"""
 _SINGLE = f"""
 SELECT key, op, count(*) FILTER (error IS NULL) AS operations, count(*) FILTER (error IS NOT NULL) AS failed,
   count(intended_ns) > 0 AS due, count(first_byte_ns) FILTER (error IS NULL) AS with_ttfb,
@@ -55,9 +58,11 @@ def enough(operations: float, level: float) -> bool:
 
 
 def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold `count` values.
+    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold
+    `count` values.
 
-    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at most.
+    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at
+    most.
     """
     lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
     after = np.cumsum(count)
@@ -88,8 +93,8 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
 
 @GIVEN("latencies", "campaign")
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per measured key and op that has latencies: operations, failed (begun in the window), loop, binned, and METRICS in ms (null as
-    above). `operations` counts latencies: of a multi-object delete, requests."""
+    """One row per measured key and op that has latencies: operations, failed (begun in the window), loop, binned, and
+    METRICS in ms (null as above). `operations` counts latencies: of a multi-object delete, requests."""
     con = scan.connect(campaign, "ops")
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
@@ -128,12 +133,12 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
 
 @TABLE("latency", "latencies", "rated", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the median over the runs
-    with interval or range, in ms; null where it is null in one of the runs.
+    """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the
+    median over the runs with interval or range, in ms; null where it is null in one of the runs.
 
-    concurrency: clients * workers. operations, failed: sums over the runs. completed_percent (open loop): of the operations that
-    were due in the windows, those that were begun and ended, in the worst run; below 100 the system did not keep up, and the
-    quantiles say less than what was due would have seen.
+    concurrency: clients * workers. operations, failed: sums over the runs. completed_percent (open loop): of the
+    operations that were due in the windows, those that were begun and ended, in the worst run; below 100 the system did
+    not keep up, and the quantiles say less than what was due would have seen.
     """
     both = points[points["state"] == "ok"].merge(found.rename(columns={"operations": "counted"}), on="key")
     metrics = [(m, "ms") for m in METRICS]
@@ -176,8 +181,8 @@ def definitions() -> list[tuple[str, Any, str]]:
 
 
 def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
-    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of selections, whose
-    time depends on what was selected and is split by phase elsewhere."""
+    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of
+    selections, whose time depends on what was selected and is split by phase elsewhere."""
     if "loop" not in latency:
         return latency.iloc[:0]
     told = latency[f"{metric}_median_ms"].notna() & (latency["op"] != "READ")
@@ -190,8 +195,8 @@ def load_column(loop: str) -> str:
 
 
 def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
-    """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of an open loop too); of
-    several with one load, that with the least front-ends, buckets, accounts, clients."""
+    """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of
+    an open loop too); of several with one load, that with the least front-ends, buckets, accounts, clients."""
     rows, kept = shown(latency), []
     kinds = [c for c in ("store", "op", "loop", "engine", *SIZES, *DEPLOYMENT_AXES) if c in rows]
     for _, group in rows.groupby(kinds, dropna=False) if len(rows) else []:
@@ -204,8 +209,8 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
 
 @NUMBERS("latency", "latency")
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes of `latency.csv`: the least median and the longest p99 of each loop, where they were
-    seen, and in how many groups of the open loop the system did not keep up. Absent data, no row."""
+    """(name, value, unit) of what the paper quotes of `latency.csv`: the least median and the longest p99 of each loop,
+    where they were seen, and in how many groups of the open loop the system did not keep up. Absent data, no row."""
     out: list[tuple[str, Any, str]] = []
     for loop in ("closed", "open"):
         rows = shown(latency)

@@ -1,11 +1,13 @@
-"""`noise.csv`: the noise floor, from each group of points compared with itself (level 2, analysis). docs/statistics.md explains it.
+"""`noise.csv`: the noise floor, from each group of points compared with itself. docs/statistics.md
+explains it.
 
-An A/A test: within each group of identical points, the even repetitions over the odd ones, which were measured in turn, by the same
-ratio, interval and verdict as two campaigns are (`comparing`). Nothing differs between them, so every difference is noise.
+An A/A test: within each group of identical points, the even repetitions over the odd ones, which were measured in turn,
+by the same ratio, interval and verdict as two campaigns are (`comparing`). Nothing differs between them, so every
+difference is noise.
 
-* noise floor of the campaign: 95 % of the groups differ from themselves by less (the 95th percentile of the larger of ratio and
-  1 / ratio, less 1, in percent; with fewer than 20 groups the largest). The halves have half of the runs: differences between two
-  whole groups scatter less, by the square root of 2.
+* noise floor of the campaign: 95 % of the groups differ from themselves by less (the 95th percentile of the larger of
+  ratio and 1 / ratio, less 1, in percent; with fewer than 20 groups the largest). The halves have half of the runs:
+  differences between two whole groups scatter less, by the square root of 2.
 * spread: standard deviation of the logarithm over the runs of a group, in percent: the run-to-run scatter.
 """
 
@@ -32,11 +34,12 @@ def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
 
 @TABLE("noise", "rated", "axes")
 def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per group of points and metric with a run, latencies too where known; then the whole, once for speed and each latency.
+    """One row per group of points and metric with a run, latencies too where known; then the whole, once for speed and
+    each latency.
 
-    n, n_odd, n_even, spread_percent (null below 2 runs), ratio even over odd with low, high, coverage_percent, verdict, reason. The
-    row of the whole bears `workload` all; its n_odd and n_even count repetitions, `groups` the groups in it.
-    `points`: points.csv of workloads that have a rate. `axes`: column -> dtype of the plan's axes.
+    n, n_odd, n_even, spread_percent (null below 2 runs), ratio even over odd with low, high, coverage_percent, verdict,
+    reason. The row of the whole bears `workload` all; its n_odd and n_even count repetitions, `groups` the groups in
+    it. `points`: points.csv of workloads that have a rate. `axes`: column -> dtype of the plan's axes.
     """
     by = ["store", "workload", *axes]
     rows: list[dict[str, Any]] = []
@@ -59,8 +62,9 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
 
 @NUMBERS("noise", "noise")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell (groups that
-    have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole. Absent data, no row."""
+    """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell
+    (groups that have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole.
+    Absent data, no row."""
     rows = found[(found["workload"] != ALL) & found["metric"].isin(speed.SPEEDS) & found["ratio"].notna()]
     if rows.empty:
         return []

@@ -52,7 +52,8 @@ def _definitions() -> list[tuple[str, Any, str]]:
 
 @TABLE("numbers", "campaign", "tables")
 def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
-    """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no row."""
+    """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no
+    row."""
     plan = campaign.plan["campaign"]
     said = {
         "campaign": plan["name"],

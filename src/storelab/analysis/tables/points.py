@@ -55,10 +55,11 @@ def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) ->
     runs with more failed operations than the campaign's budget `invalid`: measured, and in no median.
 
     nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start.
-    *_cpu_percent: CPU seconds of all clients, of the store's processes, of the whole host, in percent of the host's cores in the
-    time watched, agreed start to deadline; other: the host's less both, the kernel's own work included (null where the server's is
-    not known). shared_host: the store works on the clients' host (or on the machine that their nodes are), as its record says, or
-    they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode. Ceilings: see `calibration`.
+    *_cpu_percent: CPU seconds of all clients, of the store's processes, of the whole host, in percent of the host's
+    cores in the time watched, agreed start to deadline; other: the host's less both, the kernel's own work included
+    (null where the server's is not known). shared_host: the store works on the clients' host (or on the machine that
+    their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation
+    in the engine's mode. Ceilings: see `calibration`.
     """
     return calibration.with_ceilings(campaign, measured, ceilings)
 

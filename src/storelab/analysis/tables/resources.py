@@ -1,8 +1,9 @@
-"""`resources.csv`: what clients, server and host spent for what was moved (level 2, analysis).
+"""`resources.csv`: what clients, server and host spent for what was moved.
 
-From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to deadline:
-CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window. Medians over the
-runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See docs/resources.md.
+From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to
+deadline: CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window.
+Medians over the runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See
+docs/resources.md.
 """
 
 from collections.abc import Mapping
@@ -44,10 +45,12 @@ TEXTS = ("interface", "cores", "host_ports")
 _SAMPLES = """
 WITH hosts AS (
   SELECT key, host, max(rss_bytes) AS memory, max(established) AS established, max(time_wait) AS time_wait,
-    max(time_wait) - arg_min(time_wait, time_ns) AS time_wait_more, max(time_wait + established) AS two_hosts, max(time_wait + established // 2) AS one_host
+    max(time_wait) - arg_min(time_wait, time_ns) AS time_wait_more, max(time_wait + established) AS two_hosts,
+      max(time_wait + established // 2) AS one_host
   FROM rows WHERE what = 'host' GROUP BY key, host),
 moments AS (
-  SELECT key, host, time_ns, sum(rss_bytes) AS rss, sum(sockets) AS sockets FROM rows WHERE what = 'client' GROUP BY key, host, time_ns),
+  SELECT key, host, time_ns, sum(rss_bytes) AS rss, sum(sockets) AS sockets
+  FROM rows WHERE what = 'client' GROUP BY key, host, time_ns),
 clients AS (SELECT key, host, max(rss) AS rss, max(sockets) AS sockets FROM moments GROUP BY key, host)
 SELECT key, max(memory) / 1e6 AS host_memory, max(established) AS established, max(time_wait) AS time_wait,
   max(time_wait_more) AS time_wait_more, max(two_hosts) AS two_hosts, max(one_host) AS one_host,
@@ -56,13 +59,15 @@ FROM hosts LEFT JOIN clients USING (key, host) GROUP BY key"""
 
 
 def samples(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most, the sum of clients."""
+    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most,
+    the sum of clients."""
     con = scan.connect(campaign, "monitor")
     return pd.DataFrame() if con is None else con.execute(_SAMPLES).df().set_index("key")
 
 
 def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link [%]."""
+    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link
+    [%]."""
     moved = {nic: max(c["rx_bytes"], c["tx_bytes"]) for nic, c in (host.get("network") or {}).items()}
     if not moved or not seconds:
         return {}
@@ -79,7 +84,8 @@ def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 def of_run(
     run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row of `samples`."""
+    """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
+    of `samples`."""
     host, clients = run.get("host") or {}, run["clients"]
     seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}

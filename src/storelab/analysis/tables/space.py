@@ -1,4 +1,5 @@
-"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming (level 2, analysis).
+"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming (level 2,
+analysis).
 
 ratio = (used - used before the uploads) / bytes stored, as listed. The store itself tells what it uses, in all copies.
 """
@@ -25,8 +26,8 @@ OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
 
-    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long the
-    deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
+    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long
+    the deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
     """
     told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
     found = pd.DataFrame([_row(observed) for observed in told.values()], index=list(told))

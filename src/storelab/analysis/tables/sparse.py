@@ -1,4 +1,5 @@
-"""`sparse.csv`: reads of selections by group of points: bytes, requests and time of a read, amplification, entries per second."""
+"""`sparse.csv`: reads of selections by group of points: bytes, requests and time of a read, amplification, entries per
+second."""
 
 from typing import Any
 
@@ -27,8 +28,8 @@ COLUMNS = (*groups.COUNTS, "reads", "shared_host", *groups.CPU, *PER_READ, *grou
 
 def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) -> pd.DataFrame:
     """The points with reads, joined with `windows.reads`, and `share_amplification_ratio`: wire bytes per read over the
-    entries' share of the volume, which is needed bytes * entries / entries of the same selection at 100 % of the entries
-    (the measure that the published calls and volumes allow; null where no such point was measured)."""
+    entries' share of the volume, which is needed bytes * entries / entries of the same selection at 100 % of the
+    entries (the measure that the published calls and volumes allow; null where no such point was measured)."""
     found = windows.reads(campaign)
     both = points[points["state"] != "invalid"]
     both = both.merge(found, left_on="key", right_index=True, how="inner", suffixes=("", "_of_reads"))
@@ -48,7 +49,8 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
 
 @TABLE("sparse", "campaign", "points", "axes", "by")
 def table(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str], by: list[str]) -> pd.DataFrame:
-    """One row per group of read points: medians over the runs of what `windows.reads` gives per run; reads: sum over the runs."""
+    """One row per group of read points: medians over the runs of what `windows.reads` gives per run; reads: sum over
+    the runs."""
 
     def more(group: pd.DataFrame) -> dict[str, Any]:
         return {

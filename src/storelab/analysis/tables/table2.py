@@ -1,13 +1,13 @@
-"""`table2.csv`: one job opens the file and reads its entries once, in the manner of Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001,
-whose rows stand below ours .
+"""`table2.csv`: one job opens the file and reads its entries once, in the manner of Table 2 of J. Phys.: Conf. Ser. 664
+(2015) 022001, whose rows stand below ours .
 
-* Selections of `read_entries` over all branches, at the least number of clients; their first reads (`_first`: what opening the file took is
-  in them, as in the paper) apart from those that follow (`_again`).
-* clusters: baskets per branch read, which is the number of clusters touched where all branches share their clusters: as many calls would a
-  TTreeCache make that holds a cluster, and these are the paper's read calls.
+* Selections of `read_entries` over all branches, at the least number of clients; their first reads (`_first`: what
+  opening the file took is in them, as in the paper) apart from those that follow (`_again`).
+* clusters: baskets per branch read, which is the number of clusters touched where all branches share their clusters: as
+  many calls would a TTreeCache make that holds a cluster, and these are the paper's read calls.
 * ranges: baskets, each a range that the reader asks for; requests: what was sent for them after merging and splitting.
-* part: MB on the wire of the first read in percent of those of 100 % of the entries: what files of other sizes can be compared by;
-  share_amplification: the same over the entries' part of all entries.
+* part: MB on the wire of the first read in percent of those of 100 % of the entries: what files of other sizes can be
+  compared by; share_amplification: the same over the entries' part of all entries.
 """
 
 from typing import Any
@@ -22,11 +22,14 @@ from storelab.analysis.tables import TABLE
 SELECTION = "entry_fraction_percent"
 _ROWS = """
 SELECT key, count(*) FILTER (read = 0) AS first_reads, count(*) FILTER (read > 0) AS later_reads,
-  avg(entries) AS entries, avg(baskets) AS ranges, avg(baskets / branches) AS clusters, avg(needed_bytes) / 1e6 AS needed_mb,
+  avg(entries) AS entries, avg(baskets) AS ranges, avg(baskets / branches) AS clusters,
+    avg(needed_bytes) / 1e6 AS needed_mb,
   avg(requests) FILTER (read = 0) AS requests_first, avg(requests) FILTER (read > 0) AS requests_again,
   avg(wire_bytes) FILTER (read = 0) / 1e6 AS wire_mb_first, avg(wire_bytes) FILTER (read > 0) / 1e6 AS wire_mb_again,
-  avg(wire_bytes) FILTER (read = 0) / avg(needed_bytes) FILTER (read = 0 AND wire_bytes IS NOT NULL) AS amplification_first,
-  avg(wire_bytes) FILTER (read > 0) / avg(needed_bytes) FILTER (read > 0 AND wire_bytes IS NOT NULL) AS amplification_again
+  avg(wire_bytes) FILTER (read = 0) / avg(needed_bytes) FILTER (read = 0 AND wire_bytes IS NOT NULL)
+    AS amplification_first,
+  avg(wire_bytes) FILTER (read > 0) / avg(needed_bytes) FILTER (read > 0 AND wire_bytes IS NOT NULL)
+    AS amplification_again
 FROM rows GROUP BY key"""
 METRICS = (
     "clusters",
@@ -53,8 +56,8 @@ COLUMNS = (
 
 @TABLE("table2", "campaign", "points", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the published rows
-    (`source` published; null what was not printed)."""
+    """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the
+    published rows (`source` published; null what was not printed)."""
     out = _measured(campaign, points, by)
     if out.empty:
         return out
@@ -82,7 +85,8 @@ def _more(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _published(out: pd.DataFrame) -> pd.DataFrame:
-    """Rows like those of `out`, as printed: a read call is one of a cluster, and the volume is that of opening and reading."""
+    """Rows like those of `out`, as printed: a read call is one of a cluster, and the volume is that of opening and
+    reading."""
     printed = published.share_amplification()
     return pd.DataFrame(
         {

@@ -1,4 +1,5 @@
-"""`throughput.csv`: rates of each group of points, medians over the runs; and the classes of operations that the paper shows."""
+"""`throughput.csv`: rates of each group of points, medians over the runs; and the classes of operations that the paper
+shows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Class:
-    """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; `verb`: Download or Upload."""
+    """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; `verb`: Download or
+    Upload."""
 
     workload: str
     large: bool
@@ -76,9 +78,11 @@ CLASSES = {
 
 @TABLE("throughput", "rated", "by")
 def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that failed.
+    """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that
+    failed.
 
-    operations, errors: sums over the runs; drifting, too_short: runs with that label; *_max: of all runs; *_cpu_percent: medians.
+    operations, errors: sums over the runs; drifting, too_short: runs with that label; *_max: of all runs;
+    *_cpu_percent: medians.
     """
     ok = rated["state"] == "ok"
     tried = rated[ok.groupby([rated[c] for c in by], dropna=False).transform("any")] if len(rated) else rated
@@ -122,7 +126,8 @@ def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Rows of a class that compare systems: of the least number of front-ends, buckets, accounts and clients; with `deployment`."""
+    """Rows of a class that compare systems: of the least number of front-ends, buckets, accounts and clients; with
+    `deployment`."""
     rows = measured(table, name)
     for column in ("front_ends", "buckets", "accounts", "clients"):
         if len(rows) and column in rows:
