@@ -8,7 +8,7 @@ import pytest
 from make_examples import T0, S, run_json
 from scipy.stats import binom
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build, consistency
 from storelab.core import config, plan, records
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -121,7 +121,7 @@ def test_its_points_have_no_rates(campaign):
 
 
 def test_without_such_points_there_is_a_header(tmp_path):
-    empty = loading.Campaign(tmp_path, {"workloads": {}, "points": []}, {}, {})
+    empty = Campaign(tmp_path, {"workloads": {}, "points": []}, {}, {})
     t = consistency.consistency(empty, {})
     assert len(t) == 0 and list(t.columns) == ["store", "scenario", "front_end", *consistency.MEASURES]
 

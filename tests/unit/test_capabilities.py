@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, capabilities
 from storelab.core import plan, records
 from storelab.core.config import Config
@@ -105,7 +105,7 @@ def test_one_row_for_each_question_and_deployment(campaign):
     t = build.read(campaign, "capabilities")
     assert list(t.columns) == ["store", "redundancy", "servers", "backing", "scheme", "topic", "check", "answer", "evidence", "asked"]
     assert len(t) == 2 * 2 * 3
-    assert list(t["store"].unique()) == list(loading.load(campaign).plan["stores"])
+    assert list(t["store"].unique()) == list(load(campaign).plan["stores"])
     assert list(t["check"][:3]) == ["single range", "read refused", "HTTPS"]
     assert set(t[t["check"] == "read refused"]["answer"]) == {"yes"} and set(t[t["check"] == "read refused"]["asked"]) == {1}
     assert dict(t[t["check"] == "HTTPS"].groupby("scheme")["answer"].unique().map(list)) == {"default": ["not tried"], "https": ["yes"]}

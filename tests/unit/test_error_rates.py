@@ -6,7 +6,7 @@ from make_examples import REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.latex import write as latex
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, errors
 
 
@@ -32,9 +32,7 @@ def test_errors_by_status_and_class(folder):
 
 
 def test_several_classes_share_the_fraction(folder):
-    campaign = loading.load(folder)
-    points = build.points(campaign)
-    t = errors.errors(campaign, points, build.identity(campaign.plan))
+    t = build.Tables(load(folder))["errors"]
     assert (t.groupby("key")["fraction"].sum() - t.groupby("key")["run_fraction"].first()).abs().max() < 1e-12
 
 

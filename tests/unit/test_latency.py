@@ -12,7 +12,8 @@ from storelab.analysis.figures import catalogue
 from storelab.analysis.figures import latency as figures_latency
 from storelab.analysis.figures import write as drawing
 from storelab.analysis.latex import write as latex
-from storelab.analysis.records import loading, windows
+from storelab.analysis.records import scan, windows
+from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import build, latency
 from storelab.core import records
 from storelab.engines.common import bins
@@ -33,7 +34,7 @@ def one(tmp_path):
     """A campaign of one point with one client, whose operations a test may write anew."""
     make(tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"engine": "obstore"}}}, repetitions=1, calibrate=False)
 
-    def write(**columns) -> loading.Campaign:
+    def write(**columns) -> Campaign:
         folder = next((tmp_path / "raw").rglob("run.json")).parent
         n = len(columns["end_ns"])
         records.write_table(
@@ -41,7 +42,7 @@ def one(tmp_path):
         )
         records.finish(folder, records.read_json(folder / "run.json"))
         records.write_sums(tmp_path / "raw")
-        return loading.load(tmp_path)
+        return load(tmp_path)
 
     return write
 
@@ -51,8 +52,8 @@ START = T0 + 10 * S  # agreed start of the first point of a plan; its overlap wi
 
 def expected(folder, key: str) -> np.ndarray:
     """Latencies in ms of the successful operations begun, or due, in the window of a point, from its Parquet files."""
-    campaign = loading.load(folder)
-    edges = windows.bounds(campaign).set_index("key").loc[key]
+    campaign = load(folder)
+    edges = scan.bounds(campaign).set_index("key").loc[key]
     rows = pa.concat_tables([pq.read_table(p) for p in (folder / "raw" / key).glob("ops.*.parquet")])
     begun = pc.coalesce(rows["intended_ns"], rows["start_ns"]).to_numpy()  # whole numbers: floats know UTC to 256 ns only
     inside = rows["error"].is_null().to_numpy() & (begun > edges["overlap_begin_ns"]) & (begun <= edges["first_end_ns"])

@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from make_examples import EVENTS, LATENCY, REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
-from storelab.analysis.latex import events, sparse
+from storelab.analysis.latex import events, numbers, parts, sparse
 from storelab.analysis.latex import write as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
@@ -31,11 +32,11 @@ def tex(tmp_path_factory):
 
 
 def test_escape():
-    assert latex.escape("50 % of _all_ {x} & ~#$^\\") == (
+    assert parts.escape("50 % of _all_ {x} & ~#$^\\") == (
         r"50~\% of \_all\_ \{x\} \& \textasciitilde{}\#\$\textasciicircum{}\textbackslash{}"
     )
-    assert latex.escape("a\nb\x00é漢") == "a b?é?"
-    assert latex.escape("12 345 MB/s") == r"12\,345~MB/s"
+    assert parts.escape("a\nb\x00é漢") == "a b?é?"
+    assert parts.escape("12 345 MB/s") == r"12\,345~MB/s"
 
 
 @pytest.mark.parametrize(
@@ -43,13 +44,13 @@ def test_escape():
     [("88562", "", r"88\,562"), ("1601.6016", "MB/s", "1602~MB/s"), ("1235.0", "MB/s", "1235~MB/s"), ("0.0084321", "s", "0.00843~s"), ("10 MB", "", "10~MB"), ("-3.14159", "", "-3.14")],
 )  # fmt: skip
 def test_numbers_in_the_text(value, unit, text):
-    assert latex.shown("x", value, unit) == (text if value != "1601.6016" else "1600~MB/s")
+    assert numbers.shown("x", value, unit) == (text if value != "1601.6016" else "1600~MB/s")
 
 
 def test_macros_have_letters_only():
-    assert latex.macro("best_throughput_upload") == r"\NumBestThroughputUpload"
+    assert numbers.macro("best_throughput_upload") == r"\NumBestThroughputUpload"
     with pytest.raises(ValueError, match="no LaTeX macro"):
-        latex.macro("best_4kb")
+        numbers.macro("best_4kb")
 
 
 def test_spread_shows_what_low_and_high_differ_in():
@@ -69,7 +70,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined
-    known = {f"\\Fig{latex.camel(name)}" for name in catalogue.FIGURES}
+    known = {f"\\Fig{parts.camel(name)}" for name in catalogue.FIGURES}
     assert set(re.findall(r"\\Fig[A-Z][A-Za-z]+", prose)) <= known and {f for f in known if f in defined} >= {
         "\\FigEntries",
         "\\FigFrontEnds",
@@ -127,5 +128,5 @@ def test_published_numbers_are_as_printed():
     assert list(t["read_calls"]) == [23, 12, 5] and list(t["volume_mb"]) == [758.42, 320.92, 42.08]
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
-    nothing = build.pd.DataFrame({"workload": [], "store": [], "engine": []})
+    nothing = pd.DataFrame({"workload": [], "store": [], "engine": []})
     assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [""] * 5

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from storelab.analysis.latex import trust
+from storelab.analysis.latex.scaling import knees
 from storelab.analysis.tables import scaling
 
 X = np.repeat([1.0, 2, 4, 8, 16], 4)
@@ -83,7 +83,7 @@ def test_table_has_a_curve_for_each_axis_with_the_others_held():
     said = {name: value for name, value, _ in scaling.numbers(table)}
     assert (said["knees"], said["curves_rising"], said["curves"]) == (6, 8, 14)
     assert said["linearity_front_ends"].startswith("1.0")
-    text = trust.knees(table)
+    text = knees(table)
     assert text.count("still rising") == 8 and r"Clients 1--8" in text
 
 
@@ -91,7 +91,7 @@ def test_two_values_make_no_curve_and_no_table():
     rows = points()
     rows = rows[rows["clients"].isin([1, 2]) & (rows["front_ends"] == 1)]
     table = scaling.table(rows, AXES)
-    assert table.empty and "curve" in table and scaling.numbers(table) == [] and trust.knees(table) == ""
+    assert table.empty and "curve" in table and scaling.numbers(table) == [] and knees(table) == ""
 
 
 def test_failed_and_idle_runs_are_left_out():

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from make_examples import make
 
 from storelab.analysis import sizing
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
 from storelab.cli import cluster
 from storelab.core.errors import UserError
@@ -27,7 +27,7 @@ def campaign(tmp_path_factory):
 
 def one(folder, operation, size):
     found = {name: build.read(folder, name) for name in ("calibration", "throughput")}
-    return sizing.one_client(loading.load(folder), found, operation, "s5cmd", size)
+    return sizing.one_client(load(folder), found, operation, "s5cmd", size)
 
 
 def test_one_client_does_what_it_did_at_most(campaign):
@@ -51,7 +51,7 @@ def test_clients_for(link, own, most, clients):
 
 
 def test_records_grow_with_operations_and_clients(campaign):
-    loaded = loading.load(campaign[False])
+    loaded = load(campaign[False])
     each, beside = sizing.record_bytes(loaded)
     on_disk = sum(p.stat().st_size for key in loaded.runs for p in (loaded.raw / key).iterdir())
     operations, clients = (sum(f(c) for r in loaded.runs.values() for c in r["clients"]) for f in (lambda c: c["operations"], lambda c: 1))

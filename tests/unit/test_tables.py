@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab.analysis.records import loading, windows
+from storelab.analysis.records import campaign as loading
+from storelab.analysis.records import windows
 from storelab.analysis.tables import build
 from storelab.core import records
 from storelab.core.errors import UserError

@@ -1,8 +1,9 @@
-"""docs/capabilities.md: what each store can do, in Markdown, from `capabilities.csv` of a campaign (level 3, analysis)."""
+"""docs/capabilities.md: what each store can do, in Markdown, from `capabilities.csv` of a campaign (level 3,
+analysis)."""
 
 import pandas as pd
 
-from storelab.analysis.figures import systems
+from storelab.analysis.parts.groups import labelled
 
 HEAD = """# What the stores can do
 
@@ -14,17 +15,28 @@ evidence below; `-`: not tried; empty: no question for this protocol. How each q
 
 
 def page(table: pd.DataFrame, campaign: str, folder: str) -> str:
-    """The whole page: one table of answers, questions down and deployments across, then the evidence of what is no plain yes."""
-    rows = systems.labelled(table)
+    """The whole page: one table of answers, questions down and deployments across, then the evidence of what is no
+    plain yes."""
+    rows = labelled(table)
     names = list(rows["deployment"].unique())
-    lines = [HEAD.format(campaign=campaign, folder=folder), "| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    lines = [
+        HEAD.format(campaign=campaign, folder=folder),
+        "| | " + " | ".join(names) + " |",
+        "|---|" + "---|" * len(names),
+    ]
     for topic, group in rows.groupby("topic", sort=False):
         lines.append(f"| **{topic.replace('_', ' ')}** |" + " |" * len(names))
         for check, answers in group.groupby("check", sort=False):
             of = answers.set_index("deployment")["answer"]
             cells = ["-" if (a := of.get(n, "")) == "not tried" else a if a == "yes" else f"**{a}**" if a else "" for n in names]
             lines.append(f"| {check.replace('_', ' ')} | " + " | ".join(cells) + " |")
-    lines += ["", "## Evidence of what is not a plain yes", "", "| store | question | answer | evidence |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "## Evidence of what is not a plain yes",
+        "",
+        "| store | question | answer | evidence |",
+        "|---|---|---|---|",
+    ]
     for r in rows[rows["answer"].isin(["no", "differs", "unclear", "error"])].itertuples(index=False):
         evidence = " ".join(str(r.evidence).split()).replace("|", "\\|")[:400]
         lines.append(f"| {r.deployment} | {r.check.replace('_', ' ')} | {r.answer} | {evidence} |")

@@ -1,7 +1,9 @@
-"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2, analysis).
+"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2,
+analysis).
 
-A client moves what its own link lets through, and what it could do at most against a near-null server (`calibration.csv`), where the campaign was
-calibrated, else the most that it did. Records take what those of the campaign take for an operation.
+A client moves what its own link lets through, and what it could do at most against a near-null server
+(`calibration.csv`), where the campaign was calibrated, else the most that it did. Records take what those of the
+campaign take for an operation.
 """
 
 import math
@@ -11,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
 from storelab.core.errors import UserError
 
 MB = 1e6
@@ -25,8 +27,9 @@ class Client:
     source: str
 
 
-def one_client(campaign: loading.Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
-    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises UserError: neither."""
+def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
+    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises
+    UserError: neither."""
     for name, label in (("calibration", "its ceiling in"), ("throughput", "the most that it did in")):
         t = tables[name]
         column = "operation" if name == "calibration" else "workload"
@@ -47,8 +50,9 @@ def clients_for(link: float, client_link: float, most: float) -> int:
     return math.ceil(link / min(client_link, most))
 
 
-def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
-    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json, monitor)."""
+def record_bytes(campaign: Campaign) -> tuple[float, float]:
+    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json,
+    monitor)."""
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
         folder: Path = campaign.raw / key
@@ -64,8 +68,9 @@ def record_bytes(campaign: loading.Campaign) -> tuple[float, float]:
     return rows / operations, rest / clients
 
 
-def estimate(campaign: loading.Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each; volumes in bytes."""
+def estimate(campaign: Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
+    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each;
+    volumes in bytes."""
     each, beside = record_bytes(campaign)
     operations = clients * seconds * rate_per_s
     return {

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load, read_plan, seal_of
+from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.core import records
 from storelab.core.errors import UserError
 
@@ -45,8 +46,8 @@ def said(paths: list[Path]) -> None:
 @campaign_option
 def verify(campaign_dir: Path) -> None:
     """Check that every planned point has its record and that no raw file was altered."""
-    campaign = loading.load(campaign_dir)
-    seal_found = loading.seal_of(campaign_dir)
+    campaign = load(campaign_dir)
+    seal_found = seal_of(campaign_dir)
     state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
     click.echo(
         f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, "
@@ -59,8 +60,8 @@ def verify(campaign_dir: Path) -> None:
 @click.option("--with-failures", is_flag=True, help="Seal although points failed.")
 def seal(campaign_dir: Path, with_failures: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records are not altered."""
-    was = loading.seal_of(campaign_dir)
-    now = loading.seal(campaign_dir, with_failures)
+    was = seal_of(campaign_dir)
+    now = seal_campaign(campaign_dir, with_failures)
     state = f"{'already ' if was else ''}sealed {now['time']}"
     click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
 
@@ -91,7 +92,7 @@ def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
     """Tables to figures/*.pdf and *.png, with an index of what has data. With NAME, only these figures."""
     from storelab.analysis.figures import catalogue, write
 
-    plan = loading.read_plan(campaign_dir)
+    plan = read_plan(campaign_dir)
     every = catalogue.names(plan)
     known("figures", names, every)
     if names:

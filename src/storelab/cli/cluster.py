@@ -150,12 +150,12 @@ def size(
 ) -> None:
     """How many clients fill a link, and what their records take: an estimate from what a campaign measured."""
     from storelab.analysis import sizing
-    from storelab.analysis.records import loading
+    from storelab.analysis.records.campaign import load
     from storelab.analysis.tables import build
     from storelab.core import units
 
     wanted, each = (units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link")))
-    campaign = loading.load(campaign_dir)
+    campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
     size_bytes = units.parse(object_size, "size", "--object-size")
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)

@@ -136,7 +136,9 @@ def _data(folder: Path) -> list[Path]:
 
 @cache
 def _imports(path: Path) -> list[Path | None]:
-    return _imports_of(path.read_text())
+    text = path.read_text()
+    registry = [*path.parent.glob("*.py"), *path.parent.glob("*/__init__.py")]  # its modules are found, not imported
+    return _imports_of(text) + (registry if "(Registry(__name__" in text else [])
 
 
 def _imports_of(text: str) -> list[Path | None]:

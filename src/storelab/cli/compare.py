@@ -8,10 +8,10 @@ import click
 import pandas as pd
 
 from storelab.analysis.compare import sides
-from storelab.analysis.latex import trust
+from storelab.analysis.latex import comparison
 from storelab.analysis.parts import speed, words
+from storelab.analysis.parts.groups import joined
 from storelab.analysis.statistics import ratios
-from storelab.analysis.tables import numbers
 from storelab.core import records
 from storelab.core.errors import UserError
 
@@ -54,7 +54,7 @@ def compare(
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:
-        records.write_atomic(latex_file, trust.comparison(table).encode())
+        records.write_atomic(latex_file, comparison.comparison(table).encode())
     worse = sides.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if len(worse):
         beyond = f" by more than {margin:g} %" if margin else ""
@@ -80,8 +80,8 @@ def _show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, i
     if not console.is_terminal:
         console = Console(highlight=False, width=160)  # into a file or pipe: one line per row
     points = table[table["workload"] != sides.ALL]
-    console.print(f"A: {numbers.joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True)
-    console.print(f"B: {numbers.joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True)
+    console.print(f"A: {joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True)
+    console.print(f"B: {joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True)
     shown = Table("point", "measure", "A", "B", "runs", "B / A [95 % interval]", "B is")
     for column in (2, 3, 4, 5):
         shown.columns[column].justify = "right"

@@ -1,8 +1,9 @@
-"""Two sides of a comparison: which campaign and store each is, and their comparable points (level 2, analysis).
+"""Two sides of a comparison: which campaign and store each is, and their comparable points.
 
-A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which are verified
-and read without writing anything. Comparable are points of the same workload and axes; an axis that one campaign does not know
-stands there at its default. The store must be the same one, unless stores are named or each side has one store only.
+A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which
+are verified and read without writing anything. Comparable are points of the same workload and axes; an axis that one
+campaign does not know stands there at its default. The store must be the same one, unless stores are named or each side
+has one store only.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,19 +14,20 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import ratios
-from storelab.analysis.tables import build, calibration, latency
+from storelab.analysis.tables import build
+from storelab.analysis.tables.points import axis_columns, rated
 from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows of the whole
-PARTS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all), `source` in words."""
+    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all),
+    `source` in words."""
 
     name: str
     folder: Path
@@ -40,7 +42,8 @@ class Side:
 
 
 def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
-    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds campaigns named alone."""
+    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds
+    campaigns named alone."""
     names = [(text, None), (text.rpartition(":")[0], text.rpartition(":")[2])]
     for parent in (Path, results):
         for name, store in names:
@@ -54,16 +57,13 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     """The side that a text names. Raises UserError: no campaign, damaged records, unknown store, no run that counts."""
     folder, named = split(text, results)
     store = store or named
-    plan = loading.read_plan(folder)
+    plan = read_plan(folder)
     path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
     if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
         points, source = build.read(folder, "points"), str(path)
     else:
-        campaign = loading.load(folder)
-        points = build.points(campaign).join(latency.of_points(latency.runs(campaign)), on="key")
-        points = calibration.with_ceilings(campaign, points, calibration.table(campaign, points))
-        source = f"{folder / 'raw'} (no newer tables)"
-    side = Side(text, folder, plan, points[~points["workload"].isin(build.NO_RATES)], store, source)
+        points, source = build.Tables(load(folder))["points"], f"{folder / 'raw'} (no newer tables)"
+    side = Side(text, folder, plan, rated(points), store, source)
     if not side.stores:
         raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
     if store is not None and store not in side.stores:
@@ -72,7 +72,8 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
 
 
 def matched(a: Side, b: Side) -> tuple[Side, Side]:
-    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which stores are meant."""
+    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which
+    stores are meant."""
     if a.store is None and b.store is None and not set(a.stores) & set(b.stores):
         if len(a.stores) == len(b.stores) == 1:
             return replace(a, store=a.stores[0]), replace(b, store=b.stores[0])
@@ -85,7 +86,11 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
         return a, b
     known, open_ = (a, b) if b.store is None else (b, a)
     if len(open_.stores) > 1 and known.store not in open_.stores:
-        raise UserError(open_.name, f"has several stores and none is {known.store}", f"name one: FOLDER:STORE of {', '.join(open_.stores)}")
+        raise UserError(
+            open_.name,
+            f"has several stores and none is {known.store}",
+            f"name one: FOLDER:STORE of {', '.join(open_.stores)}",
+        )
     store = known.store if known.store in open_.stores else open_.stores[0]
     return (a, replace(b, store=store)) if open_ is b else (replace(a, store=store), b)
 
@@ -127,13 +132,14 @@ def _values(rows: pd.DataFrame) -> dict[int, float]:
 def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
     """The table, and how many points of A and of B have no counterpart. Raises UserError: nothing is comparable.
 
-    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all axes, metric,
-    points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says), ratio, low, high,
-    coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side, where calibration tells).
+    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all
+    axes, metric, points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says),
+    ratio, low, high, coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side,
+    where calibration tells).
     """
     a, b = matched(a, b)
     da, db = _defaults(a.plan), _defaults(b.plan)
-    columns = list(dict.fromkeys([*build.axis_columns(a.plan), *build.axis_columns(b.plan)]))
+    columns = list(dict.fromkeys([*axis_columns(a.plan), *axis_columns(b.plan)]))
     of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
     both = [key for key in of_a if key in of_b]
     if not both:
@@ -145,13 +151,13 @@ def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
         found = ratios.ratio(x.values(), y.values(), speed.lower_is_better(metric))
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
-        row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **_said(found)}
+        row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
         rows.append(row | {"client_bound": _client_bound(of_a[key]) or _client_bound(of_b[key])})
     rows += [_whole(metric, found, rows) for metric, found in pairs.items()]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
-    types = build.axis_columns(b.plan) | build.axis_columns(a.plan)
+    types = axis_columns(b.plan) | axis_columns(a.plan)
     alone = tuple(len({k[:-1] for k in x} - {k[:-1] for k in y}) for x, y in ((of_a, of_b), (of_b, of_a)))
-    return pd.DataFrame(rows, columns=[*head, *PARTS, "client_bound"]).astype(types), (alone[0], alone[1])
+    return pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, "client_bound"]).astype(types), (alone[0], alone[1])
 
 
 def _order(key: Key) -> tuple[Any, ...]:
@@ -164,14 +170,9 @@ def _whole(metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], 
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if speed.kind(r["metric"]) == metric)
-        return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *PARTS)}
+        return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
     found = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
-    return head | _said(found)
-
-
-def _said(r: ratios.Ratio) -> dict[str, Any]:
-    parts = {p: getattr(r, p) for p in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
-    return parts | {"coverage_percent": 100 * r.coverage if r.low == r.low else None, "reason": r.reason or None}
+    return head | found.row()
 
 
 def _client_bound(rows: pd.DataFrame) -> bool:
@@ -185,7 +186,8 @@ def by_chance(table: pd.DataFrame) -> float:
 
 
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
-    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow side."""
+    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow
+    side."""
     rows = table[(table["workload"] == ALL) | (not overall)]
     rows = rows[rows["verdict"] == ratios.SLOWER]
     worse = [
@@ -208,11 +210,18 @@ def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
 
 
 def described(points: pd.DataFrame) -> list[str]:
-    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's rows."""
+    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's
+    rows."""
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
     several = points["store_a"].nunique() > 1
     return [
-        ", ".join([*([row["store_a"]] if several else []), row["workload"].replace("_", " "), *_worded(row, varying[row["workload"]])])
+        ", ".join(
+            [
+                *([row["store_a"]] if several else []),
+                row["workload"].replace("_", " "),
+                *_worded(row, varying[row["workload"]]),
+            ]
+        )
         for row in points.to_dict("records")
     ]
 

@@ -1,8 +1,9 @@
-"""The paper's table of ceilings (level 3, analysis)."""
+"""The paper's table of ceilings."""
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, longtable, row
+from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration
 from storelab.core import units
@@ -27,8 +28,11 @@ def _cell(column: str, value: object) -> str:
     return escape(str(value))
 
 
+@FILE("table_calibration", "calibration")
+@FILLED("calibration", "calibration")
 def ceilings(table: pd.DataFrame) -> str:
-    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients for an operation."""
+    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients
+    for an operation."""
     if table.empty:
         return ""
     axes = [c for c in AXES if c in ALWAYS or (table[c] != calibration.AGREE[c]).any()]
@@ -37,17 +41,38 @@ def ceilings(table: pd.DataFrame) -> str:
         numbers = [r["before_rate_per_s"], r["after_rate_per_s"], r["throughput_mb_per_s"]]
         before, after, throughput = (words.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers)
         drift = "--" if pd.isna(r["drift_percent"]) else f"{r['drift_percent']:+.0f}"
-        cpu = " / ".join("--" if pd.isna(r[f"{who}_cpu_percent"]) else f"{r[f'{who}_cpu_percent']:.0f}" for who in ("client", "server"))
         cells = [
             escape(calibration.shown(r)),
             escape(r["engine"] if r["engine"] != "none" else "--"),
             *(_cell(c, r[c]) if c != "scheme" or r["target"] == "network" else "--" for c in axes),
         ]
-        lines.append(row([*cells, before, after, drift, throughput, words.number(r["client_cpu_ms_per_operation"], gap=THIN), cpu]))
-    head = ["", "Engine", *(AXES[c] for c in axes), "Before [1/s]", "After [1/s]", r"Drift [\%]", "MB/s", "CPU [ms]", r"CPU [\%]"]
+        lines.append(
+            row(
+                [
+                    *cells,
+                    before,
+                    after,
+                    drift,
+                    throughput,
+                    words.number(r["client_cpu_ms_per_operation"], gap=THIN),
+                    shares(r),
+                ]
+            )
+        )
+    head = [
+        "",
+        "Engine",
+        *(AXES[c] for c in axes),
+        "Before [1/s]",
+        "After [1/s]",
+        r"Drift [\%]",
+        "MB/s",
+        "CPU [ms]",
+        r"CPU [\%]",
+    ]
     caption = (
-        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops over memory and files, before "
-        "the campaign and after it; throughput of the larger one; CPU of the clients for one operation; CPU of the clients / of the null server in "
-        "percent of the host's cores."
+        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops "
+        "over memory and files, before the campaign and after it; throughput of the larger one; CPU of the clients for "
+        "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
     return longtable("ll" + "r" * len(axes) + "rrrrrr", caption, "tab:calibration", head, lines)

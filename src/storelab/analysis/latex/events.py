@@ -1,19 +1,24 @@
-"""LaTeX table of events processed (level 3, analysis)."""
+"""LaTeX of events.csv: events processed, by setting of the client."""
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, spread, tabular
+from storelab.analysis.latex import FILE, FILLED, SECTION
+from storelab.analysis.latex.parts import THIN, escape, spread, tabular, title
 from storelab.analysis.latex.parts import row as line
 from storelab.analysis.parts import words
-from storelab.analysis.tables import events as events_processed
+from storelab.analysis.tables.events import CLIENT, NAVIGATIONS, setting
 from storelab.core import units
 
 
+@FILE("table_events", "events")
+@FILLED("events_processed", "events")
+@SECTION("events", "events_processed")
 def events(table: pd.DataFrame) -> str:
-    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved for one event."""
+    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved
+    for one event."""
     if table.empty:
         return ""
-    fixed = ("clients", "files", "navigation", *events_processed.CLIENT)
+    fixed = ("clients", "files", "navigation", *CLIENT)
     axes = [c for c in words.axes_of(table) if c not in fixed and table[c].nunique() > 1]
     head = [
         "Setting of the client",
@@ -25,17 +30,14 @@ def events(table: pd.DataFrame) -> str:
         "Wire/needed",
     ]
     lines: list[str] = []
-    for navigation in events_processed.NAVIGATIONS:
+    for navigation in NAVIGATIONS:
         for store, rows in table[table["navigation"] == navigation].groupby("store"):
             rows = rows[rows["clients"] == rows["clients"].max()].sort_values("events_median_per_s")
             jobs = words.plural(rows["clients"].iloc[0], "job")
             steps = words.span(rows["step"], "events")
-            title = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
-            lines.append(rf"\multicolumn{{{len(head)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
-            lines += [
-                line([escape(events_processed.setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
-                for _, r in rows.iterrows()
-            ]
+            said = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
+            lines.append(title(len(head), escape(said)))
+            lines += [line([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)]) for _, r in rows.iterrows()]
     return tabular("l" + "r" * (len(head) - 1), head, lines)
 
 

@@ -1,7 +1,8 @@
-"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread (level 3, analysis)."""
+"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread; flags. May
+import: `words`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -44,8 +45,28 @@ def breakable(text: str) -> str:
     return text
 
 
+def camel(name: str) -> str:
+    """`front_ends` -> `FrontEnds`: TeX allows letters only."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
 def row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def title(columns: int, text: str, style: str = "emph", end: str = r" \\") -> str:
+    """A line of text across the table."""
+    return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}}{end}"
+
+
+def left(*widths_cm: float) -> str:
+    """Columns of text that breaks, in the specification of a tabular."""
+    return "".join(rf">{{\raggedright\arraybackslash}}p{{{width}cm}}" for width in widths_cm)
+
+
+def upright(names: Sequence[str]) -> list[str]:
+    """Headings turned upright: many systems stand side by side."""
+    return [rf"\rotatebox{{90}}{{{escape(name)}}}" for name in names]
 
 
 def stacked(heading: str) -> str:
@@ -99,3 +120,13 @@ def longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Se
 
 def spread(row: pd.Series, name: str, unit: str) -> str:
     return words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+
+
+def shares(row: Mapping[str, Any]) -> str:
+    """CPU of clients / server in percent of the host's cores."""
+    return " / ".join(words.number(row[f"{who}_cpu_percent"], places=0) for who in ("client", "server"))
+
+
+def interval(value: float, low: float, high: float) -> str:
+    """`1.05 [1.01, 1.09]`; without an interval the value alone."""
+    return words.spread([value, low, high], THIN) if pd.notna(low) else words.number(value, gap=THIN)

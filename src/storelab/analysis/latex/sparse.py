@@ -1,8 +1,9 @@
-"""LaTeX tables of reads of ROOT files: by volume, by entries, replayed; Table 2 beside the published one (level 3, analysis)."""
+"""LaTeX tables of reads of ROOT files: by volume, by entries, replayed; Table 2 beside the published one."""
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, stacked, tabular
+from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.parts import THIN, escape, stacked, tabular, title
 from storelab.analysis.latex.parts import row as line
 from storelab.analysis.parts import words
 
@@ -13,7 +14,10 @@ COLUMNS = [
     ("Wire [MB]", "wire_median_mb_per_read"),
     ("Wire/ needed", "amplification_median_ratio"),
 ]
-IDLE = {"gap": ("thrift", "max_amplification"), "planned": ("max_range_gap_bytes",)}  # axes without a meaning for a replay
+IDLE = {
+    "gap": ("thrift", "max_amplification"),
+    "planned": ("max_range_gap_bytes",),
+}  # axes without a meaning for a replay
 SHARE, WORK, READS = (
     ("Wire/ share", "share_amplification_median_ratio"),
     ("Entries /s", "entries_median_per_s"),
@@ -21,18 +25,19 @@ SHARE, WORK, READS = (
 )
 
 
-def _rows(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """(head, lines): one read of each selection at the least number of clients, by store and engine."""
+def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[str, str]]) -> str:
+    """One read of each selection at the least number of clients, by store and engine."""
     table = table[table["workload"] == workload]
     if table.empty:
-        return [], []
+        return ""
     axes = [c for c in words.axes_of(table) if c not in ("clients", first, "engine") and table[c].nunique() > 1]
     head = [stacked(h) for h in (HEADS[first], *(escape(words.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))]
     lines: list[str] = []
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
-        title = f"{store}, {engine}, {words.plural(part['clients'].iloc[0], 'client')}, median of {words.runs_text(part['n'])}"
-        lines.append(rf"\multicolumn{{{len(head)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}}}}} \\")
+        clients = words.plural(part["clients"].iloc[0], "client")
+        said = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}"
+        lines.append(title(len(head), escape(said)))
         for _, r in part.iterrows():
             idle = IDLE.get(r.get("merge"), ())
             cells = [
@@ -41,25 +46,25 @@ def _rows(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[st
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
             lines.append(line([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
-    return head, lines
+    return tabular("r" * len(head), head, lines)
 
 
+@FILE("table_volume", "sparse")
 def volume(table: pd.DataFrame) -> str:
     """Reads by volume."""
-    head, lines = _rows(table, "read_volume", "volume_fraction_percent", [*COLUMNS, WORK])
-    return tabular("r" * len(head), head, lines) if lines else ""
+    return _reads(table, "read_volume", "volume_fraction_percent", [*COLUMNS, WORK])
 
 
+@FILE("table_replay", "sparse")
 def replay(table: pd.DataFrame) -> str:
     """Replayed selections."""
-    head, lines = _rows(table, "replay", "volume_fraction_percent", [*COLUMNS, READS])
-    return tabular("r" * len(head), head, lines) if lines else ""
+    return _reads(table, "replay", "volume_fraction_percent", [*COLUMNS, READS])
 
 
+@FILE("table_sparse", "sparse")
 def entries(table: pd.DataFrame) -> str:
     """Reads by entries."""
-    head, lines = _rows(table, "read_entries", "entry_fraction_percent", [*COLUMNS, SHARE, WORK])
-    return tabular("r" * len(head), head, lines) if lines else ""
+    return _reads(table, "read_entries", "entry_fraction_percent", [*COLUMNS, SHARE, WORK])
 
 
 TABLE2 = (
@@ -78,8 +83,11 @@ TABLE2 = (
 )
 
 
+@FILE("table_two", "table2")
+@FILLED("table_two", "table2")
 def table2(table: pd.DataFrame) -> str:
-    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001."""
+    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf.
+    Ser. 664 (2015) 022001."""
     if table.empty:
         return ""
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
@@ -94,10 +102,19 @@ def table2(table: pd.DataFrame) -> str:
     return tabular("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines)
 
 
-def _block(title: str, cite: str, rows: pd.DataFrame) -> list[str]:
+def _block(said: str, cite: str, rows: pd.DataFrame) -> list[str]:
     """A line with the title, and one for each fraction."""
-    lines = [rf"\multicolumn{{{len(TABLE2)}}}{{@{{}}l@{{}}}}{{\emph{{{escape(title)}{cite}}}}} \\"]
+    lines = [title(len(TABLE2), f"{escape(said)}{cite}")]
     for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
         cells = [words.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
         lines.append(line([f"{r['entry_fraction_percent']:g}", *cells]))
     return lines
+
+
+@SECTION("volume", "by_volume", "replayed")
+@SECTION("entries", "sparse")
+@FLAGS("sparse", "sparse")
+def flags(table: pd.DataFrame) -> dict[str, bool]:
+    """Which workloads read."""
+    workloads = {"sparse": "read_entries", "by_volume": "read_volume", "replayed": "replay"}
+    return {flag: workload in set(table["workload"]) for flag, workload in workloads.items()}

@@ -1,22 +1,18 @@
-"""The paper's tables in LaTeX (booktabs, longtable), from the CSV tables and the published numbers (level 3, analysis)."""
+"""LaTeX of throughput.csv: the best rates, all groups of points, systems side by side."""
+
+from collections.abc import Collection
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, breakable, escape, longtable, spread, stacked, tabular
+from storelab.analysis.latex import FILE, FLAGS, SECTION
+from storelab.analysis.latex.parts import THIN, escape, longtable, shares, spread, stacked, tabular
 from storelab.analysis.latex.parts import row as line
 from storelab.analysis.parts import words
-from storelab.analysis.tables import numbers
+from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.core import units
 
-NAMES = {"throughput_download": "Download", "throughput_upload": "Upload", "metadata_download": "Download", "metadata_upload": "Upload"}
 MANY = 6  # columns of axes from which on a table wants smaller letters
 RAW = ("put", "get")
-SHOWN = {"mb_per_s": "MB/s", "per_s": "objects/s"}
-
-
-def _share(row: pd.Series) -> str:
-    """CPU of clients / server in percent of the host's cores."""
-    return " / ".join("--" if pd.isna(row[f"{who}_cpu_percent"]) else f"{row[f'{who}_cpu_percent']:.0f}" for who in ("client", "server"))
 
 
 def _bound(row: pd.Series) -> str:
@@ -24,26 +20,17 @@ def _bound(row: pd.Series) -> str:
     return "c" if str(row.get("client_bound")) == "True" else ""
 
 
-def _metric(name: str) -> tuple[str, str]:
-    return ("throughput", "mb_per_s") if name.startswith("throughput") else ("rate", "per_s")
-
-
+@FILE("table_best", "throughput")
 def best(table: pd.DataFrame) -> str:
     """The highest median per operation, object size and store, where it was seen, and the CPU of both sides."""
     rows = []
-    for name in numbers.CLASSES:
-        metric, unit = _metric(name)
-        of = numbers.of_class(table, name)
-        for (store, size), part in of[of[f"{metric}_median_{unit}"].notna()].groupby(["store", "object_size_bytes"]) if len(of) else []:
-            top = part.loc[part[f"{metric}_median_{unit}"].idxmax()]
-            cells = [
-                NAMES[name],
-                units.format_size(int(size)),
-                store,
-                *(words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")),
-                f"{top['n']:g}",
-            ]
-            rows.append(line([*map(escape, cells), spread(top, metric, unit), SHOWN[unit], _share(top), _bound(top)]))
+    for name, of in CLASSES.items():
+        known = measured(table, name)
+        for (store, size), part in known.groupby(["store", "object_size_bytes"]) if len(known) else []:
+            top = part.loc[part[of.median].idxmax()]
+            axes = [words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")]
+            cells = [of.verb, units.format_size(int(size)), store, *axes, f"{top['n']:g}"]
+            rows.append(line([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
     head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]", ""]
     return tabular("lllrrrrrlrl", head, rows) if rows else ""
 
@@ -67,67 +54,64 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
                     spread(r, "rate", "per_s"),
                     words.number(r["errors"], places=0, gap=THIN),
                     words.number(r["tail_max_s"], places=2),
-                    _share(r),
+                    shares(r),
                     labels,
                 ]
             )
         )
     useful = "useful MB/s" if workload not in RAW else "MB/s"
-    head = [stacked(escape(words.heading(c))) for c in moving] + ["n", useful, "operations/s", "Errors", "Tail [s]", r"CPU [\%]", ""]
+    head = [stacked(escape(words.heading(c))) for c in moving] + [
+        "n",
+        useful,
+        "operations/s",
+        "Errors",
+        "Tail [s]",
+        r"CPU [\%]",
+        "",
+    ]
     caption = (
-        f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median [low, high] over n runs "
-        "in the window in which all clients are active; errors of all runs together; longest tail; CPU of the clients / of the server in "
-        "percent of the host's cores (median). Marks: d, a run drifts; s, a run is too "
-        "short to judge its steadiness; c, client-bound: near what the clients could do at most."
+        f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
+        "[low, high] over n runs in the window in which all clients are active; errors of all runs together; longest "
+        "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: d, a run drifts; s, "
+        "a run is too short to judge its steadiness; c, client-bound: near what the clients could do at most."
     )
     size = "scriptsize" if len(moving) < MANY else "tiny"
     return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)
 
 
+@FILE("table_throughput", "throughput")
 def throughput(table: pd.DataFrame) -> str:
     """All groups of points, one table per workload; axes that do not vary stand in the caption."""
     return "\n".join(_all_of(table, w) for w in table["workload"].unique())
 
 
-def failed(points: pd.DataFrame) -> str:
-    """Every failed point with its reason."""
-    rows = points[points["state"] == "failed"]
-    if rows.empty:
+@FILE("table_systems", "throughput")
+def systems(table: pd.DataFrame) -> str:
+    """One row per deployment and engine: rates of small objects and throughput of large ones, up and down, median [low,
+    high]."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    heads = {}
+    for name, of in reversed(CLASSES.items()):
+        rows = side_by_side(table, name)
+        for (deployment, engine, size), part in rows.groupby(["deployment", "engine", "object_size_bytes"]) if len(rows) else []:
+            column = f"{name} {int(size)}"
+            heads[column] = f"{of.what} {units.format_size(int(size))} [{of.shown}]"
+            cells.setdefault((deployment, engine), {})[column] = spread(part.loc[part[of.median].idxmax()], *of.metric)
+    if not cells:
         return ""
-    lines = [line([breakable(escape(r.key)), escape(r.reason)]) for r in rows.itertuples(index=False)]
-    left = r">{\raggedright\arraybackslash}p{"
-    return longtable(
-        rf"{left}7.5cm}}{left}8.2cm}}",
-        "Points that failed, with the reason as recorded. They are in no median.",
-        "tab:failed",
-        ["Point", "Reason"],
-        lines,
-    )
+    lines = [line([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())]
+    return tabular("ll" + "r" * len(heads), ["System", "Engine", *map(escape, heads.values())], lines, "scriptsize")
 
 
-def _size(value: str) -> str:
-    """Exact where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
-    exact = units.format_size(int(value))
-    return exact if len(exact) <= 9 else units.human_size(float(value))
-
-
-def environment(table: pd.DataFrame) -> str:
-    """What the machine captured; the last column counts the points where a value differs between points."""
-    lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
-    ranks = ("environment", "clients", "store", "engine", "checks")
-    for group in sorted(total, key=lambda g: (ranks.index(g.split()[0]) if g.split()[0] in ranks else len(ranks), g)):
-        rows = table[table["group"] == group]
-        lines.append(rf"\multicolumn{{3}}{{@{{}}l@{{}}}}{{\textbf{{{escape(group[0].upper() + group[1:])}}}}} \\*")
-        for r in rows.itertuples(index=False):
-            value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
-            item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
-            lines.append(line([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
-    spec = r"l>{\raggedright\arraybackslash}p{10.2cm}r"
-    return longtable(
-        spec,
-        "Environment, systems and engines as captured with the records; "
-        "a count of points stands where a value does not hold for all of its group.",
-        "tab:environment",
-        ["Item", "Value", "Points"],
-        lines,
-    )
+@SECTION("systems", "compared")
+@SECTION("threads", "threads")
+@SECTION("raw", "raw")
+@FLAGS("throughput", "drawn", "throughput")
+def flags(drawn: Collection[str], table: pd.DataFrame) -> dict[str, bool]:
+    kinds = {kind: any(f"{kind}_{way}" in drawn for way in ("download", "upload")) for kind in ("throughput", "metadata")}
+    classes = [of_class(table, name) for name in CLASSES]
+    return kinds | {
+        "raw": any(kinds.values()),
+        "scaling": "front_ends" in drawn or "buckets" in drawn,
+        "one_front_end": not any(rows["front_ends"].nunique() > 1 for rows in classes if rows.size),
+    }

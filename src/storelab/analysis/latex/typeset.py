@@ -1,4 +1,5 @@
-"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf` (level 3, analysis; needs latexmk)."""
+"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf` (level 3, analysis; needs
+latexmk)."""
 
 import calendar
 import os
@@ -7,14 +8,14 @@ import subprocess
 import time
 from pathlib import Path
 
-from storelab.analysis.tables import build as tables
+from storelab.analysis.tables.build import read
 from storelab.core import records
 from storelab.core.errors import UserError
 
 
 def source_date_epoch(campaign_dir: Path) -> int:
     """Seconds UTC of the latest start of a point: the PDF's date, so that the same records give the same file."""
-    started = tables.read(campaign_dir, "points")["started"].dropna()
+    started = read(campaign_dir, "points")["started"].dropna()
     return calendar.timegm(time.strptime(started.max(), "%Y-%m-%dT%H:%M:%SZ")) if len(started) else 0
 
 
@@ -29,7 +30,8 @@ def first_error(log: str) -> str:
 
 
 def build(campaign_dir: Path, paper_dir: Path) -> Path:
-    """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX fails."""
+    """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX
+    fails."""
     if not shutil.which("latexmk") or not shutil.which("pdflatex"):
         raise UserError("latexmk", "LaTeX is not installed", "run `make tex`, which installs it; tables and figures need none")
     for path in (paper_dir / "paper.tex", campaign_dir / "tex" / "numbers.tex"):

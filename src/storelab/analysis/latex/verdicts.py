@@ -1,14 +1,18 @@
-"""The paper's table of verdicts: what limited each system, with the evidence (level 3, analysis)."""
+"""The paper's table of verdicts: what limited each system, with the evidence."""
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, longtable, row
+from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex.parts import THIN, escape, left, longtable, row
 from storelab.analysis.parts import words
 from storelab.analysis.tables.verdict_rules import NOT_KNOWN
 
 
+@FILE("table_verdicts", "verdicts")
+@FILLED("verdicts", "verdicts")
 def verdicts(table: pd.DataFrame) -> str:
-    """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests on."""
+    """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests
+    on."""
     if table.empty:
         return ""
     lines = []
@@ -19,10 +23,15 @@ def verdicts(table: pd.DataFrame) -> str:
         best = f"{words.number(r.best, gap=THIN)} {escape(r.unit)}; {escape(r.where)}"
         evidence = escape(r.evidence) + (f" \\emph{{{escape(beside)}}}" if beside else "")
         lines.append(row([escape(r.deployment), escape(what), best, escape(r.verdict), evidence]))
-    left = r">{\raggedright\arraybackslash}p{"
     caption = (
-        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds are those of the "
-        "documentation; the first one that fires is the verdict, others that fire stand in italics. Where none fires, it says what would tell."
+        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
+        "are those of the documentation; the first one that fires is the verdict, others that fire stand in italics. "
+        "Where none fires, it says what would tell."
     )
-    spec = rf"{left}1.9cm}}{left}2.6cm}}{left}2.8cm}}{left}2.3cm}}{left}5.4cm}}"
-    return longtable(spec, caption, "tab:verdicts", ["System", "Workload", "Best", "Limited by", "Evidence"], lines)
+    return longtable(
+        left(1.9, 2.6, 2.8, 2.3, 5.4),
+        caption,
+        "tab:verdicts",
+        ["System", "Workload", "Best", "Limited by", "Evidence"],
+        lines,
+    )

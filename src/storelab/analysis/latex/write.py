@@ -1,114 +1,95 @@
-"""LaTeX from the tables: macros, figures with captions, flags and the list of sections (level 3, analysis).
+"""LaTeX of a campaign: `tables/*.csv` and `figures/index.json` in, `tex/*.tex` out. May import: what `latex` may;
+nothing slow at first.
 
-`tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and the
-`table_*.tex` of `latex_tables`. What a campaign has no data for is left out: its flag is false, its section not read.
+`tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and a
+`table_*.tex` for each table. What a campaign has no data for is left out: its flag is false, its section not read.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from storelab.analysis.figures.catalogue import FIGURES
-from storelab.analysis.latex import calibration, events, sparse, systems, throughput, trust, verdicts
-from storelab.analysis.latex import latency as latex_latency
-from storelab.analysis.latex.parts import THIN, escape
-from storelab.analysis.parts import words
-from storelab.analysis.tables import build as tables
-from storelab.analysis.tables import latency
-from storelab.analysis.tables import numbers as facts
+from storelab.analysis.latex import FILE, FILLED, FLAGS, GIVEN, SECTION
+from storelab.analysis.parts.registry import Made
+from storelab.analysis.tables import build as csv
 from storelab.core import records
 from storelab.core.errors import UserError
 
-
-def macro(name: str) -> str:
-    """`best_throughput_upload` -> `\\NumBestThroughputUpload`; letters only, as TeX demands."""
-    if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
-        raise ValueError(f"{name!r} makes no LaTeX macro")
-    return "\\Num" + "".join(part.capitalize() for part in name.split("_"))
-
-
-def shown(name: str, value: str, unit: str) -> str:
-    """A number of `numbers.csv` as it stands in the text: integers whole, measured values to 3 digits, with unit."""
-    if re.fullmatch(r"-?\d+(\.0)?", value):
-        text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
-    elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
-        text = words.number(float(value), gap=THIN)
-    else:
-        text = escape(value)
-    return f"{text}~{escape(unit)}" if unit else text
-
-
-def numbers(table: pd.DataFrame) -> str:
-    """One \\newcommand per row of `numbers.csv`, with its source as a comment."""
-    lines = [f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}" for r in table.itertuples(index=False)]
-    return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
+TEX = tuple(FILE.declared)
+# The paper's order. Sections of other subjects stand before the last two.
+ORDER = [
+    "introduction",
+    "method",
+    "systems",
+    "threads",
+    "raw",
+    "latency",
+    "volume",
+    "entries",
+    "events",
+    "earlier",
+    "conclusions",
+]
+COMPARED = ("systems", "scaling", "capabilities", "consistency", "space_used")
 
 
-def flags(found: Mapping[str, pd.DataFrame], index: Mapping[str, Any]) -> dict[str, bool]:
+class Paper(Made):
+    """What LaTeX is made from, by name: the tables as written, and what the modules give."""
+
+    def __init__(self, campaign_dir: Path) -> None:
+        super().__init__({"campaign_dir": campaign_dir, "paper": self}, GIVEN)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in csv.NAMES and name not in self._known:
+            self._known[name] = csv.read(self["campaign_dir"], name)
+        return super().__getitem__(name)
+
+
+def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
+    """Write `tex/<name>.tex`, all of TEX or those named, atomically, and none where one cannot be made.
+
+    Raises UserError: a table or the figures are missing, or there is no file of that name.
+    """
+    unknown = set(only or ()) - {*TEX}
+    if unknown:
+        raise UserError(min(unknown), "is no file of the paper", f"one of: {', '.join(TEX)}")
+    paper = Paper(campaign_dir)
+    texts = {campaign_dir / "tex" / f"{name}.tex": FILE.make(name, paper) for name in (TEX if only is None else only)}
+    for path, text in texts.items():
+        records.write_atomic(path, text.encode())
+    return list(texts)
+
+
+@GIVEN("drawn", "campaign_dir")
+def drawn(campaign_dir: Path) -> dict[str, Any]:
+    """The figures that have data: name -> files and caption. Raises UserError where none were made."""
+    path = campaign_dir / "figures" / "index.json"
+    if not path.exists():
+        raise UserError(str(path), "is not there", "run `storelab figures` first")
+    return records.read_json(path)["figures"]
+
+
+@GIVEN("has", "drawn", "paper")
+def has(drawn: Mapping[str, Any], paper: Paper) -> dict[str, bool]:
     """What the campaign has: HasX for each figure, section and remark of the paper."""
-    value = dict(zip(found["numbers"]["name"], found["numbers"]["value"], strict=True))
-    has = {name: name in index["figures"] for name in FIGURES}
-    has |= {
-        name: float(value.get(key, 0) or 0) > 0
-        for name, key in (
-            ("failed", "points_failed"),
-            ("invalid", "points_invalid"),
-            ("aa_compared", "aa_compared"),
-            ("errors_seen", "errors_runs"),
-            ("latency_behind", "latency_open_behind"),
-            ("measured", "points_measured"),
-            ("too_short", "too_short"),
-            ("drifting", "drifting"),
-            ("shared_host", "shared_host"),
-            ("over_nodes", "over_nodes"),
-            ("errors", "errors"),
-            ("disturbed", "disturbed"),
-            ("client_bound", "client_bound"),
-            ("calibration_drift", "calibration_drift_most"),
-        )
-    }
-    has["throughput"] = has["throughput_download"] or has["throughput_upload"]
-    has["metadata"] = has["metadata_download"] or has["metadata_upload"]
-    has["raw"] = has["throughput"] or has["metadata"]
-    reads = set(found["sparse"]["workload"])
-    has["sparse"], has["by_volume"], has["replayed"] = (w in reads for w in ("read_entries", "read_volume", "replay"))
-    has["table_two"] = bool(len(found["table2"]))
-    has["events_processed"] = bool(len(found["events"]))
-    has["events_scan"], has["events_random"] = (f"events_{navigation}_factor" in value for navigation in ("scan", "random"))
-    has["capabilities"], has["consistency"], has["space_used"] = (bool(len(found[n])) for n in ("capabilities", "consistency", "space"))
-    has["latency"] = bool(len(latency.shown(found["latency"])))
-    has["latency_of_closed"], has["latency_of_open"] = (f"latency_{loop}_longest" in value for loop in ("closed", "open"))
-    has["scaling"] = has["front_ends"] or has["buckets"]
-    has["compared"] = any(has[name] for name in ("systems", "scaling", "capabilities", "consistency", "space_used"))
-    has["verdicts"] = bool(len(found["verdicts"]))
-    has["monitor_cost"], has["ports_used"], has["client_memory"] = (
-        name in value for name in ("monitor_cost_most", "ports_most", "client_memory_most")
-    )
-    has["noise"], has["aa_whole"] = "noise_floor" in value, "aa_whole" in value
-    has["curves"], has["front_end_linearity"] = bool(len(found["scaling"])), "linearity_front_ends" in value
-    has["calibration"] = bool(len(found["calibration"]))
-    has["other_cpu"] = "other_cpu_most" in value
-    has["read_wire"] = "best_read_wire" in value
-    has["amplification"] = "amplification_most" in value
-    has["share_amplification"] = "share_amplification_most" in value
-    has["one_front_end"] = not any(
-        (rows := facts.of_class(found["throughput"], c)).size and rows["front_ends"].nunique() > 1 for c in facts.CLASSES
-    )
-    return has
+    from storelab.analysis.figures.catalogue import FIGURES  # matplotlib comes with it, which no other file here needs
+
+    flags = {name: name in drawn for name in FIGURES}
+    flags |= {flag: bool(len(paper[table])) for flag, of in FILLED.declared.items() for table in of.takes}
+    for subject in FLAGS.declared:
+        flags |= FLAGS.make(subject, paper)
+    return flags | {"compared": any(flags[name] for name in COMPARED)}
 
 
-def camel(name: str) -> str:
-    return "".join(p.capitalize() for p in name.split("_"))
-
-
-def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
+@FILE("figures", "has", "drawn")
+def figures(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     """Flags, then one macro per figure: the whole float with caption and label `fig:<name>`."""
+    from storelab.analysis.latex.parts import camel, escape  # not above: pandas comes with it
+
     lines = ["% Generated from the tables and figures/index.json."]
-    lines += [f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}" for name, value in sorted(has.items())]
-    for name, entry in index["figures"].items():
+    for name, value in sorted(has.items()):
+        lines.append(f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}")
+    for name, entry in drawn.items():
         lines.append(
             f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering"
             f"\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
@@ -117,93 +98,10 @@ def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@FILE("sections", "has")
 def sections(has: Mapping[str, bool]) -> str:
-    """The sections that have something to say, in the paper's order."""
-    compared = "systems" if has["compared"] else None
-    names = [
-        "introduction",
-        "method",
-        compared,
-        "threads" if has["threads"] else None,
-        "raw" if has["raw"] else None,
-        "latency" if has["latency"] else None,
-        "volume" if has["by_volume"] or has["replayed"] else None,
-        "entries" if has["sparse"] else None,
-        "events" if has["events_processed"] else None,
-        "earlier",
-        "conclusions",
-    ]
-    lines = [f"\\input{{sections/{n}}}" for n in names if n]
+    """The sections that have something to say, in the paper's order; those that rest on no flag always."""
+    rests = {name: [has[flag] for flag in of.takes] for name, of in SECTION.declared.items()}
+    names = [*ORDER[:-2], *(name for name in rests if name not in ORDER), *ORDER[-2:]]
+    lines = [f"\\input{{sections/{name}}}" for name in names if name not in rests or any(rests[name])]
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"
-
-
-TEX = (
-    "numbers",
-    "figures",
-    "sections",
-    "table_best",
-    "table_throughput",
-    "table_sparse",
-    "table_two",
-    "table_volume",
-    "table_replay",
-    "table_events",
-    "table_systems",
-    "table_capabilities",
-    "table_evidence",
-    "table_consistency",
-    "table_space",
-    "table_latency",
-    "table_errors",
-    "table_invalid",
-    "table_verdicts",
-    "table_knees",
-    "table_calibration",
-    "table_failed",
-    "table_environment",
-)
-
-
-def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
-    """Write the `tex/*.tex` of `only` (default: all of TEX) from `tables/` and `figures/index.json`, atomically.
-
-    The index is read for `figures` and `sections` alone. Raises UserError where a file is missing.
-    """
-    found = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
-
-    def indexed() -> Mapping[str, Any]:
-        path = campaign_dir / "figures" / "index.json"
-        if not path.exists():
-            raise UserError(str(path), "is not there", "run `storelab figures` first")
-        return records.read_json(path)
-
-    texts = {
-        "numbers": lambda: numbers(found["numbers"]),
-        "figures": lambda: figures(flags(found, index := indexed()), index),
-        "sections": lambda: sections(flags(found, indexed())),
-        "table_best": lambda: throughput.best(found["throughput"]),
-        "table_throughput": lambda: throughput.throughput(found["throughput"]),
-        "table_sparse": lambda: sparse.entries(found["sparse"]),
-        "table_two": lambda: sparse.table2(found["table2"]),
-        "table_volume": lambda: sparse.volume(found["sparse"]),
-        "table_replay": lambda: sparse.replay(found["sparse"]),
-        "table_events": lambda: events.events(found["events"]),
-        "table_systems": lambda: systems.systems(found["throughput"]),
-        "table_capabilities": lambda: systems.capabilities(found["capabilities"]),
-        "table_evidence": lambda: systems.evidence(found["capabilities"]),
-        "table_consistency": lambda: systems.consistency(found["consistency"]),
-        "table_space": lambda: systems.space(found["space"]),
-        "table_latency": lambda: latex_latency.latencies(found["latency"]),
-        "table_errors": lambda: latex_latency.errors(found["errors"]),
-        "table_invalid": lambda: latex_latency.invalid(found["points"]),
-        "table_verdicts": lambda: verdicts.verdicts(found["verdicts"]),
-        "table_knees": lambda: trust.knees(found["scaling"]),
-        "table_calibration": lambda: calibration.ceilings(found["calibration"]),
-        "table_failed": lambda: throughput.failed(found["points"]),
-        "table_environment": lambda: throughput.environment(found["environment"]),
-    }
-    paths = []
-    for name in TEX if only is None else only:
-        paths.append(campaign_dir / "tex" / f"{name}.tex")
-        records.write_atomic(paths[-1], texts[name]().encode())
-    return paths

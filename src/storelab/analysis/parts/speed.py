@@ -1,7 +1,7 @@
-"""What is compared of a point: its speed, and its latencies where known (level 2, analysis). Pure.
+"""What is compared of a point: its speed, and its latencies where known. Pure.
 
-The speed is the useful throughput in the `overlap` window where an operation moves objects or ranges from 1 MB on, and the rate of
-operations below, as in the paper's figures. Only runs that count (`state` ok) have a value.
+The speed is the useful throughput in the `overlap` window where an operation moves objects or ranges from 1 MB on, and
+the rate of operations below, as in the paper's figures. Only runs that count (`state` ok) have a value.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,8 @@ def _large(points: pd.DataFrame) -> pd.Series:
 
 
 def of_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Rows of points.csv that count, with `metric` (throughput or rate) and `value` (float, MB/s or 1/s; NaN left out)."""
+    """Rows of points.csv that count, with `metric` (throughput or rate) and `value` (float, MB/s or 1/s; NaN left
+    out)."""
     ok = points[points["state"] == "ok"]
     large = _large(ok)
     value = ok[COLUMNS[RATE]].astype("Float64").mask(large, ok[COLUMNS[THROUGHPUT]].astype("Float64"))
@@ -60,6 +61,7 @@ def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups(runs: pd.DataFrame, by: list[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """(identity with `metric`, its runs) of `of_points` or `with_latencies`, sorted; null axes (of other workloads) group together."""
+    """(identity with `metric`, its runs) of `of_points` or `with_latencies`, sorted; null axes (of other workloads)
+    group together."""
     for key, rows in runs.groupby([*by, "metric"], dropna=False, sort=True):
         yield dict(zip([*by, "metric"], key, strict=True)), rows

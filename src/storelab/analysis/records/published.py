@@ -1,4 +1,5 @@
-"""Numbers that earlier evaluations printed, 2010-2015 (level 2, analysis): facts to stand beside ours, never mixed with them.
+"""Numbers that earlier evaluations printed, 2010-2015: facts to stand beside ours, never mixed with
+them.
 
 The CSV files in `printed/` hold them as printed; their README names sources and oddities.
 """
@@ -9,7 +10,13 @@ from typing import Any
 import pandas as pd
 
 ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
-NAMES = ("hepix_2010_storage_lab", "systems_2015", "uds1_2012_single_client_threads", "uds_2015_sparse_reads", "uds_headlines")
+NAMES = (
+    "hepix_2010_storage_lab",
+    "systems_2015",
+    "uds1_2012_single_client_threads",
+    "uds_2015_sparse_reads",
+    "uds_headlines",
+)
 
 
 def load(name: str) -> pd.DataFrame:
@@ -21,7 +28,8 @@ def load(name: str) -> pd.DataFrame:
 
 
 def share_amplification() -> pd.DataFrame:
-    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of all."""
+    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of
+    all."""
     t = load("uds_2015_sparse_reads")
     whole = t[t["percent_of_entries"] == 100].iloc[0]
     return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))
@@ -52,7 +60,11 @@ def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 def numbers() -> list[dict[str, Any]]:
     """Rows name, value, unit, source of the published numbers that the paper's text quotes."""
-    sparse, threads, hepix = share_amplification(), load("uds1_2012_single_client_threads"), load("hepix_2010_storage_lab")
+    sparse, threads, hepix = (
+        share_amplification(),
+        load("uds1_2012_single_client_threads"),
+        load("hepix_2010_storage_lab"),
+    )
     atlas = hepix[(hepix["use_case"] == "ATLAS") & (hepix["threads"] == 80)].set_index("solution")
     large = threads[threads["object_size_printed"] == "10 MB"].groupby("operation")["mb_per_s"].max()
     single = one_client(threads)
@@ -65,12 +77,27 @@ def numbers() -> list[dict[str, Any]]:
         ("published_front_end_upload", headline("uds2_2015", "upload 100 MB"), "MB/s", "uds_headlines"),
         ("published_front_end_files", headline("uds2_2015", "download 4 kB"), "files/s", "uds_headlines"),
         ("published_network", headline("uds2_2015", "network limit, reached"), "Gb/s", "uds_headlines"),
-        ("published_single_small_upload", headline("uds1_2012", "upload 4 kB, 1 bucket, limit"), "files/s", "uds_headlines"),
-        ("published_single_buckets_upload", headline("uds1_2012", "upload 4 kB, 5 buckets"), "files/s", "uds_headlines"),
+        (
+            "published_single_small_upload",
+            headline("uds1_2012", "upload 4 kB, 1 bucket, limit"),
+            "files/s",
+            "uds_headlines",
+        ),
+        (
+            "published_single_buckets_upload",
+            headline("uds1_2012", "upload 4 kB, 5 buckets"),
+            "files/s",
+            "uds_headlines",
+        ),
         ("published_single_buckets", "5 buckets", "", "uds_headlines"),
         ("published_accounts_upload", headline("uds1_2013", "upload 4 kB", ACCOUNTS), "files/s", "uds_headlines"),
         ("published_accounts", ACCOUNTS.partition(", ")[2], "", "uds_headlines"),
-        ("published_single_small_download", headline("uds1_2012", "download 4 kB, client limit"), "files/s", "uds_headlines"),
+        (
+            "published_single_small_download",
+            headline("uds1_2012", "download 4 kB, client limit"),
+            "files/s",
+            "uds_headlines",
+        ),
         *((f"published_single_{name}", value, unit, "uds1_2012_single_client_threads") for name, value, unit in single),
         ("published_single_large_upload", large["upload"], "MB/s", "uds1_2012_single_client_threads"),
         ("published_single_large_download", large["download"], "MB/s", "uds1_2012_single_client_threads"),
@@ -78,7 +105,12 @@ def numbers() -> list[dict[str, Any]]:
         ("published_plain_events", atlas.loc["Xrootd vanilla", "events"] / 1e6, "", "hepix_2010_storage_lab"),
         ("published_plain_throughput", atlas.loc["Xrootd vanilla", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
         ("published_tuned_events", atlas.loc["Xrootd", "events"] / 1e6, "", "hepix_2010_storage_lab"),
-        ("published_cache_factor", atlas.loc["Xrootd", "events"] / atlas.loc["Xrootd vanilla", "events"], "", "hepix_2010_storage_lab"),
+        (
+            "published_cache_factor",
+            atlas.loc["Xrootd", "events"] / atlas.loc["Xrootd vanilla", "events"],
+            "",
+            "hepix_2010_storage_lab",
+        ),
         ("published_tuned_throughput", atlas.loc["Xrootd", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
     ]
     return [{"name": n, "value": v, "unit": u, "source": f"published/{s}.csv"} for n, v, u, s in rows]

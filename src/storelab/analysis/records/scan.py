@@ -1,7 +1,7 @@
-"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan (level 2, analysis).
+"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan.
 
-Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to look
-into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
+Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to
+look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
 """
 
 from collections.abc import Iterable
@@ -9,22 +9,35 @@ from collections.abc import Iterable
 import duckdb
 import pandas as pd
 
-from storelab.analysis.records.loading import Campaign
+from storelab.analysis.records.campaign import Campaign
 
 ADDED = {"intended_ns": "BIGINT", "endpoint": "SMALLINT"}  # columns of `ops` that records of older schemas lack
 
 
-def connect(campaign: Campaign, name: str, edges: pd.DataFrame, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of `edges`.
+def bounds(campaign: Campaign) -> pd.DataFrame:
+    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them. The last completion comes
+    from the operations."""
+    rows = []
+    for key, run in campaign.runs.items():
+        starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
+        ends = [min(c.get("end_ns") or run["deadline_ns"], run["deadline_ns"]) for c in run["clients"]]
+        begin = max(starts, default=run["start_ns"]) + run["point"]["fixed"]["warm_up_ns"]
+        rows.append((key, run["start_ns"], begin, min(ends, default=run["deadline_ns"])))
+    return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns"])
 
-    edges: one row per key (`windows.bounds`). keys: only the files of these points. None where there is no such file.
+
+def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
+    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of
+    `bounds`.
+
+    keys: only the files of these points. None where there is no such file.
     """
     wanted = set(campaign.runs if keys is None else keys)
     files = pd.DataFrame([(p, k) for p, k in campaign.files(name).items() if k in wanted], columns=["filename", "key"])
     if files.empty:
         return None
     con = duckdb.connect()
-    con.register("found", files.merge(edges, on="key"))
+    con.register("found", files.merge(bounds(campaign), on="key"))
     con.execute("CREATE TEMP TABLE files AS SELECT * FROM found")
     parts = []
     for i, group in files.groupby(files["key"].map(lambda k: campaign.runs[k].get("schema", 0))):

@@ -1,19 +1,21 @@
-"""Windows and rates: DuckDB over the Parquet records of all points at once (level 2, analysis).
+"""Windows and rates: DuckDB over the Parquet records of all points at once.
 
 Definitions, all times UTC ns of the records; a client's end is when it stopped working, at the latest the deadline:
 
-* `overlap`: all clients are active. From the latest client's start plus the warm-up, to the first client's end. The idea is
-  that of warp (README, "Analysis Data": from when all threads have completed a request until the last request of a thread
-  begins); here the bounds do not depend on single requests. Rates in text and figures are taken in this window.
+* `overlap`: all clients are active. From the latest client's start plus the warm-up, to the first client's end. The
+  idea is that of warp (README, "Analysis Data": from when all threads have completed a request until the last request
+  of a thread begins); here the bounds do not depend on single requests. Rates in text and figures are taken in this
+  window.
 * `first_done`: from the agreed start to the first client's end, no warm-up cut (elbencho's "first done").
 * `last_done`: from the agreed start to the last completion of any client (elbencho's "last done",
   docs/result-columns-explanation.md).
 * tail = last completion - first client's end, not below 0.
-* rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise with
-  their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
-* steadiness: the overlap window in 10 equal slices. `too short` below 2 s or 50 operations; `drifting` where completions per
-  slice rise or fall with time (Kendall's tau, two-sided p < 0.05) and the last three slices differ from the first three by
-  more than 10 % of the mean; else `steady`.
+* rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise
+  with their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed
+  operations count as errors only.
+* steadiness: the overlap window in 10 equal slices. `too short` below 2 s or 50 operations; `drifting` where
+  completions per slice rise or fall with time (Kendall's tau, two-sided p < 0.05) and the last three slices differ from
+  the first three by more than 10 % of the mean; else `steady`.
 """
 
 import numpy as np
@@ -21,7 +23,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from storelab.analysis.records import scan
-from storelab.analysis.records.loading import Campaign
+from storelab.analysis.records.campaign import Campaign
 
 WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = 10
@@ -31,31 +33,23 @@ MB = 1e6
 BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
 
 
-def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns. The last completion comes from the operations."""
-    rows = []
-    for key, run in campaign.runs.items():
-        starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
-        ends = [min(c.get("end_ns") or run["deadline_ns"], run["deadline_ns"]) for c in run["clients"]]
-        begin = max(starts, default=run["start_ns"]) + run["point"]["fixed"]["warm_up_ns"]
-        rows.append((key, run["start_ns"], begin, min(ends, default=run["deadline_ns"])))
-    return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns"])
-
-
 _CELLS = """
 SELECT key, good, cell, sum(count) AS operations, sum(bytes) AS bytes, max(end_ns) AS last_ns
 FROM (SELECT key, error IS NULL AS good, count, bytes, end_ns,
-        CASE WHEN end_ns <= agreed_ns THEN -2 WHEN end_ns > first_end_ns THEN {n} WHEN end_ns <= overlap_begin_ns THEN -1
+        CASE WHEN end_ns <= agreed_ns THEN -2 WHEN end_ns > first_end_ns THEN {n}
+          WHEN end_ns <= overlap_begin_ns THEN -1
           ELSE ((end_ns - overlap_begin_ns - 1) * {n}) // (first_end_ns - overlap_begin_ns) END::TINYINT AS cell
       FROM rows WHERE latency_hist IS NULL)
 GROUP BY ALL"""
-_BINS = "SELECT key, error IS NULL AS good, count, bytes, end_ns, agreed_ns, overlap_begin_ns, first_end_ns FROM rows WHERE latency_hist IS NOT NULL"
+_BINS = """
+SELECT key, error IS NULL AS good, count, bytes, end_ns, agreed_ns, overlap_begin_ns, first_end_ns
+FROM rows WHERE latency_hist IS NOT NULL"""
 
 
-def _cells(campaign: Campaign, edges: pd.DataFrame) -> pd.DataFrame:
-    """Sums of operations and bytes per key, good (or failed) and cell: -2 before the agreed start, -1 the warm-up, 0 … SLICES - 1 the
-    slices of the overlap window, SLICES after it; last_ns: the last completion among them."""
-    con = scan.connect(campaign, "ops", edges)
+def _cells(campaign: Campaign) -> pd.DataFrame:
+    """Sums of operations and bytes per key, good (or failed) and cell: -2 before the agreed start, -1 the warm-up, 0 …
+    SLICES - 1 the slices of the overlap window, SLICES after it; last_ns: the last completion among them."""
+    con = scan.connect(campaign, "ops")
     if con is None:
         return pd.DataFrame({"key": [], "good": [], "cell": [], "operations": [], "bytes": [], "last_ns": []})
     single, bins = con.execute(_CELLS.format(n=SLICES)).df(), con.execute(_BINS).df()
@@ -63,7 +57,8 @@ def _cells(campaign: Campaign, edges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread(bins: pd.DataFrame) -> pd.DataFrame:
-    """Bins cut at the edges of the cells: a bin's operations are taken as evenly spaced in it. Same columns as `_cells`."""
+    """Bins cut at the edges of the cells: a bin's operations are taken as evenly spaced in it. Same columns as
+    `_cells`."""
     end, begin, first_end = (bins[c].to_numpy() for c in ("end_ns", "overlap_begin_ns", "first_end_ns"))
     inner = [begin + np.maximum(first_end - begin, 0) * i // SLICES for i in range(SLICES)]
     edges = [end - BIN_NS, bins["agreed_ns"].to_numpy(), *(np.minimum(e, first_end) for e in inner), first_end, end]
@@ -76,10 +71,10 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
-    """Per measured key (the index): the three windows, tail_s, steadiness, errors. Columns bear their units; shape (runs, ...)."""
-    edges = bounds(campaign)
-    cells = _cells(campaign, edges)
-    t = edges.set_index("key")
+    """Per measured key (the index): the three windows, tail_s, steadiness, errors. Columns bear their units; shape
+    (runs, ...)."""
+    cells = _cells(campaign)
+    t = scan.bounds(campaign).set_index("key")
     t["last_ns"] = cells.groupby("key")["last_ns"].max().reindex(t.index).fillna(t["first_end_ns"]).astype("int64")
     good = cells["good"].astype(bool)
     of_window = {
@@ -99,7 +94,11 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         length = ((t[end] - t[begin]) / 1e9).clip(lower=0)
         out[f"{w}_length_s"] = length
         chosen = of_window[w]
-        for name, rows, column in (("operations", good, "operations"), ("bytes", good, "bytes"), ("errors", ~good, "operations")):
+        for name, rows, column in (
+            ("operations", good, "operations"),
+            ("bytes", good, "bytes"),
+            ("errors", ~good, "operations"),
+        ):
             out[f"{w}_{name}"] = _whole(cells[chosen & rows], column, t.index)
         length = length.where(length > 0)  # an empty window has no rate, not an infinite one
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
@@ -119,7 +118,8 @@ def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
 
 
 def steadiness(slices: np.ndarray, length_s: float) -> str:
-    """Label of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds: see the module's definitions."""
+    """Label of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds: see the module's
+    definitions."""
     if length_s < SHORTEST_S or slices.sum() < FEWEST:
         return "too short"
     change = abs(slices[-3:].mean() - slices[:3].mean()) / slices.mean()
@@ -130,28 +130,34 @@ def steadiness(slices: np.ndarray, length_s: float) -> str:
 
 PHASES = ("open", "plan", "transfer", "decompress", "deserialise")
 _READS = """
-SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) AS branches_per_read, avg(baskets) AS baskets_per_read,
-  avg(needed_bytes) / 1e6 AS needed_mb_per_read, avg(asked_bytes) / 1e6 AS asked_mb_per_read, avg(wire_bytes) / 1e6 AS wire_mb_per_read,
+SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) AS branches_per_read,
+  avg(baskets) AS baskets_per_read,
+  avg(needed_bytes) / 1e6 AS needed_mb_per_read, avg(asked_bytes) / 1e6 AS asked_mb_per_read,
+    avg(wire_bytes) / 1e6 AS wire_mb_per_read,
   avg(requests) AS requests_per_read,
-  sum(wire_bytes) FILTER (wire_bytes IS NOT NULL) / nullif(sum(needed_bytes) FILTER (wire_bytes IS NOT NULL), 0) AS amplification_ratio,
+  sum(wire_bytes) FILTER (wire_bytes IS NOT NULL) / nullif(sum(needed_bytes) FILTER (wire_bytes IS NOT NULL), 0)
+    AS amplification_ratio,
   {phases},
   count(*) FILTER (good) / any_value(length_s) AS reads_per_s,
   coalesce(sum(entries) FILTER (good), 0) / any_value(length_s) AS entries_per_s,
   coalesce(sum(needed_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) AS needed_mb_per_s,
-  CASE WHEN count(wire_bytes) > 0 THEN coalesce(sum(wire_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) END AS wire_mb_per_s
+  CASE WHEN count(wire_bytes) > 0 THEN coalesce(sum(wire_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) END
+    AS wire_mb_per_s
 FROM (SELECT *, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s FROM rows)
+        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
+      FROM rows)
 GROUP BY key"""
 
 
 def reads(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the read workloads: means per read over all reads of the run, rates in the `overlap` window.
+    """Per key (the index) of the read workloads: means per read over all reads of the run, rates in the `overlap`
+    window.
 
-    needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging; wire:
-    bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events delivered.
-    Throughputs are those of all clients together.
+    needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;
+    wire: bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events
+    delivered. Throughputs are those of all clients together.
     """
-    con = scan.connect(campaign, "reads", bounds(campaign))
+    con = scan.connect(campaign, "reads")
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
@@ -161,7 +167,7 @@ def reads(campaign: Campaign) -> pd.DataFrame:
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:
     """Time series of one point for looking at it: columns second (from the agreed start; middle of the slice), client,
     operations_per_s, mb_per_s. Slices are `1/slices` of the time until the last completion."""
-    con = scan.connect(campaign, "ops", bounds(campaign), [key])
+    con = scan.connect(campaign, "ops", [key])
     query = "SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s"
     t = con.execute(query).df() if con else pd.DataFrame()
     if t.empty:

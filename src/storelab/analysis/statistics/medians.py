@@ -1,11 +1,12 @@
-"""Statistics over repetitions (level 2, analysis): a median with an interval whose coverage is stated. Pure.
+"""Statistics over repetitions: a median with an interval whose coverage is stated. Pure.
 
-The unit is one run of a point. Medians with intervals that assume no distribution, as T. Hoefler and R. Belli ask for in
-*Scientific Benchmarking of Parallel Computing Systems*, SC15 (2015), section 3.1.3, and T. Kalibera and R. Jones for runs as the
-unit (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013). Plain order statistics (J.-Y. Le Boudec, *Performance Evaluation of
-Computer and Communication Systems*, 2010, appendix A) reach only the steps of the binomial distribution: 96.9 % at 6 runs, 99.2 %
-at 8. From 6 runs on we interpolate between neighbouring ranks as T. P. Hettmansperger and S. J. Sheather do (*Confidence
-intervals based on interpolated order statistics*, Statistics & Probability Letters 4, 1986, 75-79).
+The unit is one run of a point. Medians with intervals that assume no distribution, as T. Hoefler and R. Belli ask for
+in *Scientific Benchmarking of Parallel Computing Systems*, SC15 (2015), section 3.1.3, and T. Kalibera and R. Jones for
+runs as the unit (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013). Plain order statistics (J.-Y. Le Boudec,
+*Performance Evaluation of Computer and Communication Systems*, 2010, appendix A) reach only the steps of the binomial
+distribution: 96.9 % at 6 runs, 99.2 % at 8. From 6 runs on we interpolate between neighbouring ranks as T. P.
+Hettmansperger and S. J. Sheather do (*Confidence intervals based on interpolated order statistics*, Statistics &
+Probability Letters 4, 1986, 75-79).
 """
 
 from collections.abc import Iterable
@@ -27,8 +28,8 @@ LEAST = 6  # with fewer runs no pair of order statistics covers the median with 
 class Summary:
     """Median of `n` runs between `low` and `high` (same unit as the values; NaN where n is 0).
 
-    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1), for independent runs, that low-high
-    holds the true median: see `coverage`.
+    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1), for independent runs, that
+    low-high holds the true median: see `coverage`.
     """
 
     n: int
@@ -58,8 +59,8 @@ def coverage(n: int) -> float:
     """Probability that `low`-`high` of n independent runs holds the true median.
 
     Below 6 runs (min-max) it holds exactly for any continuous distribution. From 6 on it is that of normal runs, by
-    quadrature; for other distributions it differs by less than a percent point (docs/statistics.md), and by order statistics
-    alone it lies between those of the two ranks that are interpolated.
+    quadrature; for other distributions it differs by less than a percent point (docs/statistics.md), and by order
+    statistics alone it lies between those of the two ranks that are interpolated.
     """
     k, exact = order_statistics(n)
     if n < LEAST:

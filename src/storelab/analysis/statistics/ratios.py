@@ -1,21 +1,24 @@
-"""Ratio of two groups of runs, with its interval and a verdict in words (level 2, analysis). Pure.
+"""Ratio of two groups of runs, with its interval and a verdict in words. Pure.
 
-* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms, with the exact interval of Moses, which inverts the
-  Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*, 3rd ed. 2014, sections 4.2
-  and 4.3). It assumes only that A and B scatter alike up to a factor; its coverage is exact and stated. Runs scatter with
-  outliers (a disturbed host), with which Welch's interval on logarithms sees a difference half as often; docs/statistics.md has
-  the figures. 4 against 4 runs are the fewest that have a 95 % interval.
-* The whole: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured in one block and may
-  be slow together, so the repetition is the unit: the mean of the logarithms over the points of each repetition of A against those of
-  B, by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35; means over many points are near normal), as T. Kalibera and R. Jones
-  ask for the highest level that varies to be the one that counts (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013).
-* A verdict is of speed: `faster` or `slower` where the interval leaves out 1, else `cannot tell`. A latency is faster where it is lower.
+* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms, with the exact interval of Moses, which
+  inverts the Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*, 3rd ed.
+  2014, sections 4.2 and 4.3). It assumes only that A and B scatter alike up to a factor; its coverage is exact and
+  stated. Runs scatter with outliers (a disturbed host), with which Welch's interval on logarithms sees a difference
+  half as often; docs/statistics.md has the figures. 4 against 4 runs are the fewest that have a 95 % interval.
+* The whole: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured in one
+  block and may be slow together, so the repetition is the unit: the mean of the logarithms over the points of each
+  repetition of A against those of B, by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35; means over many points
+  are near normal), as T. Kalibera and R. Jones ask for the highest level that varies to be the one that counts
+  (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013).
+* A verdict is of speed: `faster` or `slower` where the interval leaves out 1, else `cannot tell`. A latency is faster
+  where it is lower.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_ind
@@ -23,12 +26,14 @@ from scipy.stats import ttest_ind
 from storelab.analysis.statistics.medians import CONFIDENCE
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
+COLUMNS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")  # of a table, in this order
 LEAST_REPS = 3  # repetitions on each side from which on the whole has an interval
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """B / A of `n_a` and `n_b` runs: `ratio` between `low` and `high` (NaN: not known), `coverage` 0..1 of that interval.
+    """B / A of `n_a` and `n_b` runs: `ratio` between `low` and `high` (NaN: not known), `coverage` 0..1 of that
+    interval.
 
     verdict: `faster`, `slower` or `cannot tell`; reason: why there is no interval, else empty.
     """
@@ -42,13 +47,20 @@ class Ratio:
     verdict: str
     reason: str = ""
 
+    def row(self) -> dict[str, Any]:
+        """As columns of a table: n_a, n_b and COLUMNS."""
+        said = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
+        known = math.isfinite(self.low)
+        return said | {"coverage_percent": 100 * self.coverage if known else math.nan, "reason": self.reason or None}
+
 
 @lru_cache
 def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     """Rank k (from 1) so that the k-th smallest and k-th largest of the n m differences bound the shift; its coverage.
 
-    k = 0 where n against m runs have no interval of that confidence. The null distribution of the Mann-Whitney statistic is the
-    Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 … n.
+    k = 0 where n against m runs have no interval of that confidence. The null distribution of the Mann-Whitney
+    statistic is the Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 …
+    n.
     """
     counts = np.zeros(n * m + 1)
     counts[0] = 1.0
@@ -94,10 +106,11 @@ def too_few(n: int, m: int) -> str:
 
 
 def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False) -> Ratio:
-    """Geometric mean of B / A over points; a[i] and b[i] are the runs of point i, rep -> value (> 0). n_a, n_b count repetitions.
+    """Geometric mean of B / A over points; a[i] and b[i] are the runs of point i, rep -> value (> 0). n_a, n_b count
+    repetitions.
 
-    A repetition's value is the mean over its points of log value less the middle of that point, so that a missing run does not
-    shift it. Points without a run on one side, or with a value of 0, are left out.
+    A repetition's value is the mean over its points of log value less the middle of that point, so that a missing run
+    does not shift it. Points without a run on one side, or with a value of 0, are left out.
     """
     sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
     shifts = []
@@ -115,7 +128,8 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
         return Ratio(n, m, math.nan, math.nan, math.nan, 0.0, CANNOT_TELL, "no comparable point")
     shift = float(np.mean(shifts))
     if min(n, m) < LEAST_REPS:
-        reason = f"{n} against {m} repetitions are too few for an interval of the whole; {LEAST_REPS} against {LEAST_REPS} are enough"
+        few = f"{n} against {m} repetitions are too few for an interval of the whole"
+        reason = f"{few}; {LEAST_REPS} against {LEAST_REPS} are enough"
         return Ratio(n, m, math.exp(shift), math.nan, math.nan, 0.0, CANNOT_TELL, reason)
     x, y = (np.array([np.mean(v) for v in reps.values()]) for reps in sides)
     return _welch(x - x.mean(), y - y.mean() + shift, lower_is_better)

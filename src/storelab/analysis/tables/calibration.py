@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.records.loading import Campaign
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.core import calibration, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
@@ -51,6 +52,7 @@ def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
+@TABLE("calibration", "campaign", "measured")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap` window."""
     rows = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok") & points["overlap_rate_per_s"].notna()]
@@ -108,6 +110,7 @@ def of_group(runs: pd.DataFrame, rate_per_s: float, shared_host: bool) -> dict[s
     return {"ceiling_rate_per_s": ceiling, "ceiling_percent": percent, "client_bound": percent > CLIENT_BOUND and not shared_host}
 
 
+@NUMBERS("calibration", "points", "throughput", "calibration")
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
     known = ceilings[ceilings["target"] == NETWORK]

@@ -1,7 +1,7 @@
-"""`capabilities.csv`: what each store can do, from the answers of the workload `probe` (level 2, analysis).
+"""`capabilities.csv`: what each store can do, from the answers of the workload `probe`.
 
-A probe has no rate: its points are in no table of rates. Clients and runs that agree make one row; an answer beats `not tried`
-and `error`; where answers contradict each other the row says `unclear` and how often each was given.
+A probe has no rate: its points are in no table of rates. Clients and runs that agree make one row; an answer beats `not
+tried` and `error`; where answers contradict each other the row says `unclear` and how often each was given.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 from storelab.core.axes import DEPLOYMENT_NAMES
 
 WORKLOAD = "probe"
@@ -18,13 +19,14 @@ UNCLEAR = "unclear"
 COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 
 
-def keys(campaign: loading.Campaign) -> list[str]:
+def keys(campaign: Campaign) -> list[str]:
     """Keys of the measured points of the probe."""
     return [p["key"] for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
 
 
-def answers(campaign: loading.Campaign) -> pd.DataFrame:
-    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of `answers.<client>.parquet`.
+def answers(campaign: Campaign) -> pd.DataFrame:
+    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of
+    `answers.<client>.parquet`.
 
     In the order of the plan, of the clients, and of asking.
     """
@@ -40,14 +42,15 @@ def answers(campaign: loading.Campaign) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty
 
 
-def deployment_axes(campaign: loading.Campaign) -> list[str]:
+def deployment_axes(campaign: Campaign) -> list[str]:
     """Axes of the probe that tell deployments of one store apart."""
     known = campaign.plan["workloads"].get(WORKLOAD, {"axes": []})["axes"]
     return [a["name"] for a in known if a["name"] in DEPLOYMENT_NAMES]
 
 
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:
-    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one deployment."""
+    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one
+    deployment."""
     tried = answered[~answered["answer"].isin(WEAK)]
     if tried.empty:
         weak = min(answered.itertuples(), key=lambda row: WEAK.index(row.answer))
@@ -56,11 +59,17 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
     if len(counts) == 1:
         return {"answer": tried["answer"].iloc[0], "evidence": tried["evidence"].iloc[0], "asked": len(tried)}
     first = {a: tried[tried["answer"] == a]["evidence"].iloc[0] for a in counts.index}
-    return {"answer": UNCLEAR, "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()), "asked": len(tried)}
+    return {
+        "answer": UNCLEAR,
+        "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()),
+        "asked": len(tried),
+    }
 
 
-def capabilities(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's axes."""
+@TABLE("capabilities", "campaign", "axes")
+def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
+    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's
+    axes."""
     found, by = answers(campaign), ["store", *deployment_axes(campaign)]
     rows = [
         dict(zip([*by, "topic", "check"], key, strict=True)) | agreed(group)

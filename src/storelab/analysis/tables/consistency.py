@@ -1,9 +1,10 @@
-"""`consistency.csv`: anomalies over tries of the workload `consistency`, with the bound of their fraction (level 2, analysis).
+"""`consistency.csv`: anomalies over tries of the workload `consistency`, with the bound of their fraction (level 2,
+analysis).
 
-A try is one judged answer: what failed is an error and no try. The bound is one-sided, exact: C. J. Clopper and E. S. Pearson,
-*The use of confidence or fiducial limits illustrated in the case of the binomial*, Biometrika 26 (1934) 404-413. For 0 of n it is
-1 - 0.05^(1/n), about 3/n: the rule of three of J. A. Hanley and A. Lippman-Hand, *If nothing goes wrong, is everything all right?*,
-JAMA 249 (1983) 1743-1745.
+A try is one judged answer: what failed is an error and no try. The bound is one-sided, exact: C. J. Clopper and E. S.
+Pearson, *The use of confidence or fiducial limits illustrated in the case of the binomial*, Biometrika 26 (1934)
+404-413. For 0 of n it is 1 - 0.05^(1/n), about 3/n: the rule of three of J. A. Hanley and A. Lippman-Hand, *If nothing
+goes wrong, is everything all right?*, JAMA 249 (1983) 1743-1745.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from storelab.analysis.records import loading
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 from storelab.core import records
 
 WORKLOAD = "consistency"
@@ -53,7 +55,8 @@ MEASURES = {
 
 
 def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> float:
-    """Largest fraction (0..1) that is compatible with `anomalies` of `tried`: one-sided Clopper-Pearson; NaN without a try.
+    """Largest fraction (0..1) that is compatible with `anomalies` of `tried`: one-sided Clopper-Pearson; NaN without a
+    try.
 
     Raises ValueError where the counts make no sense.
     """
@@ -64,7 +67,7 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
     return 1.0 if anomalies == tried else float(beta.ppf(confidence, anomalies + 1, tried - anomalies))
 
 
-def _rows(campaign: loading.Campaign, name: str) -> pd.DataFrame:
+def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
     files = campaign.files(name)
     if not files:
@@ -75,13 +78,14 @@ def _rows(campaign: loading.Campaign, name: str) -> pd.DataFrame:
     return con.execute("SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client").df()
 
 
-def consistency(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
+@TABLE("consistency", "campaign", "axes")
+def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per store, deployment and axes, scenario, and front-end (`same` as that of the write, or an `other`).
 
     axes: column -> dtype of the axes of the plan. Counts are sums over clients and runs. fraction = anomalies / tried;
-    fraction_upper95: `upper_bound`; never_right: anomalies that were not seen to end while they were watched (watched_max_s at most);
-    lasted_*: of the others, from the write's acknowledgement (or the first wrong answer) to the first right answer;
-    example: what the first one looked like.
+    fraction_upper95: `upper_bound`; never_right: anomalies that were not seen to end while they were watched
+    (watched_max_s at most); lasted_*: of the others, from the write's acknowledgement (or the first wrong answer) to
+    the first right answer; example: what the first one looked like.
     """
     columns = {a["name"]: a["column"] for a in campaign.plan["workloads"].get(WORKLOAD, {"axes": []})["axes"]}
     by = ["store", *columns.values()]
@@ -103,7 +107,7 @@ def consistency(campaign: loading.Campaign, axes: Mapping[str, str]) -> pd.DataF
     return table.drop(columns="rank").reset_index(drop=True).astype(types | MEASURES)
 
 
-def _points(campaign: loading.Campaign) -> list[dict[str, Any]]:
+def _points(campaign: Campaign) -> list[dict[str, Any]]:
     return [p for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
 
 

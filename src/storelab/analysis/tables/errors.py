@@ -1,8 +1,8 @@
-"""`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class (level 2, analysis).
+"""`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class.
 
-An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than the campaign's
-`failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the answer, else the name of the
-exception or of the engine's message. Seconds count from the agreed start.
+An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than
+the campaign's `failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the
+answer, else the name of the exception or of the engine's message. Seconds count from the agreed start.
 """
 
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import words
-from storelab.analysis.records import scan, windows
-from storelab.analysis.records.loading import Campaign
+from storelab.analysis.records import scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import NUMBERS, TABLE
 
 BUDGET = 0.01  # of campaigns that name none
 GOOD = "good"  # class of the operations that succeeded
@@ -42,15 +43,27 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
 
 
+@TABLE("errors", "campaign", "points", "by")
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction of all operations
-    of the run (run_fraction: that of all failed ones), when the first and the last of them ended, their median latency (null of bins and of
-    engines that cannot tell). `points`: points.csv. The worst run first, the largest class first."""
+    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction
+    of all operations of the run (run_fraction: that of all failed ones), when the first and the last of them ended,
+    their median latency (null of bins and of engines that cannot tell). `points`: points.csv. The worst run first, the
+    largest class first."""
     wanted = _runs(points)
-    con = scan.connect(campaign, "ops", windows.bounds(campaign), wanted["key"]) if len(wanted) else None
+    con = scan.connect(campaign, "ops", wanted["key"])
     found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
     both = wanted[[*by, "rep", "key", "state", "errors", "run_fraction"]].merge(found, on="key")
-    measures = ["op", "status", "error", "operations", "fraction", "run_fraction", "first_s", "last_s", "latency_p50_ms"]
+    measures = [
+        "op",
+        "status",
+        "error",
+        "operations",
+        "fraction",
+        "run_fraction",
+        "first_s",
+        "last_s",
+        "latency_p50_ms",
+    ]
     if both.empty:
         return pd.DataFrame(columns=[*by, "rep", "key", "state", *measures])
     both["fraction"] = both["run_fraction"] * both["operations"] / both["errors"]
@@ -58,12 +71,25 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
 
 
+@TABLE("errors_over_time", "campaign", "points")
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction, failure_budget, shared_host, second (its
-    begin), `class` (`good`, or as `label`), operations. The worst run first."""
+    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction,
+    failure_budget, shared_host, second (its begin), `class` (`good`, or as `label`), operations. The worst run
+    first."""
     wanted = _runs(points)
-    con = scan.connect(campaign, "ops", windows.bounds(campaign), wanted["key"]) if len(wanted) else None
-    head = ["key", "store", "workload", "state", "run_fraction", "failure_budget", "shared_host", "second", "class", "operations"]
+    con = scan.connect(campaign, "ops", wanted["key"])
+    head = [
+        "key",
+        "store",
+        "workload",
+        "state",
+        "run_fraction",
+        "failure_budget",
+        "shared_host",
+        "second",
+        "class",
+        "operations",
+    ]
     if con is None:
         return pd.DataFrame(columns=head)
     found = con.execute(_SECONDS).df()
@@ -77,8 +103,10 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return both[head].reset_index(drop=True)
 
 
+@NUMBERS("errors", "campaign", "points", "errors")
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`: errors.csv."""
+    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
+    errors.csv."""
     wanted = _runs(points)
     out: list[tuple[str, Any, str]] = [
         ("failure_budget", 100 * budget(campaign), "%"),

@@ -1,8 +1,9 @@
-"""`events.csv`: events that jobs processed, and what moved for each of them (level 2, analysis).
+"""`events.csv`: events that jobs processed, and what moved for each of them.
 
-After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands before MB/s. An event counts once
-for each step that decoded it, if the step was completed. Rates and what is told per event are of the steps that ended in the `overlap` window of
-`windows`, of all jobs together, without those that opened a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
+After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands
+before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and what is told per
+event are of the steps that ended in the `overlap` window of `windows`, of all jobs together, without those that opened
+a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import words
-from storelab.analysis.records import loading, scan, windows
-from storelab.analysis.statistics import medians
-from storelab.analysis.tables import latency
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import scan, windows
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.core.engines import merges
 
 WORKLOAD = "events"
@@ -32,24 +33,30 @@ METRICS = (
     ("moved", "mb"),
     ("opening", "mb_per_job"),
 )
-COLUMNS = tuple(f"{name}_{part}_{unit}" for name, unit in METRICS for part in ("median", "low", "high"))
+COLUMNS = tuple(groups.spread(METRICS))
 _STEPS = """
-SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events, sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
-  sum(requests) FILTER (good) AS requests, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
-  coalesce(sum(entries) FILTER (done), 0) AS processed_events, CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
-FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good, end_ns <= first_end_ns AS done,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s FROM rows)
+SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events,
+  sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
+  sum(requests) FILTER (good) AS requests,
+    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
+  coalesce(sum(entries) FILTER (done), 0) AS processed_events,
+    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
+FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
+        end_ns <= first_end_ns AS done,
+        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
+      FROM rows)
 GROUP BY key"""
 
 
-def runs(campaign: loading.Campaign) -> pd.DataFrame:
-    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran on).
+def runs(campaign: Campaign) -> pd.DataFrame:
+    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran
+    on).
 
-    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked for, told by all. Columns per
-    event are null where no step ended in the window.
+    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
+    for, told by all. Columns per event are null where no step ended in the window.
     """
     keys = [key for key, run in campaign.runs.items() if run["point"]["workload"] == WORKLOAD]
-    con = scan.connect(campaign, "reads", windows.bounds(campaign), keys)
+    con = scan.connect(campaign, "reads", keys)
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     t = con.execute(_STEPS).df().set_index("key").astype(float)
@@ -74,27 +81,23 @@ def _opening(run: Mapping[str, Any]) -> float | None:
     return sum(each) / len(each) / windows.MB if each else None
 
 
-def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or interval."""
-    fixed = [*by, "n", "interval", "coverage_percent", "nodes", "shared_host", *latency.CPU, "duration_s"]
-    found = runs(campaign)
+@TABLE("events", "campaign", "points", "by")
+def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
+    interval."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
-    both = both.merge(found, left_on="key", right_index=True, suffixes=("", "_of_steps"))
-    rows = []
-    for key, group in both.groupby(by, dropna=False, sort=True) if len(both) else []:
-        s = medians.summarise(group["events_per_s"].astype(float))
-        row = dict(zip(by, key, strict=True)) | {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
-        row |= {
-            "nodes": int(group["nodes"].max()),
-            "shared_host": bool(group["shared_host"].any()),
-            "duration_s": group["duration_s"].iloc[0],
-        }
-        row |= {name: group[name].astype(float).median() for name in latency.CPU}
-        for name, unit in METRICS:
-            s = medians.summarise(group[f"{name}_{unit}"].astype(float))
-            row |= {f"{name}_{part}_{unit}": getattr(s, part) for part in ("median", "low", "high")}
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*fixed, *COLUMNS])
+    both = both.merge(runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
+    columns = [*by, *groups.COUNTS, "nodes", "shared_host", *groups.CPU, "duration_s", *COLUMNS]
+    return groups.summarised(both, by, METRICS, columns, _more, counted="events_per_s")
+
+
+def _more(group: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "nodes": int(group["nodes"].max()),
+        "shared_host": bool(group["shared_host"].any()),
+        "duration_s": group["duration_s"].iloc[0],
+        **{name: group[name].astype(float).median() for name in groups.CPU},
+    }
 
 
 def setting(row: Any) -> str:
@@ -108,14 +111,17 @@ def setting(row: Any) -> str:
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most settings, then the most jobs."""
+    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most
+    settings, then the most jobs."""
     by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
 
 
+@NUMBERS("events", "events")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same store with the same jobs."""
+    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same
+    store with the same jobs."""
     out: list[tuple[str, Any, str]] = []
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found
@@ -124,10 +130,16 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
             continue
         ranked = rows.sort_values("events_median_per_s")
         name = f"events_{navigation}"
-        out += [(f"{name}_jobs", words.plural(ranked["clients"].iloc[0], "job"), ""), (f"{name}_store", ranked["store"].iloc[0], "")]
+        out += [
+            (f"{name}_jobs", words.plural(ranked["clients"].iloc[0], "job"), ""),
+            (f"{name}_store", ranked["store"].iloc[0], ""),
+        ]
         out += [(f"{name}_factor", ranked["events_median_per_s"].iloc[-1] / ranked["events_median_per_s"].iloc[0], "")]
         for which, row in (("least", ranked.iloc[0]), ("most", ranked.iloc[-1])):
             moved = row["wire_median_mb_per_s"] if not pd.isna(row["wire_median_mb_per_s"]) else row["asked_median_mb_per_s"]
-            out += [(f"{name}_{which}", row["events_median_per_s"], "events/s"), (f"{name}_{which}_moved", moved, "MB/s")]
+            out += [
+                (f"{name}_{which}", row["events_median_per_s"], "events/s"),
+                (f"{name}_{which}_moved", moved, "MB/s"),
+            ]
             out += [(f"{name}_{which}_setting", setting(row), "")]
     return out

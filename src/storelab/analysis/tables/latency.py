@@ -1,12 +1,14 @@
-"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points (level 2, analysis). docs/latency.md explains it.
+"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points. docs/latency.md
+explains it.
 
-* latency = end_ns - coalesce(intended_ns, start_ns): in an open loop from when the operation was due, so that a stall is seen by all
-  operations that were due meanwhile ("coordinated omission": G. Tene, README of wrk2), in a closed loop
+* latency = end_ns - coalesce(intended_ns, start_ns): in an open loop from when the operation was due, so that a stall
+  is seen by all operations that were due meanwhile ("coordinated omission": G. Tene, README of wrk2), in a closed loop
   from when it began. TTFB = first_byte_ns less the same. A multi-object delete has one latency, whatever it deletes.
 * Operations: successful, begun (or due) within the `overlap` window of `windows`; of bins, those that end in it.
-* The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest rank), exact over
-  single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`). It is null with fewer than
-  1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for p99.9.
+* The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest
+  rank), exact over single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`).
+  It is null with fewer than 1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for
+  p99.9.
 """
 
 from collections.abc import Sequence
@@ -15,10 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import words
-from storelab.analysis.records import scan, windows
-from storelab.analysis.records.loading import Campaign
-from storelab.analysis.statistics import medians
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 
@@ -27,11 +29,11 @@ NAMES = ("p50", "p90", "p99", "p999")
 TTFB = {0.5: "ttfb_p50", 0.99: "ttfb_p99"}
 WIDTH = 1.02  # a bucket's upper end over its lower one, at most
 METRICS = (*(f"latency_{n}" for n in NAMES), "latency_max", *TTFB.values())
-CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host, medians over the runs: for what a figure says of a shared host
 SIZES = ("range_size_bytes", "object_size_bytes")
 KEPT_UP = 99.0  # percent of the operations due; with less, the system did not keep up with an open loop
 OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
-_ROWS = "(SELECT *, coalesce(intended_ns, start_ns) AS begun FROM rows) WHERE begun > overlap_begin_ns AND begun <= first_end_ns"
+_ROWS = """(SELECT *, coalesce(intended_ns, start_ns) AS begun FROM rows)
+WHERE begun > overlap_begin_ns AND begun <= first_end_ns"""
 _SINGLE = f"""
 SELECT key, op, count(*) FILTER (error IS NULL) AS operations, count(*) FILTER (error IS NOT NULL) AS failed,
   count(intended_ns) > 0 AS due, count(first_byte_ns) FILTER (error IS NULL) AS with_ttfb,
@@ -56,9 +58,11 @@ def enough(operations: float, level: float) -> bool:
 
 
 def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold `count` values.
+    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold
+    `count` values.
 
-    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at most.
+    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at
+    most.
     """
     lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
     after = np.cumsum(count)
@@ -73,7 +77,13 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
         good = group[~group["failed"]].groupby("upper_ns")["operations"].sum()
-        row = {"key": key, "op": op, "operations": good.sum(), "failed": group[group["failed"]]["operations"].sum(), "binned": True}
+        row = {
+            "key": key,
+            "op": op,
+            "operations": good.sum(),
+            "failed": group[group["failed"]]["operations"].sum(),
+            "binned": True,
+        }
         if len(good):
             upper, count = good.index.to_numpy(float), good.to_numpy()
             row |= {"latency_max": upper[-1], "latency": of_histogram(upper, count, LEVELS)}
@@ -81,10 +91,11 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
+@GIVEN("latencies", "campaign")
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per measured key and op that has latencies: operations, failed (begun in the window), loop, binned, and METRICS in ms (null as
-    above). `operations` counts latencies: of a multi-object delete, requests."""
-    con = scan.connect(campaign, "ops", windows.bounds(campaign))
+    """One row per measured key and op that has latencies: operations, failed (begun in the window), loop, binned, and
+    METRICS in ms (null as above). `operations` counts latencies: of a multi-object delete, requests."""
+    con = scan.connect(campaign, "ops")
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
     rows = single.assign(binned=False).to_dict("records")
@@ -116,37 +127,38 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
     return most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
 
 
-def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str], apart: Sequence[str] = ()) -> pd.DataFrame:
-    """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the median over the runs
-    with interval or range, in ms; null where it is null in one of the runs.
+@TABLE("latency", "latencies", "rated", "by")
+def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the
+    median over the runs with interval or range, in ms; null where it is null in one of the runs.
 
-    points: points.csv. apart: workloads left out. concurrency: clients * workers. operations, failed: sums over the runs. completed_percent
-    (open loop): of the operations that were due in the windows, those that were begun and ended, in the worst run; below 100 the system
-    did not keep up, and the quantiles say less than what was due would have seen.
+    concurrency: clients * workers. operations, failed: sums over the runs. completed_percent (open loop): of the
+    operations that were due in the windows, those that were begun and ended, in the worst run; below 100 the system did
+    not keep up, and the quantiles say less than what was due would have seen.
     """
-    ok = points[(points["state"] == "ok") & ~points["workload"].isin(apart)]
-    both = ok.merge(found.rename(columns={"operations": "counted"}), on="key") if len(found) else ok.iloc[:0].assign(op=None, loop=None)
-    spread = [f"{m}_{part}_ms" for m in METRICS for part in ("median", "low", "high")]
-    head = ["n", "interval", "coverage_percent", "op", "loop", "concurrency", "operations", "failed", "completed_percent", "binned"]
-    rows = []
-    for key, g in both.groupby([*by, "op", "loop"], dropna=False, sort=True) if len(both) else []:
-        row = dict(zip([*by, "op", "loop"], key, strict=True))
-        row |= {"concurrency": g["clients"].iloc[0] * (g["workers"].fillna(1).iloc[0] if "workers" in g else 1)}
-        row |= {"operations": g["counted"].sum(), "failed": g["failed"].sum(), "binned": bool(g["binned"].any())}
-        if row["loop"] == "open" and row.get("arrival_rate"):
-            row["completed_percent"] = _completed(g, row["arrival_rate"])
-        for metric in METRICS:
-            s = medians.summarise(g[metric].astype(float))
-            if s.n == len(g):
-                row |= {f"{metric}_{part}_ms": getattr(s, part) for part in ("median", "low", "high")}
-        s = medians.summarise(range(len(g)))
-        row |= {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
-        row |= {"shared_host": bool(g["shared_host"].any()), "duration_s": g["duration_s"].iloc[0]}
-        row |= {name: g[name].astype(float).median() for name in CPU}
-        rows.append(row)
-    types = {c: points.dtypes[c] for c in by}
-    out = pd.DataFrame(rows, columns=[*by, *head, *spread, "shared_host", *CPU, "duration_s"])
-    return out.astype(types | {"concurrency": "Int64", "operations": "Int64", "failed": "Int64"})
+    both = points[points["state"] == "ok"].merge(found.rename(columns={"operations": "counted"}), on="key")
+    metrics = [(m, "ms") for m in METRICS]
+    both = both.drop(columns=list(OF_POINTS)).rename(columns={m: f"{m}_ms" for m in METRICS})
+    head = [*groups.COUNTS, "op", "loop", "concurrency", "operations", "failed", "completed_percent", "binned"]
+    columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s"]
+    out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
+    return out.astype(dict.fromkeys(("concurrency", "operations", "failed"), "Int64"))
+
+
+def _more(group: pd.DataFrame) -> dict[str, Any]:
+    first = group.iloc[0]
+    workers, rate = (first.get(axis) for axis in ("workers", "arrival_rate"))
+    due = first["loop"] == "open" and not pd.isna(rate) and rate
+    return {
+        "concurrency": first["clients"] * (1 if workers is None or pd.isna(workers) else workers),
+        "operations": group["counted"].sum(),
+        "failed": group["failed"].sum(),
+        "completed_percent": _completed(group, rate) if due else None,
+        "binned": bool(group["binned"].any()),
+        "shared_host": bool(group["shared_host"].any()),
+        "duration_s": first["duration_s"],
+        **{name: group[name].astype(float).median() for name in groups.CPU},
+    }
 
 
 def _completed(runs_of: pd.DataFrame, rate: float) -> float:
@@ -165,8 +177,8 @@ def definitions() -> list[tuple[str, Any, str]]:
 
 
 def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
-    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of selections, whose
-    time depends on what was selected and is split by phase elsewhere."""
+    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of
+    selections, whose time depends on what was selected and is split by phase elsewhere."""
     if "loop" not in latency:
         return latency.iloc[:0]
     told = latency[f"{metric}_median_ms"].notna() & (latency["op"] != "READ")
@@ -179,8 +191,8 @@ def load_column(loop: str) -> str:
 
 
 def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
-    """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of an open loop too); of
-    several with one load, that with the least front-ends, buckets, accounts, clients."""
+    """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of
+    an open loop too); of several with one load, that with the least front-ends, buckets, accounts, clients."""
     rows, kept = shown(latency), []
     kinds = [c for c in ("store", "op", "loop", "engine", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
     for _, group in rows.groupby(kinds, dropna=False) if len(rows) else []:
@@ -191,9 +203,10 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     return rows.loc[list(dict.fromkeys(kept))]
 
 
+@NUMBERS("latency", "latency")
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes of `latency.csv`: the least median and the longest p99 of each loop, where they were
-    seen, and in how many groups of the open loop the system did not keep up. Absent data, no row."""
+    """(name, value, unit) of what the paper quotes of `latency.csv`: the least median and the longest p99 of each loop,
+    where they were seen, and in how many groups of the open loop the system did not keep up. Absent data, no row."""
     out: list[tuple[str, Any, str]] = []
     for loop in ("closed", "open"):
         rows = shown(latency)
@@ -206,7 +219,10 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
                 spread = words.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
                 out += [(f"latency_{loop}_{name}", spread, "ms"), (f"latency_{loop}_{name}_where", where(row), "")]
         if loop == "open" and len(rows):
-            out += [("latency_open_groups", len(rows), ""), ("latency_open_behind", int((rows["completed_percent"] < KEPT_UP).sum()), "")]
+            out += [
+                ("latency_open_groups", len(rows), ""),
+                ("latency_open_behind", int((rows["completed_percent"] < KEPT_UP).sum()), ""),
+            ]
     return out
 
 

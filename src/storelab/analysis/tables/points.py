@@ -1,4 +1,4 @@
-"""`points.csv`: one row per planned point, and the columns that make its identity (level 2, analysis).
+"""`points.csv`: one row per planned point, and the columns that make its identity.
 
 Rates, windows and steadiness are joined as `windows` defines them. MB = 10^6 bytes; the unit ends a column's name.
 """
@@ -10,18 +10,29 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from storelab.analysis.records import loading, windows
-from storelab.analysis.tables import capabilities
-from storelab.core import calibration
+from storelab.analysis.parts import words
+from storelab.analysis.records import windows
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, capabilities, consistency, latency
+from storelab.core import units
 
+NO_RATES = (
+    consistency.WORKLOAD,
+    capabilities.WORKLOAD,
+    calibration.WORKLOAD,
+    "space",
+)  # whose rates tell nothing of a store
+DISTURBED_PERCENT = 10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
 _DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
+@GIVEN("axes", "plan")
 def axis_columns(plan: Mapping[str, Any], but: str = calibration.WORKLOAD) -> dict[str, str]:
     """Column -> pandas dtype of every axis of every workload of the plan (without one), in the workloads' order."""
     return {a["column"]: _DTYPES[a["kind"]] for name, w in plan["workloads"].items() if name != but for a in w["axes"]}
 
 
+@GIVEN("by", "plan")
 def identity(plan: Mapping[str, Any]) -> list[str]:
     """The columns that make a group of points: store, workload and all axes."""
     return ["store", "workload", *axis_columns(plan)]
@@ -36,15 +47,24 @@ def loopback(endpoint: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def points(campaign: loading.Campaign) -> pd.DataFrame:
+@TABLE("points", "campaign", "measured", "calibration")
+def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
     runs with more failed operations than the campaign's budget `invalid`: measured, and in no median.
 
-    nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start. *_cpu_percent: CPU seconds of all clients, of
-    the store's processes, of the whole host, in percent of the host's cores in the time watched, agreed start to deadline;
-    other: the host's less both, the kernel's own work included (null where the server's is not known).
-    shared_host: the store works on the clients' host (or on the machine that their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation in the engine's mode.
+    nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start.
+    *_cpu_percent: CPU seconds of all clients, of the store's processes, of the whole host, in percent of the host's
+    cores in the time watched, agreed start to deadline; other: the host's less both, the kernel's own work included
+    (null where the server's is not known). shared_host: the store works on the clients' host (or on the machine that
+    their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation
+    in the engine's mode. Ceilings: see `calibration`.
     """
+    return calibration.with_ceilings(campaign, measured, ceilings)
+
+
+@GIVEN("measured", "campaign", "latencies")
+def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
+    """points.csv without ceilings. latencies: `latency.runs`."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
     rows = []
     for p in sorted(campaign.points, key=lambda p: p["order"]):
@@ -53,18 +73,25 @@ def points(campaign: loading.Campaign) -> pd.DataFrame:
         row |= {k: p[k] for k in ("rep", "sweep", "key")}
         row |= {"duration_s": p["fixed"]["duration_ns"] / 1e9, "warm_up_s": p["fixed"]["warm_up_ns"] / 1e9}
         run = campaign.runs.get(p["key"])
-        if run:
-            valid = run.get("valid", True)
-            row |= {"state": "ok" if valid else "invalid", "reason": None if valid else run["budget"]["reason"], **_run_columns(run)}
+        if run is None:
+            state, reason = "failed", campaign.failures[p["key"]]["reason"]
         else:
-            row |= {"state": "failed", "reason": campaign.failures[p["key"]]["reason"]}
-        rows.append(row)
+            state, reason = ("ok", None) if run.get("valid", True) else ("invalid", run["budget"]["reason"])
+            row |= _run_columns(run)
+        rows.append(row | {"state": state, "reason": reason})
     axes = axis_columns(campaign.plan, but="")
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    rated = windows.operations(campaign).drop(index=capabilities.keys(campaign))  # a probe has no rate
-    table = table.merge(rated, left_on="key", right_index=True, how="left")
-    return table.astype({c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes})
+    rates = windows.operations(campaign).drop(index=capabilities.keys(campaign))  # a probe has no rate
+    table = table.merge(rates, left_on="key", right_index=True, how="left")
+    whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
+    return table.astype(whole).join(latency.of_points(latencies), on="key")
+
+
+@GIVEN("rated", "points")
+def rated(points: pd.DataFrame) -> pd.DataFrame:
+    """The points of workloads whose rate tells something of a store."""
+    return points[~points["workload"].isin(NO_RATES)]
 
 
 _RUN_DTYPES = {
@@ -118,3 +145,41 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         **percent,
         "connections_max": sum(connections) if connections else None,
     }
+
+
+@NUMBERS("points", "points")
+def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """What was measured, how much of it counts, and what disturbed it."""
+    own = every[every["workload"] != calibration.WORKLOAD]
+    points = own if len(own) else every  # a calibration is no result of a store; unless there is nothing else
+    ok = points[points["state"] == "ok"]
+    shared = int(ok["shared_host"].fillna(False).sum())
+    out = [
+        ("points", len(points), ""),
+        ("points_measured", len(ok), ""),
+        ("points_failed", int((every["state"] == "failed").sum()), ""),
+        ("operations", ok["operations"].sum(), ""),
+        ("errors", ok["errors"].sum(), ""),
+        ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
+        ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
+        ("drifting", (ok["steadiness"] == "drifting").sum(), ""),
+        ("too_short", (ok["steadiness"] == "too short").sum(), ""),
+        ("steady", (ok["steadiness"] == "steady").sum(), ""),
+        ("shared_host", shared, ""),
+        ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
+        ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),
+        ("clients_most", words.plural(points["clients"].max(), "client"), ""),
+        ("durations", words.span(points["duration_s"], "s"), ""),
+        ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
+    ]
+    other = ok["other_cpu_percent"].dropna()
+    if len(other):
+        out += [("other_cpu_median", other.median(), "%"), ("other_cpu_most", other.max(), "%")]
+        out += [("disturbed", int((other > DISTURBED_PERCENT).sum()), ""), ("disturbed_from", DISTURBED_PERCENT, "%")]
+    if len(ok):
+        out += [("nodes_most", ok["nodes"].max(), "")]
+        days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
+        out += [("measured_on", " to ".join(days), "")]
+        out += [("lateness_most", ok["lateness_max_ms"].max(), "ms")]
+        out += [("tail_most", ok["tail_s"].max(), "s")] if ok["tail_s"].notna().any() else []  # probes have none
+    return out

@@ -1,17 +1,20 @@
-"""`resources.csv`: what clients, server and host spent for what was moved (level 2, analysis).
+"""`resources.csv`: what clients, server and host spent for what was moved.
 
-From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to deadline:
-CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window. Medians over the
-runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See docs/resources.md.
+From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to
+deadline: CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window.
+Medians over the runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See
+docs/resources.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading, scan
-from storelab.analysis.statistics import medians
+from storelab.analysis.parts import groups
+from storelab.analysis.records import scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import NUMBERS, TABLE
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
@@ -42,10 +45,12 @@ TEXTS = ("interface", "cores", "host_ports")
 _SAMPLES = """
 WITH hosts AS (
   SELECT key, host, max(rss_bytes) AS memory, max(established) AS established, max(time_wait) AS time_wait,
-    max(time_wait) - arg_min(time_wait, time_ns) AS time_wait_more, max(time_wait + established) AS two_hosts, max(time_wait + established // 2) AS one_host
+    max(time_wait) - arg_min(time_wait, time_ns) AS time_wait_more, max(time_wait + established) AS two_hosts,
+      max(time_wait + established // 2) AS one_host
   FROM rows WHERE what = 'host' GROUP BY key, host),
 moments AS (
-  SELECT key, host, time_ns, sum(rss_bytes) AS rss, sum(sockets) AS sockets FROM rows WHERE what = 'client' GROUP BY key, host, time_ns),
+  SELECT key, host, time_ns, sum(rss_bytes) AS rss, sum(sockets) AS sockets
+  FROM rows WHERE what = 'client' GROUP BY key, host, time_ns),
 clients AS (SELECT key, host, max(rss) AS rss, max(sockets) AS sockets FROM moments GROUP BY key, host)
 SELECT key, max(memory) / 1e6 AS host_memory, max(established) AS established, max(time_wait) AS time_wait,
   max(time_wait_more) AS time_wait_more, max(two_hosts) AS two_hosts, max(one_host) AS one_host,
@@ -53,82 +58,85 @@ SELECT key, max(memory) / 1e6 AS host_memory, max(established) AS established, m
 FROM hosts LEFT JOIN clients USING (key, host) GROUP BY key"""
 
 
-def samples(campaign: loading.Campaign) -> pd.DataFrame:
-    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most, the sum of clients."""
-    con = scan.connect(campaign, "monitor", pd.DataFrame({"key": list(campaign.runs)}))
+def samples(campaign: Campaign) -> pd.DataFrame:
+    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most,
+    the sum of clients."""
+    con = scan.connect(campaign, "monitor")
     return pd.DataFrame() if con is None else con.execute(_SAMPLES).df().set_index("key")
 
 
 def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link [%]."""
+    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link
+    [%]."""
     moved = {nic: max(c["rx_bytes"], c["tx_bytes"]) for nic, c in (host.get("network") or {}).items()}
     if not moved or not seconds:
         return {}
     nic = max(moved, key=lambda n: moved[n])
     counters = host["network"][nic]
-    out = {"interface": nic, "network mb_per_s": moved[nic] / 1e6 / seconds}
+    out = {"interface": nic, "network_mb_per_s": moved[nic] / 1e6 / seconds}
     if "rx_packets" in counters:
-        out["packets per_s"] = max(counters["rx_packets"], counters["tx_packets"]) / seconds
+        out["packets_per_s"] = max(counters["rx_packets"], counters["tx_packets"]) / seconds
     if counters.get("link_bits_per_s"):
-        out["link percent"] = 100 * 8 * moved[nic] / seconds / counters["link_bits_per_s"]
+        out["link_percent"] = 100 * 8 * moved[nic] / seconds / counters["link_bits_per_s"]
     return out
 
 
 def of_run(run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]) -> dict[str, Any]:
-    """`<name> <unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row of `samples`."""
+    """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
+    of `samples`."""
     host, clients = run.get("host") or {}, run["clients"]
     seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     for kind in ("user", "system"):
         cpu = sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients)
-        out[f"client_{kind} cores"] = cpu / seconds if seconds else None
-        out[f"client_{kind} s_per_1000"] = 1000 * cpu / operations if operations else None
-        out[f"client_{kind} s_per_gb"] = 1e9 * cpu / moved_bytes if moved_bytes else None
-    out["client_cpu cores"] = out["client_user cores"] + out["client_system cores"] if seconds else None
+        out[f"client_{kind}_cores"] = cpu / seconds if seconds else None
+        out[f"client_{kind}_s_per_1000"] = 1000 * cpu / operations if operations else None
+        out[f"client_{kind}_s_per_gb"] = 1e9 * cpu / moved_bytes if moved_bytes else None
+    out["client_cpu_cores"] = out["client_user_cores"] + out["client_system_cores"] if seconds else None
     if seconds and host.get("server_cpu_s") is not None:
-        out["server_cpu cores"] = host["server_cpu_s"] / seconds
+        out["server_cpu_cores"] = host["server_cpu_s"] / seconds
     if seconds and host.get("cores") and host.get("cpu_busy_s") is not None:
-        out["host_cpu percent"] = 100 * host["cpu_busy_s"] / seconds / host["cores"]
+        out["host_cpu_percent"] = 100 * host["cpu_busy_s"] / seconds / host["cores"]
     if seconds and host.get("monitor_cpu_s") is not None:
-        out["monitor percent"] = 100 * host["monitor_cpu_s"] / seconds
+        out["monitor_percent"] = 100 * host["monitor_cpu_s"] / seconds
     if operations and host.get("connections_opened") is not None:
-        out["opened per_operation"] = host["connections_opened"] / operations
+        out["opened_per_operation"] = host["connections_opened"] / operations
     if seen:
         units = {"host_memory": "mb", "client_rss": "mb"}
-        out |= {f"{name} {units.get(name, 'sockets')}": value for name, value in seen.items() if name not in ("two_hosts", "one_host")}
+        out |= {f"{name}_{units.get(name, 'sockets')}": value for name, value in seen.items() if name not in ("two_hosts", "one_host")}
         ports = seen["one_host" if shared else "two_hosts"]
         memory = (run.get("environment") or {}).get("memory_bytes")
-        out["host_memory percent"] = 100e6 * seen["host_memory"] / memory if memory else None
-        out["ports percent"] = 100 * ports / host["ports"] if host.get("ports") else None
+        out["host_memory_percent"] = 100e6 * seen["host_memory"] / memory if memory else None
+        out["ports_percent"] = 100 * ports / host["ports"] if host.get("ports") else None
     counted = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     if counted:  # the engines look five times a second, the monitor once
-        out["open sockets"] = max(sum(counted), out.get("open sockets") or 0)
+        out["open_sockets"] = max(sum(counted), out.get("open_sockets") or 0)
     return out
 
 
-def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+@TABLE("resources", "campaign", "rated", "by")
+def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
 
     points: rows of points.csv with operations that mean something. interval: what low and high are.
     """
-    found, rows = samples(campaign), []
-    columns = [f"{name}_{part}_{unit}" for name, unit in METRICS for part in ("median", "low", "high")]
-    for key, group in points[points["state"] == "ok"].groupby(by, dropna=False, sort=True):
-        runs = []
-        for p in group.itertuples(index=False):
-            seen = found.loc[p.key].to_dict() if p.key in found.index else {}
-            runs.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, bool(p.shared_host), seen))
-        s = medians.summarise([1.0] * len(runs))
-        row = dict(zip(by, key, strict=True)) | {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
-        row |= {"shared_host": bool(group["shared_host"].any())}
-        for name, unit in METRICS:
-            s = medians.summarise([_number(r.get(f"{name} {unit}")) for r in runs])
-            row |= {f"{name}_{part}_{unit}": getattr(s, part) for part in ("median", "low", "high")}
-        row |= {name: _joined(r.get(name) for r in runs) for name in TEXTS}
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*by, "n", "interval", "coverage_percent", "shared_host", *TEXTS, *columns])
+    found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
+    for p in ok.itertuples(index=False):
+        seen = found.loc[p.key].to_dict() if p.key in found.index else {}
+        shared = bool(p.shared_host)
+        told.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
+    runs = pd.DataFrame(told, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
+    columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
+    out = groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
+    # Where workloads differ in their axes, this file has always said 100.0 percent, others 100.
+    return out.astype({c: object for c in by if c.endswith("_percent") and out[c].hasnans})
 
 
+def _more(runs: pd.DataFrame) -> dict[str, Any]:
+    return {"shared_host": bool(runs["shared_host"].any()), **{name: groups.joined(runs[name]) for name in TEXTS}}
+
+
+@NUMBERS("resources", "resources")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """name, value, unit of what the text says of this table: the largest medians. Absent where nothing is known."""
     out = []
@@ -140,11 +148,3 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         most = found[column].astype(float).max() if len(found) else None
         out += [(name, most, unit)] if most is not None and not pd.isna(most) else []
     return out
-
-
-def _joined(values: Iterable[Any]) -> str | None:
-    return ", ".join(dict.fromkeys(str(v) for v in values if v is not None)) or None
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)

@@ -1,17 +1,22 @@
-"""`scaling.csv`: the knee of each scaling curve with its interval, and linearity (level 2, analysis). docs/statistics.md explains it.
+"""`scaling.csv`: the knee of each scaling curve with its interval, and linearity.
+docs/statistics.md explains it.
 
 A curve is the speed (`speed`) of the points that differ in one axis alone; the unit is the run.
 
-* knee: the value of the axis beyond which the speed rises no more. Segmented regression (R. Quandt, JASA 53, 1958, 873-880): up to the
-  knee the speed follows a law, beyond it is level. Two laws are tried, since real curves keep to none exactly: a power of the axis
-  (scatter in the logarithm) and a straight line (scatter relative to the speed). Interval by profile likelihood (D. M. Bates and
-  D. G. Watts, *Nonlinear Regression Analysis*, 1988, section 6.1): every knee whose residual sum of squares, under the better law, is
-  less than 1 + F(1, N - 3) / (N - 3) times the smallest.
-* curve: `knee`; `still rising`: the last step still rises and nothing contradicts one law throughout; `bending`: it still rises, but
-  less than before; `not rising`: no rise is seen at all; `cannot tell`. A step rises where the 95 % interval of its ratio (t, variance
-  pooled over the values) lies above 1. Only `knee` has a knee and an upper bound; else the knee lies beyond `knee_low`, if anywhere.
-* slope: of the straight line through the runs up to the knee, per unit of the axis (relative weights; scipy.optimize.curve_fit).
-* linearity: slope of log speed against log value over all that was measured (scipy.stats.linregress): 1 is proportional, 0 no gain.
+* knee: the value of the axis beyond which the speed rises no more. Segmented regression (R. Quandt, JASA 53, 1958,
+  873-880): up to the knee the speed follows a law, beyond it is level. Two laws are tried, since real curves keep to
+  none exactly: a power of the axis (scatter in the logarithm) and a straight line (scatter relative to the speed).
+  Interval by profile likelihood (D. M. Bates and D. G. Watts, *Nonlinear Regression Analysis*, 1988, section 6.1):
+  every knee whose residual sum of squares, under the better law, is less than 1 + F(1, N - 3) / (N - 3) times the
+  smallest.
+* curve: `knee`; `still rising`: the last step still rises and nothing contradicts one law throughout; `bending`: it
+  still rises, but less than before; `not rising`: no rise is seen at all; `cannot tell`. A step rises where the 95 %
+  interval of its ratio (t, variance pooled over the values) lies above 1. Only `knee` has a knee and an upper bound;
+  else the knee lies beyond `knee_low`, if anywhere.
+* slope: of the straight line through the runs up to the knee, per unit of the axis (relative weights;
+  scipy.optimize.curve_fit).
+* linearity: slope of log speed against log value over all that was measured (scipy.stats.linregress): 1 is
+  proportional, 0 no gain.
 """
 
 import itertools
@@ -27,6 +32,7 @@ from scipy.optimize import curve_fit
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.tables import NUMBERS, TABLE
 
 AXES = ("clients", "workers", "buckets", "front_ends")
 LEAST_VALUES = 3
@@ -48,7 +54,8 @@ UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Curve:
-    """What `fit` found of runs (x, y); see the module's definitions. plateau and slope in the unit of y (per unit of x)."""
+    """What `fit` found of runs (x, y); see the module's definitions. plateau and slope in the unit of y (per unit of
+    x)."""
 
     shape: str
     knee: Interval
@@ -67,7 +74,8 @@ def _around(value: float, error: float, df: int) -> Interval:
 
 
 def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Residual sum of squares of the regression of y (n,) on each row of z (k, n); infinite where the slope is negative."""
+    """Residual sum of squares of the regression of y (n,) on each row of z (k, n); infinite where the slope is
+    negative."""
     zc, yc = z - ((z * w).sum(1) / w.sum())[:, None], y - (y * w).sum() / w.sum()
     sxx, sxy = (w * zc**2).sum(1), (w * zc * yc).sum(1)
     slope = np.divide(sxy, sxx, out=np.zeros_like(sxx), where=sxx > 0)
@@ -75,7 +83,8 @@ def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def profile(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Knees tried (ascending, from the least to the largest x) and the residual sum of squares with each, of the better law."""
+    """Knees tried (ascending, from the least to the largest x) and the residual sum of squares with each, of the better
+    law."""
     values = np.unique(x)
     ends = np.log(values)
     tried = [np.linspace(a, b, STEPS, endpoint=False) for a, b in itertools.pairwise(ends)]
@@ -132,11 +141,19 @@ def _plateau(x: np.ndarray, y: np.ndarray, knee: float) -> Interval:
 
 
 def fit(x: np.ndarray, y: np.ndarray) -> Curve:
-    """Of runs with axis value x > 0 and speed y > 0 (shapes (N,)). With too few runs the curve `cannot tell`, and `reason` says why."""
+    """Of runs with axis value x > 0 and speed y > 0 (shapes (N,)). With too few runs the curve `cannot tell`, and
+    `reason` says why."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))
     if values < LEAST_VALUES:
-        return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"{values} values of the axis: {LEAST_VALUES} are the fewest")
+        return Curve(
+            CANNOT_TELL,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            f"{values} values of the axis: {LEAST_VALUES} are the fewest",
+        )
     if len(y) < max(values + 2, 5):
         reason = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
         return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, _linearity(x, y), reason)
@@ -146,11 +163,14 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _linearity(x, y))
 
 
+@TABLE("scaling", "rated", "axes")
 def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee, plateau, slope, linearity.
+    """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee,
+    plateau, slope, linearity.
 
-    knee_, plateau_, slope_, linearity_ each with value, low, high; plateau in MB/s or 1/s as `metric` says, slope in that per unit.
-    `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`: column -> dtype of the plan's axes.
+    knee_, plateau_, slope_, linearity_ each with value, low, high; plateau in MB/s or 1/s as `metric` says, slope in
+    that per unit. `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`:
+    column -> dtype of the plan's axes.
     """
     by = ["store", "workload", *axes]
     runs = speed.of_points(points)
@@ -162,7 +182,13 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
             x = group[axis].to_numpy(dtype=float)
             values = np.unique(x)
             if len(values) >= LEAST_VALUES:
-                head = {"axis": axis, "values": len(values), "least": int(values[0]), "most": int(values[-1]), "n": len(x)}
+                head = {
+                    "axis": axis,
+                    "values": len(values),
+                    "least": int(values[0]),
+                    "most": int(values[-1]),
+                    "n": len(x),
+                }
                 rows.append(key | head | _columns(fit(x, group["value"].to_numpy(dtype=float))))
     parts = [f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")]
     columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *parts, "reason"]
@@ -175,14 +201,18 @@ def _columns(curve: Curve) -> dict[str, Any]:
     return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
+@NUMBERS("scaling", "scaling")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """curves, knees, curves_rising (still rising or bending), curves_level, curves_unknown; the extremes of linearity over the
-    curves of front-ends. Absent data, no row."""
+    """curves, knees, curves_rising (still rising or bending), curves_level, curves_unknown; the extremes of linearity
+    over the curves of front-ends. Absent data, no row."""
     if found.empty:
         return []
     counts = found["curve"].value_counts()
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    out += [("knees", int(counts.get(KNEE, 0)), ""), ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), "")]
+    out += [
+        ("knees", int(counts.get(KNEE, 0)), ""),
+        ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), ""),
+    ]
     out += [("curves_level", int(counts.get(LEVEL, 0)), ""), ("curves_unknown", int(counts.get(CANNOT_TELL, 0)), "")]
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):

@@ -1,4 +1,5 @@
-"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming (level 2, analysis).
+"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming (level 2,
+analysis).
 
 ratio = (used - used before the uploads) / bytes stored, as listed. The store itself tells what it uses, in all copies.
 """
@@ -8,41 +9,35 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records import loading
-from storelab.analysis.statistics import medians
+from storelab.analysis.parts import groups
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import TABLE
 
-STATES = ("put", "delete", "reclaim")
+STATES = {
+    "put": "after the uploads",
+    "delete": "some seconds after their deletion",
+    "reclaim": "after the store was told to reclaim",
+}
+METRICS = tuple((f"raw_per_byte_after_{state}", "ratio") for state in STATES)
+OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
+
+
+@TABLE("space", "campaign", "points", "by")
+def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
+
+    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long
+    the deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
+    """
+    told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
+    found = pd.DataFrame([_row(observed) for observed in told.values()], index=list(told))
+    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(found, left_on="key", right_index=True)
+    columns = [*by, *groups.COUNTS, *OBSERVED[:2], *groups.spread(METRICS), *OBSERVED[2:]]
+    counted = "_".join(METRICS[-1])
+    return groups.summarised(both, by, METRICS, columns, lambda group: group[list(OBSERVED)].median().to_dict(), counted)
 
 
 def _row(observed: Mapping[str, Any]) -> dict[str, float]:
     stored, before = observed["stored_bytes"], observed["used_before_bytes"]
-    out = {f"raw_per_byte_after_{s}": (observed[f"used_after_{s}_bytes"] - before) / stored if stored else None for s in STATES}
-    return out | {
-        "stored_mb": stored / 1e6,
-        "objects": observed["objects"],
-        "reclaim_s": observed["reclaim_s"],
-        "delete_s": observed["delete_s"],
-    }
-
-
-def table(campaign: loading.Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
-
-    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long the
-    deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
-    """
-    rows = [{"key": key, **_row(run["observed"])} for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")]
-    spread = [f"raw_per_byte_after_{s}_{part}_ratio" for s in STATES for part in ("median", "low", "high")]
-    columns = [*by, "n", "interval", "coverage_percent", "objects", "stored_mb", *spread, "delete_s", "reclaim_s"]
-    if not rows:
-        return pd.DataFrame(columns=columns)
-    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(pd.DataFrame(rows), on="key")
-    out = []
-    for key, group in both.groupby(by, dropna=False, sort=True):
-        row = dict(zip(by, key, strict=True))
-        for state in STATES:
-            s = medians.summarise(group[f"raw_per_byte_after_{state}"].astype(float))
-            row |= {f"raw_per_byte_after_{state}_{part}_ratio": getattr(s, part) for part in ("median", "low", "high")}
-            row |= {"n": s.n, "interval": s.kind, "coverage_percent": 100 * s.coverage}
-        out.append(row | {name: group[name].median() for name in ("objects", "stored_mb", "delete_s", "reclaim_s")})
-    return pd.DataFrame(out, columns=columns)
+    used = {"_".join(m): (observed[f"used_after_{s}_bytes"] - before) / stored for m, s in zip(METRICS, STATES, strict=True)}
+    return used | {"stored_mb": stored / 1e6, **{name: observed[name] for name in ("objects", "reclaim_s", "delete_s")}}

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
-from storelab.analysis.tables import verdict_rules
+from storelab.analysis.tables import TABLE, verdict_rules
 from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
@@ -19,6 +19,7 @@ VARIED = tuple(a.column for a in ALL.values() if a.load)
 COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
 
 
+@TABLE("verdicts", "tables", "by")
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where it was
     reached, n, verdict, evidence, also (other rules that fire, each with its evidence), would_tell (where not known).

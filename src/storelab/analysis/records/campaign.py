@@ -1,4 +1,5 @@
-"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal (level 2, analysis).
+"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal (level 2,
+analysis).
 
 Imports the contract (`records`, `model`) and nothing of the measuring side.
 """
@@ -41,7 +42,9 @@ def read_plan(folder: Path) -> dict[str, Any]:
     path = folder / "raw" / "plan.json"
     if not path.exists():
         raise UserError(
-            str(path), "is not there: this is no measured campaign", "measure it (measure=true), or name another --campaign-dir"
+            str(path),
+            "is not there: this is no measured campaign",
+            "measure it (measure=true), or name another --campaign-dir",
         )
     plan = records.read_json(path)
     if plan.get("schema", 0) > 1:
@@ -67,7 +70,8 @@ def missing(raw: Path, plan: dict[str, Any]) -> list[str]:
 
 
 def load(folder: Path) -> Campaign:
-    """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never tried."""
+    """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never
+    tried."""
     plan, raw = read_plan(folder), folder / "raw"
     lost = missing(raw, plan)
     if lost:
@@ -91,10 +95,16 @@ def load(folder: Path) -> Campaign:
 def _run(path: Path, point: dict[str, Any]) -> dict[str, Any]:
     run = records.read_json(path / "run.json")
     if run.get("schema", 0) > records.SCHEMA:
-        raise UserError(str(path / "run.json"), f"has schema {run['schema']}, which this storelab does not know", "use a later storelab")
+        raise UserError(
+            str(path / "run.json"),
+            f"has schema {run['schema']}, which this storelab does not know",
+            "use a later storelab",
+        )
     if "point" not in run or not records.same_point(run["point"], point):
         raise UserError(
-            str(path / "run.json"), "is the record of another point than the plan has here", "restore it, or measure the point again"
+            str(path / "run.json"),
+            "is the record of another point than the plan has here",
+            "restore it, or measure the point again",
         )
     for name in run["files"]:
         if not (path / name).exists():

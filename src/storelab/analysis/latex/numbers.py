@@ -1,0 +1,111 @@
+"""LaTeX of numbers.csv and environment.csv: a macro for each number that the text quotes, and what the machine
+captured."""
+
+import re
+from collections.abc import Mapping
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FLAGS, GIVEN
+from storelab.analysis.latex.parts import THIN, breakable, camel, escape, left, longtable, row, title
+from storelab.analysis.parts import words
+from storelab.core import units
+
+KNOWN = {
+    "aa_whole": "aa_whole",
+    "amplification": "amplification_most",
+    "client_memory": "client_memory_most",
+    "events_random": "events_random_factor",
+    "events_scan": "events_scan_factor",
+    "front_end_linearity": "linearity_front_ends",
+    "latency_of_closed": "latency_closed_longest",
+    "latency_of_open": "latency_open_longest",
+    "monitor_cost": "monitor_cost_most",
+    "noise": "noise_floor",
+    "other_cpu": "other_cpu_most",
+    "ports_used": "ports_most",
+    "read_wire": "best_read_wire",
+    "share_amplification": "share_amplification_most",
+}
+POSITIVE = {
+    "aa_compared": "aa_compared",
+    "calibration_drift": "calibration_drift_most",
+    "client_bound": "client_bound",
+    "disturbed": "disturbed",
+    "drifting": "drifting",
+    "errors": "errors",
+    "errors_seen": "errors_runs",
+    "failed": "points_failed",
+    "invalid": "points_invalid",
+    "latency_behind": "latency_open_behind",
+    "measured": "points_measured",
+    "over_nodes": "over_nodes",
+    "shared_host": "shared_host",
+    "too_short": "too_short",
+}
+
+
+@GIVEN("said", "numbers")
+def said(numbers: pd.DataFrame) -> dict[str, str]:
+    """Name -> value of numbers.csv."""
+    return dict(zip(numbers["name"], numbers["value"], strict=True))
+
+
+@FLAGS("numbers", "said")
+def flags(said: Mapping[str, str]) -> dict[str, bool]:
+    """Remarks that rest on a number alone: whether it is there (KNOWN), whether it is above 0 (POSITIVE)."""
+    known = {flag: name in said for flag, name in KNOWN.items()}
+    return known | {flag: float(said.get(name, 0) or 0) > 0 for flag, name in POSITIVE.items()}
+
+
+def macro(name: str) -> str:
+    """`best_throughput_upload` -> `\\NumBestThroughputUpload`; letters only, as TeX demands."""
+    if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
+        raise ValueError(f"{name!r} makes no LaTeX macro")
+    return f"\\Num{camel(name)}"
+
+
+def shown(name: str, value: str, unit: str) -> str:
+    """A number of `numbers.csv` as it stands in the text: integers whole, measured values to 3 digits, with unit."""
+    if re.fullmatch(r"-?\d+(\.0)?", value):
+        text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
+    elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
+        text = words.number(float(value), gap=THIN)
+    else:
+        text = escape(value)
+    return f"{text}~{escape(unit)}" if unit else text
+
+
+@FILE("numbers", "numbers")
+def numbers(table: pd.DataFrame) -> str:
+    """One \\newcommand per row of `numbers.csv`, with its source as a comment."""
+    lines = [f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}" for r in table.itertuples(index=False)]
+    return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
+
+
+def _size(value: str) -> str:
+    """Exact where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+    exact = units.format_size(int(value))
+    return exact if len(exact) <= 9 else units.human_size(float(value))
+
+
+@FILE("table_environment", "environment")
+def environment(table: pd.DataFrame) -> str:
+    """What the machine captured; the last column counts the points where a value differs between points."""
+    lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
+    ranks = ("environment", "clients", "store", "engine", "checks")
+    for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
+        rows = table[table["group"] == group]
+        lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf", r" \\*"))
+        for r in rows.itertuples(index=False):
+            value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
+            item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
+            lines.append(row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
+    return longtable(
+        f"l{left(10.2)}r",
+        "Environment, systems and engines as captured with the records; "
+        "a count of points stands where a value does not hold for all of its group.",
+        "tab:environment",
+        ["Item", "Value", "Points"],
+        lines,
+    )

@@ -1,0 +1,50 @@
+"""LaTeX of scaling.csv: knees and linearity of scaling curves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex.parts import escape, interval, left, longtable, row
+from storelab.analysis.parts import speed, words
+from storelab.analysis.tables import scaling
+
+
+@FILE("table_knees", "scaling")
+@FILLED("curves", "scaling")
+def knees(table: pd.DataFrame) -> str:
+    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity; empty where no curve was
+    measured."""
+    if table.empty:
+        return ""
+    axes = [c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1]
+    held = [c for c in scaling.AXES if c in table and table[c].nunique() > 1]
+    lines = []
+    for r in table.sort_values(["workload", "axis"], kind="stable").to_dict("records"):
+        said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
+        knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if r["curve"] == scaling.KNEE else ""
+        beyond = f" (knee beyond {words.number(r['knee_low'])}, if any)" if not knee and r["knee_low"] > r["least"] else ""
+        plateau = f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{speed.UNITS[r['metric']]}" if knee else ""
+        lines.append(
+            row(
+                [
+                    escape(f"{r['store']}, {r['workload'].replace('_', ' ')}"),
+                    escape(said),
+                    f"{escape(words.heading(r['axis']))} {r['least']:g}--{r['most']:g}",
+                    f"{r['n']:g}",
+                    knee or escape(f"{r['curve']}{beyond}"),
+                    plateau,
+                    _linearity(r),
+                ]
+            )
+        )
+    head = ["Store, workload", "Held fixed", "Axis", "Runs", "Knee", "Plateau", "Linearity"]
+    caption = "Knees of the scaling curves with the rate on the plateau, and linearity, each with its 95\\,\\% interval."
+    return longtable(f"l{left(2.9)}lr{left(2.9)}ll", caption, "tab:knees", head, lines)
+
+
+def _linearity(r: Mapping[str, Any]) -> str:
+    """To two decimals: 1 is proportional."""
+    value, low, high = (words.number(r[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
+    return "" if pd.isna(r["linearity_value"]) else f"{value} [{low}, {high}]"

@@ -1,0 +1,74 @@
+"""Groups of points and what is said of each: counts, medians over the runs with their interval. May import:
+`statistics`, `words`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.statistics import medians
+
+PARTS = ("median", "low", "high")
+COUNTS = ("n", "interval", "coverage_percent")
+CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
+Metric = tuple[str, str]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
+
+
+def joined(values: Iterable[Any]) -> str | None:
+    """Distinct non-null values as text, in order of appearance."""
+    return ", ".join(dict.fromkeys(str(v) for v in values if not pd.isna(v))) or None
+
+
+def labelled(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `deployment`: the store and what its deployment is, in words."""
+    return rows.assign(deployment=[words.deployment(r) for _, r in rows.iterrows()])
+
+
+def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """(identity, rows) per group, sorted by identity; null axes (of other workloads) group together."""
+    for key, group in rows.groupby(list(by), dropna=False, sort=True) if len(rows) else []:
+        yield dict(zip(by, key, strict=True)), group
+
+
+def spread(metrics: Iterable[Metric]) -> list[str]:
+    """The columns of these metrics in a table of groups."""
+    return [f"{name}_{part}_{unit}" for name, unit in metrics for part in PARTS]
+
+
+def counts(values: Iterable[float]) -> dict[str, Any]:
+    """n (finite values), interval (what low and high are), coverage_percent (of the true median)."""
+    s = medians.summarise(values)
+    return dict(zip(COUNTS, (s.n, s.kind, 100 * s.coverage), strict=True))
+
+
+def summary(values: pd.Series, metric: Metric, complete: bool = False) -> dict[str, float]:
+    """Median, low and high of one metric, as columns. complete: NaN where a value is missing."""
+    s = medians.summarise(values.astype("Float64").to_numpy(float, na_value=np.nan))
+    known = s.n == len(values) or not complete
+    return {f"{metric[0]}_{part}_{metric[1]}": getattr(s, part) if known else np.nan for part in PARTS}
+
+
+def summarised(
+    rows: pd.DataFrame,
+    by: Sequence[str],
+    metrics: Iterable[Metric],
+    columns: Sequence[str],
+    more: Callable[[pd.DataFrame], Mapping[str, Any]],
+    counted: str | None = None,
+    complete: bool = False,
+) -> pd.DataFrame:
+    """One row per group (columns `by`) of runs, with exactly these `columns`: COUNTS, `spread(metrics)`, and what
+    `more` says of the group.
+
+    counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it
+    is null in one of the runs.
+    """
+    metrics, out = list(metrics), []
+    for key, group in grouped(rows, by):
+        row = key | counts(range(len(group)) if counted is None else group[counted].astype(float))
+        for metric in metrics:
+            row |= summary(group["_".join(metric)], metric, complete)
+        out.append(row | dict(more(group)))
+    return pd.DataFrame(out, columns=list(columns)).astype({c: rows.dtypes[c] for c in by if c in rows})
