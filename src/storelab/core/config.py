@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 
 from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size
 from storelab.core.errors import UserError
+from storelab.core.figures import Figure, FigureName
 from storelab.core.store_settings import KINDS, NullServer, Store
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
@@ -115,6 +116,9 @@ class Campaign(Closed):
         default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md."
     )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
+    figures: dict[FigureName, Figure] = Field(
+        default_factory=dict, description="Name: a figure of the campaign's own, see docs/figures.md."
+    )
 
     @field_validator("files")
     @classmethod
@@ -314,7 +318,7 @@ def _origin(loc: list[str], layers: Layers) -> str:
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
-    models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile}
+    models: dict[str, type[Closed]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     if loc[:1] == ("stores",):
         models["stores"] = KINDS[str(loc[2])]
     return list(models.get(str(loc[0]) if loc else "", Config).model_fields)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from storelab.core import calibration
+from storelab.core import calibration, figures
 from storelab.core.config import SCALES, Config, Sweep
 from storelab.core.errors import UserError
 from storelab.core.model import DEFAULT, DEPLOYMENT_AXES, Point, Workload, derive_seed, point_key
@@ -121,6 +121,7 @@ def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
     points: dict[str, Point] = {}
+    figures.resolved(config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}])
     for name, sweep in config.sweeps.items():
         if sweep.workload not in workloads:
             near = difflib.get_close_matches(sweep.workload, workloads, 1)
@@ -195,4 +196,5 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
             if name in used
         },
         "points": [asdict(p) for p in points],
+        **({"figures": figures.resolved(config.figures, [w for n, w in workloads.items() if n in used])} if config.figures else {}),
     }
