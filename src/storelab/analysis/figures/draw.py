@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from storelab.analysis.figures import panels, plots
 from storelab.analysis.figures.panels import Panel
-from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification
+from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import words
 from storelab.analysis.tables import numbers
 from storelab.core import units
@@ -41,7 +41,7 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
                 _dots(ax, figure, panel, looks, names, i % shown.columns == 0)
             else:
                 _curves(ax, figure, panel, looks)
-            plots.title(ax, panel.heading, shown.columns)
+            plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
             sns.despine(ax=ax)
         title = figure.title.format(**fields(rows))
         handles = [Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()]
@@ -133,7 +133,7 @@ def _curves(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> None:
         plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.client_bound)(rows), *looks[name])
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
-    label = (measure.x_label or spec.x_label or words.heading(x)).format(**fields(panel.rows))
+    label = (measure.x_label or spec.x_label or words.heading(x)).format(**fields(select(panel.every, measure.where)))
     if ticks == "counts":
         plots.count_axis(ax, places, label, spec.labels, spec.x_scale)
     else:

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,8 @@ def figures(has: Mapping[str, bool], index: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sections(has: Mapping[str, bool]) -> str:
-    """The sections that have something to say, in the paper's order."""
+def sections(has: Mapping[str, bool], own: Sequence[str] = ()) -> str:
+    """The sections that have something to say, in the paper's order; the campaign's own figures before the conclusions."""
     compared = "systems" if has["compared"] else None
     names = [
         "introduction",
@@ -134,6 +134,8 @@ def sections(has: Mapping[str, bool]) -> str:
         "conclusions",
     ]
     lines = [f"\\input{{sections/{n}}}" for n in names if n]
+    if own:
+        lines[-1:-1] = [r"\section{Figures of this campaign}", *(f"\\Fig{camel(name)}" for name in own)]
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"
 
 
@@ -148,7 +150,7 @@ def build(campaign_dir: Path) -> list[Path]:
     texts = {
         "numbers": numbers(found["numbers"]),
         "figures": figures(has, index),
-        "sections": sections(has),
+        "sections": sections(has, [name for name, entry in index["figures"].items() if entry.get("own")]),
         "table_best": throughput.best(found["throughput"]),
         "table_throughput": throughput.throughput(found["throughput"]),
         "table_sparse": sparse.entries(found["sparse"]),
