@@ -4,6 +4,7 @@ Medians with bars from low to high; a colour and a marker for each series, a das
 open. A column of text on the x axis makes categories: dots in lines instead of curves.
 """
 
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -20,6 +21,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.tables import numbers
 from storelab.core import units
 
+INSIDE = 42  # letters of a line in a legend inside a panel
 Looks = dict[str, tuple[Any, str]]
 
 
@@ -42,6 +44,7 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
             else:
                 _curves(ax, figure, panel, looks)
             plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
+            plots.labels(ax, fig, shown.columns)
             sns.despine(ax=ax)
         title = figure.title.format(**fields(rows))
         handles = [Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()]
@@ -127,9 +130,10 @@ def _curves(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> None:
         rows = rows.sort_values(x)
         step = 0 if measure.hue else 0.012 * (place - (len(looks) - 1) / 2)
         at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
-        _curve(ax, at, rows, curve, looks[name], spec.by_curve or curve is measure.curves[0])
+        _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
         if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
-            ax.containers[-1].set_label(f"{curve.name.split()[2]}, {name}" if len(looks) > 1 else curve.name)
+            said = f"{curve.name.split()[2]}, {name}" if len(looks) > 1 else curve.name
+            ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
         plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.client_bound)(rows), *looks[name])
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
@@ -194,10 +198,10 @@ def _inside(ax: Axes, measure: Measure, looks: Looks) -> None:
         marks = [Line2D([], [], color="0.3", linestyle=c.dash, label=c.name) for c in measure.curves]
     if marks:
         low, high = ax.get_ylim()
-        room = 0.14 * len(marks)
+        room = 0.14 * sum(1 + m.get_label().count("\n") for m in marks)
         ax.set_ylim(top=high * (1 + room) if ax.get_yscale() == "linear" else high * (high / (low if low > 0 else 1)) ** room)
         place = "upper right" if measure.hue else "upper left"
-        ax.legend(handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8)
+        ax.legend(handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8).set_in_layout(False)
 
 
 def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list[str], first: bool) -> None:

@@ -105,16 +105,28 @@ def title(ax: Axes, text: str, columns: int) -> None:
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 30)))
 
 
+def labels(ax: Axes, fig: Figure, columns: int) -> None:
+    """Labels of the axes in as many lines as small panels need."""
+    high = fig.get_figheight() / max(1, len(fig.axes) // columns)
+    if columns > 2 and len(ax.get_xlabel()) > 28:
+        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
+    if high < 2 and len(ax.get_ylabel()) > 18:
+        ax.set_ylabel(textwrap.fill(ax.get_ylabel(), 18))
+
+
 def key(fig: Figure, handles: Sequence[Any], title: str) -> None:
     """These handles above the panels, in as many columns as fit (at most 4), below the figure's title."""
     longest = max((len(h.get_label()) for h in handles), default=0)
+    columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
+    more = -(-len(handles) // columns) - 1
+    fig.set_figheight(fig.get_figheight() + 0.16 * more)  # or the panels would shrink
     fig.legend(
         handles=handles,
         loc="outside upper center",
         frameon=False,
         title=title,
         title_fontsize=9.5,
-        ncols=max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9))),
+        ncols=columns,
     )
 
 
