@@ -7,6 +7,7 @@ import pytest
 from make_examples import make
 
 from storelab.analysis.figures import catalogue, plots, sparse
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write
 from storelab.analysis.tables import build
 from storelab.analysis.tables import calibration as calibrated
@@ -222,15 +223,15 @@ def test_without_calibration_nothing_is_claimed(tmp_path):
 
 def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):
     table = build.read(example, "throughput")
-    fig = catalogue.metadata_upload(table)
+    fig = draw(catalogue.FIGURES["metadata_upload"], table)
     said = " ".join(fig.get_supxlabel().split())
     assert "open symbols: client-bound" in said and "CPU: clients" in said and "server 25 % of the host" in said
     hollow = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
     assert hollow == [2]  # beta with two front-ends, at 1 and 2 clients
-    assert "Open symbols: client-bound" in catalogue.caption("metadata_upload", table)
-    alone = catalogue.metadata_upload(table[table["store"] == "alpha"])
+    assert "Open symbols: client-bound" in catalogue.caption(catalogue.FIGURES["metadata_upload"], table)
+    alone = draw(catalogue.FIGURES["metadata_upload"], table[table["store"] == "alpha"])
     assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in catalogue.caption(
-        "metadata_upload", table[table["store"] == "alpha"]
+        catalogue.FIGURES["metadata_upload"], table[table["store"] == "alpha"]
     )
     assert "CPU: clients" in " ".join(sparse.entries(build.read(example, "sparse")).get_supxlabel().split())
 

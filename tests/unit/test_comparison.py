@@ -6,6 +6,7 @@ from make_examples import make
 
 from storelab.analysis import capabilities_page
 from storelab.analysis.figures import catalogue, write
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
 
@@ -43,7 +44,7 @@ def test_what_is_no_rate_is_in_no_table_of_rates(folder):
 
 
 def test_systems_stand_side_by_side(folder):
-    fig = catalogue.FIGURES["systems"].function(build.read(folder, "throughput"))
+    fig = draw(catalogue.FIGURES["systems"], build.read(folder, "throughput"))
     names = [t.get_text() for t in fig.axes[0].get_yticklabels()]
     assert names == ["beta, replica-2", "beta", "alpha, replica-2", "alpha"], "deployments as configured bear the store's name alone"
     assert len(fig.axes) == 4 and "n = 3 runs" in fig.get_supxlabel()
@@ -53,8 +54,8 @@ def test_systems_stand_side_by_side(folder):
 
 def test_buckets_have_a_figure_and_front_ends_have_none(folder):
     throughput = build.read(folder, "throughput")
-    assert catalogue.FIGURES["front_ends"].function(throughput) is None
-    fig = catalogue.FIGURES["buckets"].function(throughput)
+    assert draw(catalogue.FIGURES["front_ends"], throughput) is None
+    fig = draw(catalogue.FIGURES["buckets"], throughput)
     assert [ax.get_xlabel() for ax in fig.axes] == ["Buckets"] * len(fig.axes) and "alpha, replica-2, uploads of 4 kB" in {
         ax.get_title() for ax in fig.axes
     }
@@ -65,8 +66,10 @@ def test_front_ends_on_shared_cores_say_that_they_cannot_tell(tmp_path):
     make(tmp_path, sweeps=sweeps)
     build.build(tmp_path)
     table = build.read(tmp_path, "throughput")
-    fig = catalogue.FIGURES["front_ends"].function(table)
-    assert "it cannot tell" in fig.get_supxlabel().replace("\n", " ") and "cannot tell" in catalogue.caption("front_ends", table)
+    fig = draw(catalogue.FIGURES["front_ends"], table)
+    assert "it cannot tell" in fig.get_supxlabel().replace("\n", " ") and "cannot tell" in catalogue.caption(
+        catalogue.FIGURES["front_ends"], table
+    )
 
 
 def test_the_papers_tables(folder):

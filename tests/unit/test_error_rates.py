@@ -5,6 +5,7 @@ import pytest
 from make_examples import REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, errors
@@ -65,14 +66,14 @@ def test_a_campaign_that_is_refused_has_no_rate_and_still_a_paper(folder):
 
 def test_the_figure_names_runs_budget_and_classes(folder):
     table = build.read(folder, "errors_over_time")
-    fig = catalogue.FIGURES["errors_over_time"].function(table)
+    fig = draw(catalogue.FIGURES["errors_over_time"], table)
     said = "\n".join(
         [fig.get_supxlabel().replace("\n", " "), *(ax.get_title() for ax in fig.axes), *(t.get_text() for t in fig.legends[0].get_texts())]
     )
     for part in ("INVALID, 50 % failed", "alpha, get, clients 2, rep", "failure budget of 1 %", "503 SlowDown", "good", "SlowDown"):
         assert part in said, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
-    assert "Operations that ended in each second" in catalogue.caption("errors_over_time", table)
+    assert "Operations that ended in each second" in catalogue.caption(catalogue.FIGURES["errors_over_time"], table)
 
 
 def test_without_errors_there_is_no_figure(tmp_path):
@@ -80,7 +81,7 @@ def test_without_errors_there_is_no_figure(tmp_path):
     build.build(tmp_path)
     write.build(tmp_path)
     latex.build(tmp_path)
-    assert catalogue.FIGURES["errors_over_time"].function(build.read(tmp_path, "errors_over_time")) is None
+    assert draw(catalogue.FIGURES["errors_over_time"], build.read(tmp_path, "errors_over_time")) is None
     tex = (tmp_path / "tex" / "figures.tex").read_text()
     assert r"\HasErrorsSeenfalse" in tex and r"\HasInvalidfalse" in tex
 

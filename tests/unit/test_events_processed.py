@@ -6,6 +6,7 @@ from make_examples import EVENTS, make
 
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures import events as figures_events
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import build, events
@@ -58,7 +59,7 @@ def test_a_campaign_without_events_has_an_empty_table_with_its_columns(tmp_path)
     build.build(tmp_path)
     found = build.read(tmp_path, "events")
     assert found.empty and set(events.COLUMNS) < set(found.columns)
-    assert catalogue.FIGURES["events_throughput"].function(found) is None and events.numbers(found) == []
+    assert draw(catalogue.FIGURES["events_throughput"], found) is None and events.numbers(found) == []
 
 
 def test_wire_bytes_that_nobody_told_are_no_zero(built, table, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 from make_examples import make
 
 from storelab.analysis.figures import catalogue, write
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.tables import build
 from storelab.core import records
 
@@ -29,7 +30,7 @@ OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
 
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
 def test_each_figure_says_what_it_shows(example, name):
-    fig = catalogue.FIGURES[name].function(build.read(example, catalogue.FIGURES[name].table))
+    fig = draw(catalogue.FIGURES[name], build.read(example, catalogue.FIGURES[name].table))
     said = texts(fig)
     assert "Clients" in said and "n = " in said and "range" in said and "share one host" in said
     assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
@@ -56,18 +57,18 @@ def reads(tmp_path_factory):
 def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
     table = build.read(reads, "sparse")
     assert set(table.loc[table["workload"] == "read_volume", "entry_fraction_percent"]) == {100}
-    assert catalogue.FIGURES["entries"].function(table) is None
+    assert draw(catalogue.FIGURES["entries"], table) is None
     for name, words in (
         ("volume", ("100 % of volume, planned", "1 % of volume, uproot-s3fs", "entries/s", "Volume [%], 1 client")),
         ("replay", ("1 % of volume, fixed gap", "Selections read [1/s]", "obstore")),
         ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
     ):
-        fig = catalogue.FIGURES[name].function(table)
+        fig = draw(catalogue.FIGURES[name], table)
         said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
         assert "n = 2" in said or "2 runs" in said
         assert all(w in said for w in words), said
-        assert "planned" in catalogue.caption(name, table) or name == "replay"
-    bars = catalogue.FIGURES["phases"].function(table).axes[0]
+        assert "planned" in catalogue.caption(catalogue.FIGURES[name], table) or name == "replay"
+    bars = draw(catalogue.FIGURES["phases"], table).axes[0]
     assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
 
 
@@ -88,45 +89,47 @@ def requests(tmp_path_factory):
 
 
 def test_gaps_and_the_front(requests):
-    fig = catalogue.FIGURES["gaps"].function(requests)
+    fig = draw(catalogue.FIGURES["gaps"], requests)
     assert all(w in texts(fig) for w in ("Largest gap merged", "Requests of one read", "1 % of volume", "n = 2"))
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["0", "32 KiB", "1 MiB"]
     dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
-    fig = catalogue.FIGURES["front"].function(requests)
+    fig = draw(catalogue.FIGURES["front"], requests)
     said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
     assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(said) == 2
-    assert "thrift" in catalogue.caption("front", requests) and "obstore" in catalogue.caption("gaps", requests)
+    assert "thrift" in catalogue.caption(catalogue.FIGURES["front"], requests) and "obstore" in catalogue.caption(
+        catalogue.FIGURES["gaps"], requests
+    )
     one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
-    assert catalogue.FIGURES["gaps"].function(one) is None
+    assert draw(catalogue.FIGURES["gaps"], one) is None
 
 
 def test_a_row_of_panels_for_each_number_of_copies(requests):
-    fig = catalogue.FIGURES["volume"].function(requests)
+    fig = draw(catalogue.FIGURES["volume"], requests)
     assert [ax.get_title() for ax in fig.axes if ax.get_title()] == ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
-    replayed = catalogue.FIGURES["replay"].function(requests)  # the other requests stand in figures of their own
+    replayed = draw(catalogue.FIGURES["replay"], requests)  # the other requests stand in figures of their own
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
-    assert len(catalogue.FIGURES["volume"].function(old).axes) == 3
+    assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3
 
 
 def test_the_network_limit_of_several_nodes_is_drawn(example):
     table = build.read(example, "throughput")
-    assert "network limit" not in str([t.get_text() for t in catalogue.throughput_download(table).axes[0].texts])
+    assert "network limit" not in str([t.get_text() for t in draw(catalogue.FIGURES["throughput_download"], table).axes[0].texts])
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
-    ax = catalogue.throughput_download(far).axes[0]
+    ax = draw(catalogue.FIGURES["throughput_download"], far).axes[0]
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3]  # 50 objects of 10 MB a second
     assert [t.get_text() for t in ax.texts] == ["network limit"]
-    told = [catalogue.caption("throughput_download", t) for t in (far, table)]
+    told = [catalogue.caption(catalogue.FIGURES["throughput_download"], t) for t in (far, table)]
     assert "near-null server" in told[0] and "near-null" not in told[1]
-    told = [catalogue.caption("front_ends", t) for t in (far, table)]  # the example's clients and server share a host
+    told = [catalogue.caption(catalogue.FIGURES["front_ends"], t) for t in (far, table)]  # the example's clients and server share a host
     assert "cannot tell" not in told[0] and "cannot tell" in told[1]
 
 
 def test_the_bars_are_the_range(example):
     table = build.read(example, "throughput")
-    fig = catalogue.metadata_upload(table)
+    fig = draw(catalogue.FIGURES["metadata_upload"], table)
     bars = [c for c in fig.axes[0].collections if hasattr(c, "get_segments")]
     ends = {round(y, 6) for bar in bars for segment in bar.get_segments() for y in segment[:, 1]}
     rows = table[(table["workload"] == "put") & (table["object_size_bytes"] == 4000)]
@@ -137,7 +140,7 @@ def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
     sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}}}
     make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
     build.build(tmp_path)
-    fig = catalogue.throughput_download(build.read(tmp_path, "throughput"))
+    fig = draw(catalogue.FIGURES["throughput_download"], build.read(tmp_path, "throughput"))
     assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
@@ -151,19 +154,17 @@ def test_without_data_nothing_is_drawn(tmp_path):
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
     assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
     assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
-    assert all(
-        spec.function(pd.DataFrame({"workload": [], "n": []})) is None for name, spec in catalogue.FIGURES.items() if name != "entries"
-    )
+    assert all(draw(spec, pd.DataFrame({"workload": [], "n": []})) is None for name, spec in catalogue.FIGURES.items() if name != "entries")
 
 
 @pytest.mark.parametrize("kind", ["pdf", "png"])
 def test_same_table_same_bytes(example, kind):
     table = build.read(example, "throughput")
-    first, second = (write.render(catalogue.metadata_upload(table), kind) for _ in range(2))
+    first, second = (write.render(draw(catalogue.FIGURES["metadata_upload"], table), kind) for _ in range(2))
     assert first == second and b"CreationDate" not in first
 
 
 def test_captions_state_n_sizes_engine_and_bars(example):
-    text = catalogue.caption("throughput_upload", build.read(example, "throughput"))
+    text = catalogue.caption(catalogue.FIGURES["throughput_upload"], build.read(example, "throughput"))
     for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 1 to 2 runs", "range (minimum to maximum)", "share one host"):
         assert part in text

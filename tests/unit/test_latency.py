@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from make_examples import LATENCY, REFUSED, T0, S, make
 
-from storelab.analysis.figures import catalogue
-from storelab.analysis.figures import latency as figures_latency
+from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.figures import write as drawing
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.records import scan, windows
 from storelab.analysis.records.campaign import Campaign, load
@@ -161,7 +161,7 @@ def texts(fig) -> str:
 
 def test_figures_say_which_loop(folder):
     t = build.read(folder, "latency")
-    closed, opened, spectrum = (catalogue.FIGURES[f"latency_{n}"].function(t) for n in ("closed", "open", "spectrum"))
+    closed, opened, spectrum = (draw(catalogue.FIGURES[f"latency_{n}"], t) for n in ("closed", "open", "spectrum"))
     for part in (
         "closed loop",
         "p99",
@@ -181,14 +181,18 @@ def test_figures_say_which_loop(folder):
         assert part in texts(spectrum), part
     assert "32 in flight" in {t.get_text() for ax in spectrum.axes for t in ax.texts}
     assert all(ax.get_yscale() == "log" for fig in (closed, opened, spectrum) for ax in fig.axes)
-    assert "open loop" in catalogue.caption("latency_open", t) and "3 runs" in catalogue.caption("latency_closed", t)
+    assert "open loop" in catalogue.caption(catalogue.FIGURES["latency_open"], t) and "3 runs" in catalogue.caption(
+        catalogue.FIGURES["latency_closed"], t
+    )
 
 
 def test_too_many_panels_are_cut_and_said(folder):
     t = build.read(folder, "latency")
     many = pd.concat([t.assign(store=f"s{i:02d}") for i in range(12)])
-    fig = figures_latency.latency_closed(many)
-    assert len(fig.axes) == figures_latency.MOST_PANELS and "8 of 24 panels" in texts(fig)
+    fig = draw(catalogue.FIGURES["latency_closed"], many)
+    assert len(fig.axes) == plots.room() == 18 and "18 of 24 panels" in texts(fig)
+    caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
+    assert caption.endswith("Shown: 18 of 24 panels, all are in latency.csv.")
 
 
 def test_the_papers_section(folder):

@@ -9,7 +9,7 @@ from make_examples import make
 from test_figures import texts
 
 from storelab.analysis.figures import catalogue, plots
-from storelab.analysis.figures import resources as figures_resources
+from storelab.analysis.figures.draw import draw
 from storelab.analysis.records import published
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, resources
@@ -101,7 +101,7 @@ def test_numbers_of_the_text(example):
 @pytest.mark.parametrize("name", ["threads", "client_resources"])
 def test_figures_of_one_client(example, name):
     table = build.read(example, catalogue.FIGURES[name].table)
-    fig = catalogue.FIGURES[name].function(table[table["store"] == "alpha"])
+    fig = draw(catalogue.FIGURES[name], table[table["store"] == "alpha"])
     said = texts(fig)
     for part in (
         "upload, 1 bucket",
@@ -121,16 +121,18 @@ def test_figures_of_one_client(example, name):
         assert (
             len(fig.axes) == 6 and "TCP sockets" in said and "Memory of the clients [MB]" in said and "CPU of the clients [cores]" in said
         )
-    assert "n = 2 runs" in catalogue.caption(name, table) and "{" not in catalogue.caption(name, table)
+    assert "n = 2 runs" in catalogue.caption(catalogue.FIGURES[name], table) and "{" not in catalogue.caption(
+        catalogue.FIGURES[name], table
+    )
 
 
 def test_no_threads_no_figure(tmp_path, example):
     make(tmp_path, failed=("read_entries",), repetitions=1)
     build.build(tmp_path)
-    assert figures_resources.threads(build.read(tmp_path, "throughput")) is None
+    assert draw(catalogue.FIGURES["threads"], build.read(tmp_path, "throughput")) is None
     old = build.read(example, "resources")
-    assert figures_resources.client_resources(old[old["store"] == "beta"]) is None, "nothing was recorded of sockets and memory"
-    assert figures_resources.threads(pd.DataFrame()) is None
+    assert draw(catalogue.FIGURES["client_resources"], old[old["store"] == "beta"]) is None, "nothing was recorded of sockets and memory"
+    assert draw(catalogue.FIGURES["threads"], pd.DataFrame()) is None
 
 
 def test_labels_of_many_threads_stay_apart():

@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from make_examples import make
 
 from storelab.analysis.latex import verdicts as latex_verdicts
-from storelab.analysis.tables import build, verdict_rules, verdicts
-from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
+from storelab.analysis.tables import build, verdicts
+from storelab.analysis.tables.verdicts import rules as verdict_rules
+from storelab.analysis.tables.verdicts.rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.cli import analysis
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"

@@ -101,7 +101,7 @@ def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
     from storelab.cli.code import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every)
-    said([*drawn, write.index(campaign_dir, every)])  # last: it stands for all of them
+    said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
 
 
 @click.command()

@@ -113,6 +113,7 @@ def configuration() -> str:
     lines += section("## What is measured: `campaigns/*.yaml`", config.Campaign)
     lines += section("### `sweeps.<name>`", config.Sweep)
     lines += section("### `files.<name>`", config.RootFile)
+    lines += section("### `figures.<name>`", config.Figure)
     lines += section("## `limits`", config.Limits)
     for model in store_models():
         kind = typing.get_args(model.model_fields["kind"].annotation)[0]

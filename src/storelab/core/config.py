@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from storelab.core import stores
 from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size, Store
 from storelab.core.errors import UserError
+from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
 
@@ -116,6 +117,9 @@ class Campaign(Closed):
         default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md."
     )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
+    figures: dict[FigureName, Figure] = Field(
+        default_factory=dict, description="Name: a figure of the campaign's own, see docs/figures.md."
+    )
 
     @field_validator("files")
     @classmethod
@@ -311,7 +315,7 @@ def _origin(loc: list[str], layers: Layers) -> str:
 
 def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
-    models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile}
+    models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     if loc[:1] == ["stores"]:
         data = functools.reduce(merge, (doc for _, doc in layers), {})
         models["stores"] = stores.load(data["stores"][loc[1]]["kind"]).Settings

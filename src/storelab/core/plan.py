@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from storelab.core import axes as declared
-from storelab.core import calibration
+from storelab.core import calibration, figures
 from storelab.core.config import SCALES, Config, Sweep
 from storelab.core.errors import UserError
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
@@ -129,6 +129,7 @@ def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
     points: dict[str, Point] = {}
+    figures.resolved(config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}])
     for name, sweep in config.sweeps.items():
         if sweep.workload not in workloads:
             near = difflib.get_close_matches(sweep.workload, workloads, 1)
@@ -199,4 +200,5 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         "limits": config.limits.model_dump(mode="json"),
         "workloads": {name: {"help": w.help, "axes": [a.declared() for a in w.axes]} for name, w in workloads.items() if name in used},
         "points": [asdict(p) for p in points],
+        **({"figures": figures.resolved(config.figures, [w for n, w in workloads.items() if n in used])} if config.figures else {}),
     }

@@ -3,7 +3,6 @@
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
 """
 
-import math
 import textwrap
 
 import matplotlib as mpl
@@ -14,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from storelab.analysis.figures.plots import canvas, key, style
+from storelab.analysis.figures.plots import THIN, grid, key, style
+from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import words
 from storelab.analysis.tables import errors
 
@@ -27,8 +27,7 @@ def errors_over_time(table: pd.DataFrame) -> Figure | None:
     """Operations per second by class over the seconds of the worst runs; marks below the axis where any operation failed."""
     if "run_fraction" not in table or table.empty:
         return None
-    group = table["key"].str.rpartition("rep~")[0]
-    worst = table[["key"]].assign(group=group).drop_duplicates("group")["key"]  # the table has the worst run first
+    worst = _worst(table)
     rows = table[table["key"].isin(worst.head(MOST_RUNS))]
     totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum().sort_values(ascending=False, kind="stable")
     classes = list(totals.index[:MOST_CLASSES])
@@ -39,17 +38,23 @@ def errors_over_time(table: pd.DataFrame) -> Figure | None:
         )
     tones = sns.color_palette("colorblind")
     colours = {errors.GOOD: "0.8"} | dict(zip(classes, [tones[i] for i in (3, 0, 1, 2, 4, 7)], strict=False))
-    columns = min(rows["key"].nunique(), 2)
     with style():
-        fig, grid = canvas(math.ceil(rows["key"].nunique() / columns), columns, 1.9, _note(table, len(worst)))
-        cells = [ax for line in grid for ax in line]
-        for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=False):
+        fig, cells = grid(rows["key"].nunique(), 1.9, _note(table, len(worst)))
+        for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
-        for ax in cells[rows["key"].nunique() :]:
-            ax.remove()
         handles = [mpl.patches.Patch(color=c, label=name) for name, c in colours.items()]
         key(fig, handles, "Operations that ended, by outcome")
     return fig
+
+
+def _worst(table: pd.DataFrame) -> pd.Series:
+    """Keys of the worst run of each group of points; the table has the worst run first."""
+    return table[["key"]].assign(group=table["key"].str.rpartition("rep~")[0]).drop_duplicates("group")["key"]
+
+
+def _left(table: pd.DataFrame) -> str:
+    every = len(_worst(table))
+    return f"{MOST_RUNS} of {every} groups of points with errors, all are in errors_over_time.csv" if every > MOST_RUNS else ""
 
 
 def _note(table: pd.DataFrame, groups: int) -> str:
@@ -85,7 +90,7 @@ def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.set_ylim(0, top)
     ax.set_xlabel("Seconds from the agreed start")
     ax.set_ylabel("Operations/s")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: words.grouped(f"{v:g}", "\u2009")))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: words.grouped(f"{v:g}", THIN)))
     sns.despine(ax=ax)
 
 
@@ -108,3 +113,14 @@ def _axes(text: str) -> list[str]:
         else:
             parts.append(word)
     return parts
+
+
+FIGURES = {
+    "errors_over_time": Function(
+        table="errors_over_time",
+        function=errors_over_time,
+        left=_left,
+        caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed operations. Single "
+        "runs. {shared}",
+    ),
+}

@@ -2,15 +2,19 @@
 
 import itertools
 import math
+from typing import Any
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from storelab.analysis.figures.plots import MARKERS, canvas, legend, style, subtitle, value_axis, with_series
+from storelab.analysis.figures.panels import varying, with_series
+from storelab.analysis.figures.plots import MARKERS, grid, legend, looks, style, subtitle, value_axis
+from storelab.analysis.figures.specification import Function
+from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
-from storelab.analysis.tables import events, numbers
+from storelab.analysis.tables import events
 
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
@@ -18,22 +22,22 @@ PAPER = "0.96"  # ground of the published panels, so that nobody takes them for 
 
 
 def events_throughput(table: pd.DataFrame) -> Figure | None:
-    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point for each number of jobs; on the right the
-    published points, on axes of their own."""
+    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point for each number of jobs;
+    on the right the published points, on axes of their own."""
     rows = table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"])) if len(table) else table
     rows = rows[rows["moved"].notna() & rows["events_median_per_s"].notna()] if len(rows) else rows
     if rows.empty:
         return None
     rows = _with_settings(rows)
-    order = list(dict.fromkeys(rows["series"]))
+    order = looks(list(dict.fromkeys(rows["series"])))
     found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
     with style():
-        fig, grid = canvas(len(found), 2, 2.9, subtitle(rows))
-        for (ours, theirs), navigation in zip(grid, found, strict=True):
+        fig, cells = grid(2 * len(found), 2.9, subtitle(rows), 2)
+        for ours, theirs, navigation in zip(cells[::2], cells[1::2], found, strict=True):
             _ours(ours, rows[rows["navigation"] == navigation], order)
             ours.set_title(f"{navigation}: measured here")
             _theirs(theirs, USE_CASE[navigation])
-        legend(fig, order, f"Events against throughput, by number of jobs ({numbers.joined(rows['scale'].map('file {}'.format))})")
+        legend(fig, order, f"Events against throughput, by number of jobs ({joined(rows['scale'].map('file {}'.format))})")
     return fig
 
 
@@ -41,23 +45,25 @@ def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
     """With `series`: the store, the setting of the client, and what else was swept."""
     rows = rows.assign(engine=[events.setting(r) for _, r in rows.iterrows()])
     rows = rows.drop(columns=[c for c in events.CLIENT if c != "engine" and c in rows])
-    rows = with_series(rows, "engine", ("clients", "navigation", "files"))
+    rows = with_series(rows, varying(rows, ("engine",), {"clients", "navigation", "files"}))
     return rows.assign(series=rows["store"] + ", " + rows["series"]).sort_values("series", kind="stable")
 
 
-def _ours(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
-    palette = dict(zip(order, sns.color_palette("colorblind", len(order)), strict=False))
+def _ours(ax: Axes, rows: pd.DataFrame, order: dict[str, tuple[Any, str]]) -> None:
     if _wide(rows["moved"]):
         rows = rows[rows["moved"] > 0]  # what came from caches alone has no place on a logarithmic axis
-    for i, name in enumerate(order):
+    for name, (colour, marker) in order.items():
         line = rows[rows["series"] == name].sort_values("clients")
         if line.empty:
             continue
         y = line["events_median_per_s"]
         known = line["wire_median_mb_per_s"].notna().all()
         low, high = (line[f"{'wire' if known else 'asked'}_{part}_mb_per_s"] for part in ("low", "high"))
-        bars = {"yerr": [y - line["events_low_per_s"], line["events_high_per_s"] - y], "xerr": [line["moved"] - low, high - line["moved"]]}
-        ax.errorbar(line["moved"], y, **bars, color=palette[name], marker=MARKERS[i % len(MARKERS)], capsize=2, elinewidth=0.8)
+        bars = {
+            "yerr": [y - line["events_low_per_s"], line["events_high_per_s"] - y],
+            "xerr": [line["moved"] - low, high - line["moved"]],
+        }
+        ax.errorbar(line["moved"], y, **bars, color=colour, marker=marker, capsize=2, elinewidth=0.8)
         _jobs(ax, line["moved"], y, line["clients"])
     _axes(ax, rows["moved"], "Throughput into the node [MB/s]")
     value_axis(ax, rows["events_median_per_s"], "Events/s", factor=20)
@@ -109,3 +115,16 @@ def _theirs(ax: Axes, use_case: str) -> None:
         fontsize=4.6, ncols=3, loc="upper center", frameon=False, borderaxespad=0.2, columnspacing=0.7, handlelength=1.8, labelspacing=0.3
     )
     sns.despine(ax=ax)
+
+
+FIGURES = {
+    "events_throughput": Function(
+        table="events",
+        where={"workload": "events"},
+        function=events_throughput,
+        caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of local files, bytes "
+        "asked for), by setting of the client; the number beside a point is that of the jobs, each on a file of its own. Medians; {bars}. "
+        "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and machines; dotted: read "
+        "without a client cache to match.",
+    ),
+}

@@ -4,30 +4,32 @@ Rows of `sparse.csv` at the least number of clients: `replay` with the axis `mer
 that plan. A selection is what is read: file, part of the entries, part of the volume.
 """
 
-import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from storelab.analysis.figures.plots import MARKERS, canvas, legend, style, subtitle, value_axis
+from storelab.analysis.figures.plots import grid, legend, looks, room, side_by_side, style, subtitle, title, value_axis
+from storelab.analysis.figures.specification import Curve, Function, Measure, Reference, Specification
 from storelab.analysis.parts import words
 from storelab.core import units
 from storelab.core.engines import merges
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
 SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "scale", "codec")
-METRICS = (
-    ("amplification", "ratio", "Amplification (wire / needed)"),
-    ("requests", "per_read", "Requests of one read"),
-    ("transfer", "s_per_read", "Transfer of one read [s]"),
+METRICS = tuple(
+    Measure((Curve(name, unit),), label, where={"fixed": True}, log_from=20)
+    for name, unit, label in (
+        ("amplification", "ratio", "Amplification (wire / needed)"),
+        ("requests", "per_read", "Requests of one read"),
+        ("transfer", "s_per_read", "Transfer of one read [s]"),
+    )
 )
 GAP, THRIFT, BOUND = "max_range_gap_bytes", "thrift", "max_amplification"
-SMALLEST = 1024  # where a gap of nothing stands on a logarithmic axis
-MOST_PANELS = 4
+HEIGHT = 2.6  # inches of a panel of the front
 
 
 def _fixed(rows: pd.DataFrame) -> pd.Series:
@@ -65,46 +67,16 @@ def chosen(table: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[:0]
 
 
-def gaps(table: pd.DataFrame) -> Figure | None:
-    """Amplification, requests and transfer time against the gap; the planner's own (least time) as a dashed line."""
-    rows = chosen(table)
-    if rows.empty:
-        return None
-    order, stores = list(dict.fromkeys(rows["selection"])), sorted(rows["store"].unique())
-    palette = dict(zip(order, sns.color_palette("colorblind", len(order)), strict=True))
-    with style():
-        fig, grid = canvas(len(stores), len(METRICS), 2.2, subtitle(rows))
-        for line, store in zip(grid, stores, strict=True):
-            part = rows[rows["store"] == store]
-            for ax, (name, unit, label) in zip(line, METRICS, strict=True):
-                for (selection, colour), marker in zip(palette.items(), itertools.cycle(MARKERS), strict=False):
-                    _against_gap(ax, part[part["selection"] == selection], (name, unit), colour, marker)
-                value_axis(ax, part[f"{name}_median_{unit}"], label, factor=20)
-                _gap_axis(ax, part.loc[part["fixed"], GAP])
-            line[1].set_title(store)
-        legend(fig, order, "Ranges merged over a fixed gap (symbols), and planned (dashed)")
-    return fig
+def _by_selection(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(series=rows["selection"])
 
 
-def _against_gap(ax: Axes, rows: pd.DataFrame, metric: tuple[str, str], colour: tuple[float, ...], marker: str) -> None:
-    median, low, high = (f"{metric[0]}_{part}_{metric[1]}" for part in ("median", "low", "high"))
-    fixed = rows[rows["fixed"]].sort_values(GAP)
-    bars = [fixed[median] - fixed[low], fixed[high] - fixed[median]]
-    ax.errorbar(fixed[GAP].clip(lower=SMALLEST), fixed[median], bars, color=colour, marker=marker, capsize=2.5)
-    free = rows[~rows["fixed"] & (rows[THRIFT].fillna(0) == 0) & (rows[BOUND].fillna(0) == 0)]
-    for value in free[median].head(1):
-        ax.axhline(value, color=colour, linestyle="--", linewidth=1, zorder=1)
-    sns.despine(ax=ax)
-
-
-def _gap_axis(ax: Axes, values: pd.Series) -> None:
-    ticks = sorted({max(int(v), SMALLEST) for v in values})
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v <= SMALLEST and (values == 0).any() else units.format_size(round(v))))
-    ax.tick_params(axis="x", labelrotation=45)
-    ax.set_xlabel("Largest gap merged")
+def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+    """Of each selection what the read planner chose for least time."""
+    for selection, own in rows.groupby("selection", sort=False):
+        free = own[~own["fixed"] & (own[THRIFT].fillna(0) == 0) & (own[BOUND].fillna(0) == 0)]
+        for value in free[measure.curves[0].column()].head(1):
+            yield Reference(value, series=str(selection))
 
 
 def front(table: pd.DataFrame) -> Figure | None:
@@ -113,14 +85,13 @@ def front(table: pd.DataFrame) -> Figure | None:
     rows = rows[rows["wire_median_mb_per_read"].notna()] if len(rows) else rows
     if rows.empty or rows["fixed"].all():
         return None
-    panels = list(rows.groupby(["store", "selection"], sort=False))[:MOST_PANELS]
-    columns = min(2, len(panels))
+    panels = list(rows.groupby(["store", "selection"], sort=False))[: room()]
+    kinds = looks(["fixed gap", "planned"])
     with style():
-        fig, grid = canvas(-(-len(panels) // columns), columns, 2.6, subtitle(rows))
-        cells = [ax for line in grid for ax in line]
-        for ax, ((store, selection), part) in zip(cells, panels, strict=False):
-            for kind, colour, marker in zip((True, False), sns.color_palette("colorblind", 2), MARKERS, strict=False):
-                _points(ax, part[part["fixed"] == kind], kind, colour, marker)
+        fig, cells = grid(len(panels), HEIGHT, subtitle(rows))
+        for ax, ((store, selection), part) in zip(cells, panels, strict=True):
+            for fixed, (colour, marker) in zip((True, False), kinds.values(), strict=True):
+                _points(ax, part[part["fixed"] == fixed], fixed, colour, marker)
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
@@ -133,10 +104,8 @@ def front(table: pd.DataFrame) -> Figure | None:
                 ax.xaxis.set_minor_formatter(NullFormatter())
             ax.margins(0.25, 0.12)
             ax.set_xlabel("On the wire, one read [MB]")
-            ax.set_title(f"{store}, {selection}")
-        for ax in cells[len(panels) :]:
-            ax.remove()
-        legend(fig, ["fixed gap", "planned"], "Time against bytes: what lies lower left is better")
+            title(ax, f"{store}, {selection}", side_by_side(len(panels)))
+        legend(fig, kinds, "Time against bytes: what lies lower left is better")
     return fig
 
 
@@ -166,3 +135,42 @@ def _name(row: pd.Series, fixed: bool) -> str:
     if row[BOUND]:
         return f"at most {row[BOUND]:g}×"
     return f"thrift {row[THRIFT]:g}" if row[THRIFT] else "least time"
+
+
+def _front_left(table: pd.DataFrame) -> str:
+    rows = chosen(table)
+    every = len(rows[["store", "selection"]].drop_duplicates()) if len(rows) else 0
+    return f"{room()} of {every} panels, all are in sparse.csv" if every > room() else ""
+
+
+FIGURES = {
+    "gaps": Specification(
+        table="sparse",
+        where={"workload": WORKLOADS},
+        rows=chosen,
+        several=(GAP,),
+        prepare=_by_selection,
+        measures=METRICS,
+        x=GAP,
+        x_label="Largest gap merged",
+        panels=("store",),
+        columns=True,
+        references=_planned,
+        height=2.2,
+        title="Ranges merged over a fixed gap (symbols), and planned (dashed)",
+        caption="What a reader's fixed gap costs: amplification, requests and transfer time of one read against the largest gap that is "
+        "merged over ({engine}), at the least number of clients; dashed: what the read planner chose for least time. Medians; {bars}. "
+        "{shared}",
+    ),
+    "front": Function(
+        table="sparse",
+        where={"workload": WORKLOADS},
+        rows=chosen,
+        several=(GAP,),
+        function=front,
+        left=_front_left,
+        caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and with requests "
+        "planned for least time, with thrift, and with a bound on the amplification ({engine}), at the least number of clients. The line "
+        "is the bytes needed. Medians; {bars}. {shared}",
+    ),
+}

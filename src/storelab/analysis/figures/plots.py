@@ -1,4 +1,4 @@
-"""What the figures share: style, canvas, curves with bars, legends and axes (level 3, analysis). Draws, knows no workload."""
+"""What the figures share: style, the grid of panels, colours, legends and axes (level 3, analysis). Draws, knows no workload."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from storelab.analysis.parts import words
+from storelab.core import units
 
 WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at their size
 STYLE = {
@@ -31,9 +33,11 @@ STYLE = {
     "axes.linewidth": 0.6,
 }
 LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
-MOST_CURVES = 4  # of one axis
+TELLABLE = 10  # colours that can be told apart
+PAGE, LEAST = 8.85, 1.45  # inches: the height of all panels together, of one
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
+THIN = "\u2009"
 
 
 def style() -> AbstractContextManager[None]:
@@ -41,26 +45,18 @@ def style() -> AbstractContextManager[None]:
     return mpl.rc_context(STYLE)
 
 
-def with_series(rows: pd.DataFrame, always: str, apart: Iterable[str]) -> pd.DataFrame:
-    """Add `series`: in words the value of `always` and of each axis that varies and is not in `apart`; sorted by them."""
-    varying = [c for c in words.axes_of(rows) if c not in (always, *apart) and rows[c].nunique() > 1]
-    names = [always, *varying]
-    rows = rows.sort_values([*names, "clients"])
-    said = [[words.value_text(c, v) for c, v in zip(names, values, strict=True)] for values in rows[names].itertuples(index=False)]
-    return rows.assign(series=[", ".join(filter(None, parts)) or "as configured" for parts in said])
-
-
-def fewer(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Where an axis was swept beside `column` with more values than curves can be told apart: its least and its most."""
-    for axis in ("workers", "clients", "buckets"):
-        if axis != column and axis in rows and rows[axis].nunique() > MOST_CURVES:
-            rows = rows[rows[axis].isin([rows[axis].min(), rows[axis].max()])]
-    return rows
+def looks(names: Sequence[str], ordered: bool = False) -> dict[str, tuple[Any, str]]:
+    """Colour and marker of each: colours that the colour-blind tell apart; a sequential palette where there are more of them, or where
+    they are values of one quantity (ordered)."""
+    colours = sns.color_palette("colorblind", max(len(names), 1))
+    if ordered or len(names) > TELLABLE:  # its light end is left out, which nobody sees on white
+        colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
+    return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
 
 def subtitle(rows: pd.DataFrame) -> str:
     """What the bars are; where client and server share a host, with the share of its cores that each took; what open symbols are."""
-    shared = rows["shared_host"].astype(bool)
+    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series(False, index=rows.index)
     note = "; client and server share one host" if shared.all() else "; some clients share the server's host" if shared.any() else ""
     note += words.cpu_shares(rows[shared]) if shared.any() else ""
     note += "; open symbols: client-bound" if client_bound(rows).any() else ""
@@ -74,32 +70,6 @@ def client_bound(rows: pd.DataFrame) -> pd.Series:
     return rows["client_bound"].map(lambda v: not pd.isna(v) and str(v) == "True").astype(bool)
 
 
-def canvas(rows: int, columns: int, height: float, small: str) -> tuple[Figure, list[list[Axes]]]:
-    """An empty figure with a small line of what the bars are; no pyplot, so that nothing outlives the call."""
-    fig = Figure(figsize=(WIDTH if columns > 1 else 4.7, height * rows + 0.75), layout="constrained")
-    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
-    return fig, fig.subplots(rows, columns, squeeze=False).tolist()
-
-
-def curves(ax: Axes, rows: pd.DataFrame, x: str, y: tuple[str, str], order: list[str]) -> None:
-    """Medians of metric y = (name, unit) with bars low-high against x, one colour and marker per series; client-bound ones are open."""
-    median, low, high = (f"{y[0]}_{part}_{y[1]}" for part in ("median", "low", "high"))
-    palette = dict(zip(order, sns.color_palette("colorblind", max(len(order), 1)), strict=False))
-    markers = {s: MARKERS[i % len(MARKERS)] for i, s in enumerate(order)}
-    least, most = rows[x].min(), rows[x].max()
-    for i, name in enumerate(order):  # a little apart sideways, so that no bar hides another
-        line = rows[rows["series"] == name]
-        step = 0.012 * (i - (len(order) - 1) / 2)
-        aside = line[x] * (most / least) ** step if most / least >= WIDE else line[x] + ((most - least) or 1) * step
-        bars = [line[median] - line[low], line[high] - line[median]]
-        ax.errorbar(aside, line[median], bars, fmt="none", ecolor=palette[name], elinewidth=1, capsize=2.5)
-        sns.lineplot(
-            x=aside, y=line[median], color=palette[name], marker=markers[name], errorbar=None, ax=ax, markeredgewidth=0.5, markersize=6
-        )
-        hollow(ax, aside, line[median], client_bound(line), palette[name], markers[name])
-    sns.despine(ax=ax)
-
-
 def limits(rows: pd.DataFrame) -> pd.Series:
     """Which rows have a ceiling that was measured between the real hosts: of clients on several nodes."""
     if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
@@ -107,43 +77,69 @@ def limits(rows: pd.DataFrame) -> pd.Series:
     return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
 
 
-def network_limit(ax: Axes, rows: pd.DataFrame, metric: tuple[str, str]) -> None:
-    """What the clients of several nodes reach at a near-null server, against their number, where the calibration knows."""
-    known = rows[limits(rows)]
-    if known.empty:
-        return
-    unit = known["object_size_bytes"].astype(float) / 1e6 if metric[0] == "throughput" else 1.0
-    line = (known["ceiling_rate_per_s"].astype(float) * unit).groupby(known["clients"]).max()
-    ax.plot(line.index, line, color="0.35", linestyle=":", linewidth=1, zorder=1)
-    ax.annotate(
-        "network limit", (line.index[-1], line.iloc[-1]), (-2, 3), textcoords="offset points", fontsize=6.5, color="0.35", ha="right"
-    )
+def side_by_side(panels: int) -> int:
+    """Columns of so many panels."""
+    return min(panels, 2) if panels <= 8 else 3
 
 
-def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str, size: float = 6) -> None:
-    """Open symbols over those that are chosen."""
-    chosen = chosen.to_numpy(bool)
-    if chosen.any():
-        ax.plot(x[chosen], y[chosen], ls="none", marker=marker, mfc="white", mec=colour, ms=size, zorder=4)
+def room(width: int = 3) -> int:
+    """Most panels that stand on a page, so many beside each other."""
+    return int(PAGE / LEAST) * width
 
 
-def legend(fig: Figure, order: list[str], title: str) -> None:
-    """The series above the panels, below the figure's title."""
-    colours = sns.color_palette("colorblind", max(len(order), 1))
-    key(fig, [mpl.lines.Line2D([], [], color=colours[i], marker=MARKERS[i % len(MARKERS)], label=s) for i, s in enumerate(order)], title)
+def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
+    """An empty figure with so many panels, row by row, and a small line below; no pyplot, so that nothing outlives the call."""
+    columns = columns or side_by_side(panels)
+    lines = -(-panels // columns)
+    height = min(height, max(LEAST, PAGE / lines))
+    fig = Figure(figsize=(WIDTH if columns > 1 else 4.7, height * lines + 0.75), layout="constrained")
+    fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
+    cells = fig.subplots(lines, columns, squeeze=False).ravel().tolist()
+    for ax in cells[panels:]:
+        ax.remove()
+    return fig, cells[:panels]
+
+
+def title(ax: Axes, text: str, columns: int) -> None:
+    """Above a panel, in as many lines as it needs."""
+    ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 30)))
+
+
+def labels(ax: Axes, fig: Figure, columns: int) -> None:
+    """Labels of the axes in as many lines as small panels need."""
+    high = fig.get_figheight() / max(1, len(fig.axes) // columns)
+    if columns > 2 and len(ax.get_xlabel()) > 28:
+        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
+    if high < 2 and len(ax.get_ylabel()) > 18:
+        ax.set_ylabel(textwrap.fill(ax.get_ylabel(), 18))
 
 
 def key(fig: Figure, handles: Sequence[Any], title: str) -> None:
     """These handles above the panels, in as many columns as fit (at most 4), below the figure's title."""
     longest = max((len(h.get_label()) for h in handles), default=0)
+    columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
+    more = -(-len(handles) // columns) - 1
+    fig.set_figheight(fig.get_figheight() + 0.16 * more)  # or the panels would shrink
     fig.legend(
         handles=handles,
         loc="outside upper center",
         frameon=False,
         title=title,
         title_fontsize=9.5,
-        ncols=max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9))),
+        ncols=columns,
     )
+
+
+def legend(fig: Figure, looks: dict[str, tuple[Any, str]], title: str) -> None:
+    """The series above the panels, below the figure's title."""
+    key(fig, [mpl.lines.Line2D([], [], color=c, marker=m, label=s) for s, (c, m) in looks.items()], title)
+
+
+def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str) -> None:
+    """Open symbols over those that are chosen."""
+    chosen = chosen.to_numpy(bool)
+    if chosen.any():
+        ax.plot(x[chosen], y[chosen], ls="none", marker=marker, color=colour, mfc="white", ms=5, zorder=4)
 
 
 def _apart(ticks: list[int], labels: int) -> list[int]:
@@ -155,10 +151,16 @@ def _apart(ticks: list[int], labels: int) -> list[int]:
     return kept[::-1]
 
 
-def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels: int = 9) -> None:
+def is_wide(values: Iterable[float], scale: str = "auto") -> bool:
+    """Do they ask for a logarithmic axis?"""
+    least, most = min(values := list(values)), max(values)
+    return least > 0 and (scale == "log" or (scale == "auto" and most / least >= WIDE))
+
+
+def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels: int = 9, scale: str = "auto") -> None:
     """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most so many labels."""
     ticks = sorted({int(v) for v in values})
-    if ticks[-1] / ticks[0] >= WIDE:
+    if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
         ticks = _apart(ticks, labels)
     if len(ticks) > 12:
@@ -172,14 +174,44 @@ def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels
     ax.set_xlabel(label)
 
 
-def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50) -> None:
-    """From zero, or logarithmic where the medians span more than `factor`; plain numbers."""
+def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False) -> None:
+    """A logarithmic axis with ticks at what was measured: percents, or (sizes) bytes, where 0 has a place at SMALLEST."""
+    values = list(values)
+    ax.set_xscale("log", base=2 if sizes else 10)
+    ax.xaxis.set_major_locator(FixedLocator(sorted({max(int(v), SMALLEST) if sizes else v for v in values})))
+    ax.xaxis.set_minor_locator(NullLocator())
+    shown = (lambda v: "0" if v <= SMALLEST and 0 in values else units.format_size(round(v))) if sizes else "{:g}".format
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: shown(v)))
+    ax.tick_params(axis="x", labelrotation=45 if sizes else 0)
+    ax.set_xlabel(label)
+
+
+SMALLEST = 1024  # bytes: where nothing stands on a logarithmic axis of sizes
+
+
+def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50, zero: bool = False) -> None:
+    """From zero, or logarithmic where the medians span more than `factor` (zero: with a place for 0); plain numbers."""
     known = values[values > 0]
     if len(known) and known.max() / known.min() > factor:
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if known.max() / known.min() < 300 else (1,)))
+        if zero and (values <= 0).any():
+            ax.set_yscale("symlog", linthresh=1)
+            ax.set_ylim(bottom=0)
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
         ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", "\u2009")))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", THIN)))
+    ax.set_ylabel(label)
+
+
+def time_axis(ax: Axes, label: str) -> None:
+    """Milliseconds on a logarithmic axis, in plain numbers."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    low, high = low / 1.15, high * 1.15
+    ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,), numticks=12))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", THIN)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_ylabel(label)

@@ -1,4 +1,4 @@
-"""Write the figures: tables in, `figures/*.pdf`, `*.png` and `index.json` out (level 3, analysis). Same tables, same bytes."""
+"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out (level 3, analysis). Same tables, same bytes."""
 
 import io
 from collections.abc import Sequence
@@ -8,50 +8,68 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.figures.plots import style
+from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build as tables
 from storelab.core import records
+from storelab.core.errors import UserError
 
 DPI = 200
+KINDS = ("pdf", "png")
 
 
-def render(fig: Figure, kind: str) -> bytes:
+def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     """The figure as `pdf` or `png`, without times, so that equal tables give equal files."""
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
-    with catalogue.style():
-        fig.savefig(sink, format=kind, dpi=DPI, metadata=metadata)
+    with style():
+        fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
     return sink.getvalue()
 
 
 def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
-    """Draw the figures `only` (default: all). Each leaves its `.json`; beside it PDF and PNG, unless the tables have no data for it.
-
-    The index is written when all are asked for, or by `index`. Raises UserError without tables.
-    """
-    folder, paths = campaign_dir / "figures", []
-    for name in catalogue.FIGURES if only is None else only:
-        spec = catalogue.FIGURES[name]
-        table = tables.read(campaign_dir, spec.table)
-        fig = spec.function(table)
-        for kind in ("pdf", "png"):
-            path = folder / f"{name}.{kind}"
-            if fig is None:
-                path.unlink(missing_ok=True)
-                continue
-            records.write_atomic(path, render(fig, kind))
-            paths.append(path)
-        entry: dict[str, Any] = {"empty": True}
-        if fig is not None:
-            entry = {"pdf": f"{name}.pdf", "png": f"{name}.png", "table": f"{spec.table}.csv", "caption": catalogue.caption(name, table)}
-        records.write_json(folder / f"{name}.json", entry)
-        paths.append(folder / f"{name}.json")
-    return [*paths, index(campaign_dir, list(catalogue.FIGURES))] if only is None else paths
+    """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`); without `only` the index
+    too, and what an older state left goes. Raises UserError without tables, or for a name that the campaign's plan knows nothing of."""
+    plan = records.read_json(campaign_dir / "raw" / "plan.json")
+    figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
+    for name in only or ():
+        if name not in figures:
+            raise UserError("figures", f"the campaign has no figure {name!r}", f"one of: {', '.join(figures)}")
+    for name in figures if only is None else only:
+        paths += _one(folder, name, figures[name], campaign_dir)
+    if only is None:
+        for path in folder.glob("*.*"):
+            if path.suffix in (".pdf", ".png", ".json") and path.stem not in (*figures, "index"):
+                path.unlink()
+        paths.append(index(campaign_dir))
+    return paths
 
 
-def index(campaign_dir: Path, names: Sequence[str]) -> Path:
-    """Write `figures/index.json` from the `.json` of each figure: all but the empty ones, in this order."""
-    folder = campaign_dir / "figures"
-    entries = {name: records.read_json(folder / f"{name}.json") for name in names}
-    drawn = {name: entry for name, entry in entries.items() if not entry.get("empty")}
-    records.write_json(folder / "index.json", {"schema": 1, "figures": drawn})
+def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
+    table, paths = tables.read(campaign_dir, figure.table), []
+    fig = draw(figure, table)
+    for kind in KINDS:
+        path = folder / f"{name}.{kind}"
+        if fig is None:
+            path.unlink(missing_ok=True)
+            continue
+        records.write_atomic(path, render(fig, kind))
+        paths.append(path)
+    entry: dict[str, Any] = {"table": f"{figure.table}.csv", "empty": fig is None}
+    if fig is not None:
+        entry |= {kind: f"{name}.{kind}" for kind in KINDS} | {"caption": catalogue.caption(figure, table)}
+    records.write_json(folder / f"{name}.json", entry)
+    return [*paths, folder / f"{name}.json"]
+
+
+def index(campaign_dir: Path) -> Path:
+    """Write `index.json` from what was written of each figure: those that have data, in the order of the paper."""
+    folder, entries = campaign_dir / "figures", {}
+    for name in catalogue.names(records.read_json(campaign_dir / "raw" / "plan.json")):
+        path = folder / f"{name}.json"
+        entry = records.read_json(path) if path.exists() else {"empty": True}
+        if not entry.pop("empty"):
+            entries[name] = entry | ({} if name in catalogue.FIGURES else {"own": True})
+    records.write_json(folder / "index.json", {"schema": 1, "figures": entries})
     return folder / "index.json"

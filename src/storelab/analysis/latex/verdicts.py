@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, left, longtable, row
 from storelab.analysis.parts import words
-from storelab.analysis.tables.verdict_rules import NOT_KNOWN
+from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
 
 
 @FILE("table_verdicts", "verdicts")

@@ -98,10 +98,17 @@ def figures(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@FILE("sections", "has")
-def sections(has: Mapping[str, bool]) -> str:
-    """The sections that have something to say, in the paper's order; those that rest on no flag always."""
+@FILE("sections", "has", "drawn")
+def sections(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
+    """The sections that have something to say, in the paper's order; those that rest on no flag always.
+
+    The campaign's own figures stand before the conclusions.
+    """
+    from storelab.analysis.latex.parts import camel  # not above: pandas comes with it
+
     rests = {name: [has[flag] for flag in of.takes] for name, of in SECTION.declared.items()}
     names = [*ORDER[:-2], *(name for name in rests if name not in ORDER), *ORDER[-2:]]
     lines = [f"\\input{{sections/{name}}}" for name in names if name not in rests or any(rests[name])]
+    if own := [name for name, entry in drawn.items() if entry.get("own")]:
+        lines[-1:-1] = [r"\section{Figures of this campaign}", *(f"\\Fig{camel(name)}" for name in own)]
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"

@@ -9,13 +9,10 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
-from storelab.analysis.parts.groups import joined  # noqa: F401  until the figures ask there
-from storelab.analysis.parts.speed import LARGE  # noqa: F401  until the figures ask there
 from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians
 from storelab.analysis.tables import NUMBERS, TABLE, latency, noise, scaling
-from storelab.analysis.tables.throughput import CLASSES, of_class  # noqa: F401  until the figures ask there
 from storelab.core import units
 
 # The order of their numbers; those of other tables follow.

@@ -1,6 +1,6 @@
 """`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence (level 2, analysis).
 
-The rules and their order are those of `verdict_rules`; a verdict is about the best rate that was measured. It claims no more than
+The rules and their order are those of `rules`; a verdict is about the best rate that was measured. It claims no more than
 the records tell: where no rule fires it says `not known`, and what would tell.
 """
 
@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
-from storelab.analysis.tables import TABLE, verdict_rules
-from storelab.analysis.tables.verdict_rules import NOT_KNOWN, RULES, Group, Subject
+from storelab.analysis.tables import TABLE
+from storelab.analysis.tables.verdicts import rules
+from storelab.analysis.tables.verdicts.rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
 # Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
@@ -71,7 +72,7 @@ def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
-    verdict, evidence = fired[0] if fired else (NOT_KNOWN, verdict_rules.unknown(s))
+    verdict, evidence = fired[0] if fired else (NOT_KNOWN, rules.unknown(s))
     large = key["metric"] == speed.THROUGHPUT
     axes = s.best.axes
     return {
@@ -87,7 +88,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "verdict": verdict,
         "evidence": evidence,
         "also": "; ".join(f"{name}: {why}" for name, why in fired[1:]),
-        "would_tell": "" if fired else verdict_rules.would_tell(s),
+        "would_tell": "" if fired else rules.would_tell(s),
     }
 
 

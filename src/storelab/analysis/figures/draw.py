@@ -1,0 +1,228 @@
+"""The one function that draws a specification: table in, matplotlib Figure out, no file access (level 3, analysis).
+
+Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure; client-bound points are
+open. A column of text on the x axis makes categories: dots in lines instead of curves.
+"""
+
+import textwrap
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from storelab.analysis.figures import panels, plots
+from storelab.analysis.figures.panels import Panel
+from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
+from storelab.analysis.parts import words
+from storelab.analysis.parts.groups import joined
+from storelab.core import units
+
+INSIDE = 42  # letters of a line in a legend inside a panel
+Looks = dict[str, tuple[Any, str]]
+
+
+def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
+    """The figure of a table; None where the table has no data for it."""
+    if isinstance(figure, Function):
+        return figure.function(table)
+    assert isinstance(figure, Specification)
+    if not (shown := layout(figure, table)):
+        return None
+    rows = shown.rows
+    note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
+    looks = _looks(figure, shown)
+    names = sorted(rows[figure.x].unique(), reverse=True) if _is_text(rows[figure.x]) else []
+    with plots.style():
+        fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
+        for i, (ax, panel) in enumerate(zip(cells, shown.panels, strict=True)):
+            if names:
+                _dots(ax, figure, panel, looks, names, i % shown.columns == 0)
+            else:
+                _curves(ax, figure, panel, looks)
+            plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
+            plots.labels(ax, fig, shown.columns)
+            sns.despine(ax=ax)
+        title = figure.title.format(**fields(rows))
+        handles = [Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()]
+        plots.key(fig, handles, title)
+    return fig
+
+
+def layout(spec: Specification, table: pd.DataFrame) -> panels.Layout | None:
+    """The panels of a specification; None without data."""
+    rows = spec.told(table)
+    rows = spec.prepare(rows) if len(rows) else rows
+    return panels.layout(spec, rows) if len(rows) else None
+
+
+def left(figure: Declared, table: pd.DataFrame) -> str:
+    """What of the data the figure does not show, and where it stands; empty where it shows all."""
+    if isinstance(figure, Function):
+        return figure.left(table)
+    assert isinstance(figure, Specification)
+    shown = layout(figure, table)
+    return shown.left if shown else ""
+
+
+def fields(rows: pd.DataFrame) -> dict[str, str]:
+    """What titles and captions may tell of rows: sizes, engine, scale, clients (the least), and the one deployment, if it is one."""
+    sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
+    one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
+    return {
+        "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
+        "engine": (joined(rows["engine"]) or "") if "engine" in rows else "",
+        "clients": words.plural(rows["clients"].min(), "client") if "clients" in rows and len(rows) else "",
+        "deployment": f"{one}, " if one else "",
+    }
+
+
+def _is_text(values: pd.Series) -> bool:
+    return not pd.api.types.is_numeric_dtype(values)
+
+
+def _looks(spec: Specification, shown: panels.Layout) -> Looks:
+    if not spec.by_curve:
+        return plots.looks(shown.series, shown.ordered)
+    curves = spec.measures[0].curves
+    looks = plots.looks([c.name for c in curves])
+    return {c.name: looks[c.name] for c in curves if shown.rows[c.column()].notna().any()}
+
+
+def _dash(spec: Specification, name: str) -> str:
+    return next((c.dash for c in spec.measures[0].curves if spec.by_curve and c.name == name), "-")
+
+
+def _lines(spec: Specification, panel: Panel, looks: Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
+    """(series, its place, curve, rows) of each line of a panel."""
+    out = []
+    for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
+        known = panel.rows[panel.rows[curve.column()].notna()]
+        if spec.by_curve:
+            out += [(curve.name, list(looks).index(curve.name), curve, known)] if curve.name in looks else []
+        else:
+            out += [(name, i, curve, known[known["series"] == name]) for i, name in enumerate(looks)]
+    return out
+
+
+def _own(panel: Panel, spec: Specification) -> tuple[Panel, Looks]:
+    """A panel with series of its own, in darker and lighter greys."""
+    x = panel.measure.x or spec.x
+    rows = panel.rows.drop(columns="series", errors="ignore")
+    rows = panels.with_series(rows, panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}))
+    names = list(dict.fromkeys(rows["series"]))
+    tones = sns.color_palette("dark:0.6", len(names))
+    return Panel(panel.heading, rows, panel.measure, panel.every), dict(
+        zip(names, zip(tones, plots.MARKERS * 9, strict=False), strict=False)
+    )
+
+
+def _curves(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> None:
+    measure, x = panel.measure, panel.measure.x or spec.x
+    if measure.hue:
+        panel, looks = _own(panel, spec)
+    places, drawn = panel.places(x).astype(float), [pd.Series(dtype=float)]
+    ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
+    for name, place, curve, rows in _lines(spec, panel, looks):
+        rows = rows.sort_values(x)
+        step = 0 if measure.hue else 0.012 * (place - (len(looks) - 1) / 2)
+        at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
+        _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
+        if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
+            said = f"{curve.name.split()[2]}, {name}" if len(looks) > 1 else curve.name
+            ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
+        plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.client_bound)(rows), *looks[name])
+        drawn.append(rows[curve.column()].astype(float))
+    levels = _references(ax, spec, panel, looks)
+    label = (measure.x_label or spec.x_label or words.heading(x)).format(**fields(select(panel.every, measure.where)))
+    if ticks == "counts":
+        plots.count_axis(ax, places, label, spec.labels, spec.x_scale)
+    else:
+        plots.log_axis(ax, places, label, ticks == "sizes")
+    _values(ax, measure, pd.concat([*drawn, pd.Series(levels, dtype=float)]))
+    _inside(ax, measure, looks)
+
+
+def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], full: bool) -> None:
+    """Medians with bars from low to high; not full: with open symbols."""
+    colour, marker = look
+    y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
+    face = {} if full else {"markerfacecolor": "white", "markeredgecolor": colour}
+    bars = {"yerr": [y - low, high - y], "elinewidth": 1, "capsize": 2.5}
+    ax.errorbar(at, y, **bars, color=colour, marker=marker, linestyle=curve.dash, **face)
+
+
+def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
+    """A little apart sideways, so that no bar hides another."""
+    least = plots.SMALLEST if ticks == "sizes" else 0
+    x, every = x.clip(lower=least), every.clip(lower=least)
+    if ticks != "counts" or plots.is_wide(every, scale):
+        return x * (every.max() / every.min()) ** step
+    return x + ((every.max() - every.min()) or 1) * step
+
+
+def _values(ax: Axes, measure: Measure, values: pd.Series) -> None:
+    if measure.scale == "log":
+        plots.time_axis(ax, measure.label)
+    else:
+        plots.value_axis(ax, values, measure.label, measure.log_from if measure.scale == "auto" else float("inf"), measure.zero)
+
+
+def _references(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> list[float]:
+    """Draw what to compare with; the values of those that belong to a series."""
+    levels = []
+    for line in spec.references(panel.every, panel.measure) if spec.references else ():
+        colour = looks[line.series][0] if line.series else "0.35"
+        look = {"color": colour, "linestyle": line.dash, "linewidth": 1, "zorder": 1}
+        if isinstance(line.at, pd.Series):
+            ax.plot(line.at.index, line.at, **look)
+            place, align = (line.at.index[-1], line.at.iloc[-1]), "right"
+        else:
+            (ax.axvline if _is_text(panel.rows[spec.x]) else ax.axhline)(line.at, **look)
+            place, align = (ax.get_xlim()[0], line.at), "left"
+            levels += [line.at] if line.series else []
+        if line.label:
+            ax.annotate(line.label, place, (-2, 3), textcoords="offset points", fontsize=6.5, color=colour, ha=align)
+    return levels
+
+
+def _inside(ax: Axes, measure: Measure, looks: Looks) -> None:
+    """Which line is what, above the curves: the panel's own series, or the dash of each curve."""
+    marks: list[Any] = []
+    if measure.hue:
+        marks = [c for c in ax.containers if not str(c.get_label()).startswith("_")]
+    elif len(measure.curves) > 1 and not any(c.name in looks for c in measure.curves):
+        marks = [Line2D([], [], color="0.3", linestyle=c.dash, label=c.name) for c in measure.curves]
+    if marks:
+        low, high = ax.get_ylim()
+        room = 0.14 * sum(1 + m.get_label().count("\n") for m in marks)
+        ax.set_ylim(top=high * (1 + room) if ax.get_yscale() == "linear" else high * (high / (low if low > 0 else 1)) ** room)
+        place = "upper right" if measure.hue else "upper left"
+        ax.legend(handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8).set_in_layout(False)
+
+
+def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list[str], first: bool) -> None:
+    """A line for each category, a dot with its bar for each series."""
+    measure, drawn = panel.measure, []
+    for name, place, curve, rows in _lines(spec, panel, looks):
+        colour, marker = looks[name]
+        value, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
+        y = pd.Series([names.index(c) + 0.48 / max(2, len(looks)) * ((len(looks) - 1) / 2 - place) for c in rows[spec.x]], index=rows.index)
+        ax.errorbar(value, y, xerr=[value - low, high - value], fmt=marker, color=colour, capsize=2.5, elinewidth=1)
+        plots.hollow(ax, value, y, (spec.hollow or plots.client_bound)(rows), colour, marker)
+        drawn.append(value)
+    _references(ax, spec, panel, looks)
+    values = pd.concat(drawn)
+    ax.set_yticks(range(len(names)), names if first else [""] * len(names))
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    if measure.scale == "log" or (measure.scale == "auto" and values.max() > 20 * values.min() > 0):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(numticks=6))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if values.min() < 0 else 0)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", plots.THIN)))
+    ax.set_xlabel(measure.label.format(**fields(panel.rows)))

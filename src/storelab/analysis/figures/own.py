@@ -1,0 +1,51 @@
+"""Figures that a campaign declares for itself: what its plan carries, as specifications (level 3, analysis)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
+from storelab.analysis.figures.throughput import network_limit
+from storelab.analysis.parts import words
+from storelab.core.figures import METRICS
+
+
+def figures(plan: Mapping[str, Any]) -> dict[str, Specification]:
+    """Those that the plan carries (plans of older versions: none)."""
+    return {name: _specification(said) for name, said in plan.get("figures", {}).items()}
+
+
+def _specification(said: Mapping[str, Any]) -> Specification:
+    """said: a figure as `core.figures.resolved` gives it."""
+    found = [METRICS[said["table"]][name] for name in said["y"]]
+    measures = tuple(Measure((Curve(stem, unit),), said["y_label"] or label, scale=said["y_scale"]) for stem, unit, label in found)
+    against = said["x_label"] or words.heading(said["x"])
+    drawn = f"{' and '.join(m.label.partition(' [')[0] for m in measures)} against {against[0].lower()}{against[1:]}"
+    caption = said["caption"].strip().rstrip(".") or drawn
+
+    def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+        yield from (Reference(limit["at"], "--", limit["label"]) for limit in said["limits"])
+        if said["table"] == "throughput" and said["x"] == "clients":
+            yield from network_limit(rows, measure)
+
+    return Specification(
+        table=said["table"],
+        where=said["where"],
+        measures=measures,
+        x=said["x"],
+        x_label=_plain(against),
+        x_scale=said["x_scale"],
+        hue=tuple(said["hue"] or ["engine"]),
+        more=("store", "workload", "op", "loop"),
+        panels=tuple(said["panels"]),
+        columns=len(measures) > 1,
+        references=lines,
+        title=_plain(said["title"] or drawn),
+        caption=_plain(caption) + " ({engine}). Medians; {bars}. {shared}{limit}",
+    )
+
+
+def _plain(text: str) -> str:
+    """As it stands, in a template."""
+    return text.replace("{", "{{").replace("}", "}}")

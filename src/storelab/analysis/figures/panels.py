@@ -1,0 +1,148 @@
+"""Rows of a table to the panels of a figure, and their curves' names (level 3, analysis). Draws nothing.
+
+No value is left out in silence. What more curves than TELLABLE would tell apart becomes panels; what no page holds, `left` says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from storelab.analysis.figures.plots import TELLABLE, room, side_by_side
+from storelab.analysis.figures.specification import Measure, Specification, select
+from storelab.analysis.parts import words
+
+NAMES = ("store", "deployment", "op", "loop")  # columns whose values are words as they stand
+ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: its rows with `series`, and those beside them that have no value of the measure or are its references."""
+
+    heading: str
+    rows: pd.DataFrame
+    measure: Measure
+    every: pd.DataFrame
+
+    def places(self, x: str) -> pd.Series:
+        """Of its axis."""
+        return select(self.every, self.measure.where)[x].dropna()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Panels row by row, and their rows; in so many columns; names of the curves; are these values of one quantity; what no panel shows."""
+
+    panels: list[Panel]
+    rows: pd.DataFrame
+    columns: int
+    series: list[str]
+    ordered: bool
+    left: str
+
+
+def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """Rows of a measure that have a median of any of its curves."""
+    rows = select(rows, measure.where)
+    columns = [c.column() for c in measure.curves if c.column() in rows]
+    return rows[rows[columns].notna().any(axis=1)] if len(rows) and columns else rows.iloc[:0]
+
+
+def said(column: str, value: object) -> str:
+    """A value of a column in words; nothing for no value."""
+    return "" if pd.isna(value) else str(value) if column in NAMES else words.value_text(column, value)
+
+
+def with_series(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Add `series`: the values of these axes in words; sorted by them, then by clients."""
+    rows = rows.sort_values([*names, *(["clients"] if "clients" in rows else [])])
+    parts = [[said(c, v) for c, v in zip(names, values, strict=True)] for values in rows[names].itertuples(index=False)]
+    return rows.assign(series=[", ".join(filter(None, p)) or "as configured" for p in parts])
+
+
+def varying(rows: pd.DataFrame, always: Sequence[str], apart: set[str], more: Sequence[str] = ()) -> list[str]:
+    """`always`, and each axis (and column of `more`) that varies and is not in `apart`."""
+    others = (c for c in (*more, *words.axes_of(rows)) if c not in {*always, *apart} and rows[c].nunique() > 1)
+    return [*always, *others]
+
+
+def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tuple[Measure, pd.DataFrame]]:
+    """(measure, rows) of each panel, or of each line of panels where measures stand side by side."""
+    out = []
+    for measure in spec.measures[:1] if spec.columns else spec.measures:
+        part = rows if spec.columns else known(rows, measure)
+        out += [(measure, group) for _, group in (part.groupby(by, dropna=False) if by else [((), part)]) if len(group)]
+    return [(m, g) for m, g in out if not spec.swept or g[spec.x].nunique() > 1]
+
+
+def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The rows that stand in any panel."""
+    return rows.loc[list(dict.fromkeys(i for _, g in _groups(spec, rows, by) for i in g.index))]
+
+
+def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list[str], list[str], pd.DataFrame]:
+    """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point go where the figure
+    is about a sweep; then axes become panels, that with the fewest values first, as long as another one is left."""
+    while True:
+        names = [c for c in _telling(spec, rows, by) if c not in by]
+        several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: rows[c].nunique())
+        groups = [g for _, g in _groups(spec, rows, by)]
+        if max(len(g[names].drop_duplicates()) for g in groups) <= TELLABLE:
+            return names, by, rows
+        swept = rows.groupby([*by, *names], dropna=False)[spec.x].transform("nunique") > 1
+        if spec.swept and not swept.all() and swept.any():
+            rows = _drawn(spec, rows[swept], by)
+        elif len(several) < 2:
+            return names, by, rows
+        else:
+            by = [*by, several[0]]
+            rows = _drawn(spec, rows, by)
+
+
+def _telling(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[str]:
+    apart = {spec.x, *by, *spec.apart}
+    if spec.within:
+        groups = [g for _, g in _groups(spec, rows, by)]
+        apart |= {c for c in words.axes_of(rows) if all(g[c].nunique() <= 1 for g in groups)}
+    return varying(rows, spec.hue, apart, [c for c in spec.more if c in rows])
+
+
+def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measure: Measure, more: list[str]) -> str:
+    first = group.iloc[0]
+    text = spec.heading(first, rows) if spec.heading else ", ".join(filter(None, (said(c, first[c]) for c in spec.panels)))
+    parts = [*(said(c, first[c]) for c in more)]
+    return ", ".join(filter(None, [text.replace("{what}", measure.what), *parts]))
+
+
+def layout(spec: Specification, rows: pd.DataFrame) -> Layout | None:
+    """The panels of a figure; None without any."""
+    by = list(spec.panels)
+    if not _groups(spec, rows, by):
+        return None
+    names: list[str] = []
+    left: list[str] = []
+    if not spec.by_curve and "series" not in rows:
+        rows = _drawn(spec, rows, by)
+        every = len(rows)
+        names, by, rows = _names(spec, rows, by)
+        left += [f"without {every - len(rows)} points at one value of {words.heading(spec.x).lower()} alone"] if len(rows) < every else []
+        rows = with_series(rows, names)
+        rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
+    series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
+    groups, width = _groups(spec, rows, by), len(spec.measures)
+    most = room(1 if spec.columns else 3)
+    left += [f"{most} of {len(groups)} panels"] if len(groups) > most else []
+    panels = []
+    for measure, group in groups[:most]:
+        heading = _heading(spec, group, rows, measure, by[len(spec.panels) :])
+        if spec.columns:
+            middle = width // 2 if width > 1 else 0
+            panels += [Panel(heading if i == middle else "", known(group, m), m, group) for i, m in enumerate(spec.measures)]
+        else:
+            panels.append(Panel(heading, group, measure, group))
+    several = [c for c in names if rows[c].nunique() > 1]
+    ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
+    shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
+    said = f"{', '.join(left)}, all are in {spec.table}.csv" if left else ""
+    return Layout(panels, shown, width if spec.columns else side_by_side(len(panels)), series, ordered, said)

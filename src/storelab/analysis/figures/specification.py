@@ -1,0 +1,130 @@
+"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words (level 3, analysis).
+
+`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say. Both are registered in `catalogue`.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+Where = Mapping[str, Any]
+Rows = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
+    """The rows of a table that fulfil every condition, column: a value, several values, `>= 1000000`, or `least` or `most` of what the
+    conditions before it left. A column that the table lacks leaves no row."""
+    for column, wanted in where.items():
+        if table.empty or column not in table:
+            return table.iloc[:0]
+        values = table[column]
+        if wanted in ("least", "most"):
+            kept = values == (values.min() if wanted == "least" else values.max())
+        elif isinstance(wanted, str) and (found := re.fullmatch(r"(>=|<=|>|<) *(\S+)", wanted)):
+            kept = SIGNS[found[1]](values.astype("Float64"), float(found[2])).fillna(False)
+        else:
+            kept = values.isin(list(wanted) if isinstance(wanted, list | tuple) else [wanted])
+        table = table[kept.astype(bool)]
+    return table
+
+
+def same(rows: pd.DataFrame) -> pd.DataFrame:
+    """All rows, as they are."""
+    return rows
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of a table (columns `<metric>_median_<unit>`, `_low_`, `_high_`), its dash, and its name beside other curves."""
+
+    metric: str
+    unit: str
+    name: str = ""
+    dash: str = "-"
+
+    def column(self, part: str = "median") -> str:
+        return f"{self.metric}_{part}_{self.unit}"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A line to compare with: at a value of the metric, or through points (x, y); in the colour of a series, or grey."""
+
+    at: float | pd.Series
+    dash: str = "--"
+    label: str = ""
+    series: str | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one kind of panel shows: curves, the label of their axis, and what differs from the rest of the figure."""
+
+    curves: tuple[Curve, ...]
+    label: str
+    what: str = ""  # in titles of panels
+    where: Where = field(default_factory=dict)
+    log_from: float = 50  # logarithmic where the medians span more than this factor
+    scale: str = "auto"
+    zero: bool = False  # a place for 0 on a logarithmic axis
+    x: str = ""  # "": as the figure
+    x_label: str = ""
+    hue: str = ""  # series of its own, named inside the panel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What every figure has. `where` and `rows` choose the rows that the caption tells of; each column of `several` has more than one
+    value in a plan that can have the figure; `caption`: template, its fields are those of `catalogue.caption`."""
+
+    table: str
+    caption: str
+    where: Where = field(default_factory=dict)
+    rows: Rows = same
+    several: tuple[str, ...] = ()
+
+    def told(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The rows of its table that the caption tells of."""
+        return self.rows(select(table, self.where))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specification(Declared):
+    """A figure that `draw.draw` makes."""
+
+    measures: tuple[Measure, ...]
+    title: str  # of the legend: a template, its fields are those of `draw.fields`
+    prepare: Rows = same  # further choice, and columns to draw by; a column `series` names the curves, if the axes shall not
+    x: str = "clients"  # a column of text makes categories, which stand on the other axis
+    x_label: str = ""  # "": the axis in words
+    x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
+    labels: int = 9  # most ticks with a label
+    hue: tuple[str, ...] = ("engine",)  # the first axes that tell curves apart; all others that vary follow
+    more: tuple[str, ...] = ()  # columns that do so too, where they vary
+    by_curve: bool = False  # a colour for each curve of a measure instead
+    apart: tuple[str, ...] = ()  # axes that tell no curves apart
+    within: bool = False  # axes that vary between panels only tell no curves apart
+    falling: str = ""  # series in falling order of this column
+    panels: tuple[str, ...] = ("store",)
+    heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
+    columns: bool = False  # a column of panels for each measure, instead of one panel after the other
+    swept: bool = False  # only panels with more than one value of x
+    hollow: Rows | None = None  # which points are open; default: the client-bound ones
+    references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
+    note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
+    height: float = 2.3  # inches of a panel
+    line: float = 0.0  # inches more for each category
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function(Declared):
+    """A figure that no specification can say. function: a table to the Figure, None without data; left: what of it is not shown."""
+
+    function: Callable[[pd.DataFrame], Figure | None]
+    left: Callable[[pd.DataFrame], str] = lambda _: ""

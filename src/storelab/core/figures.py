@@ -1,0 +1,162 @@
+"""Figures that a campaign declares for itself, and the metrics that they may show (level 1; imports `errors`, `model`, types of config).
+
+`Figure` is what a campaign file says; `resolved` checks it against the plan's axes and gives the form that plan.json carries.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from storelab.core.config_types import Closed
+from storelab.core.errors import UserError
+from storelab.core.model import Axis, Workload
+
+_READS = {
+    "wire_per_read": ("wire", "mb_per_read", "On the wire, one read [MB]"),
+    "needed_per_read": ("needed", "mb_per_read", "Needed for one read [MB]"),
+    "requests": ("requests", "per_read", "Requests of one read"),
+    "amplification": ("amplification", "ratio", "Amplification (wire / needed)"),
+    "share_amplification": ("share_amplification", "ratio", "Amplification (wire / share of entries)"),
+    "reads": ("reads", "per_s", "Reads [1/s]"),
+    "entries": ("entries", "per_s", "Useful work [entries/s]"),
+    "wire": ("wire", "mb_per_s", "Throughput on the wire [MB/s]"),
+    "plan": ("plan", "s_per_read", "Planning of one read [s]"),
+    "transfer": ("transfer", "s_per_read", "Transfer of one read [s]"),
+    "decompress": ("decompress", "s_per_read", "Decompression of one read [s]"),
+    "deserialise": ("deserialise", "s_per_read", "Deserialisation of one read [s]"),
+}
+# Table: metric as a campaign names it: (stem, unit of its columns, label of an axis).
+METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "throughput": {
+        "throughput": ("throughput", "mb_per_s", "Throughput [MB/s]"),
+        "rate": ("rate", "per_s", "Operations/s"),
+    },
+    "sparse": _READS,
+    "latency": {
+        "p50": ("latency_p50", "ms", "Latency, p50 [ms]"),
+        "p90": ("latency_p90", "ms", "Latency, p90 [ms]"),
+        "p99": ("latency_p99", "ms", "Latency, p99 [ms]"),
+        "p999": ("latency_p999", "ms", "Latency, p99.9 [ms]"),
+        "ttfb_p50": ("ttfb_p50", "ms", "Time to first byte, p50 [ms]"),
+        "ttfb_p99": ("ttfb_p99", "ms", "Time to first byte, p99 [ms]"),
+    },
+    "events": {
+        "events": ("events", "per_s", "Events/s"),
+        "wire": ("wire", "mb_per_s", "Throughput into the node [MB/s]"),
+        "wire_per_event": ("wire", "bytes_per_event", "On the wire, one event [bytes]"),
+        "requests": ("requests", "per_event", "Requests of one event"),
+        "amplification": ("amplification", "ratio", "Amplification (wire / needed)"),
+    },
+    "resources": {
+        "client_cpu": ("client_cpu", "cores", "CPU of the clients [cores]"),
+        "server_cpu": ("server_cpu", "cores", "CPU of the server [cores]"),
+        "client_memory": ("client_rss", "mb", "Memory of the clients [MB]"),
+        "sockets": ("open", "sockets", "Open TCP sockets"),
+        "network": ("network", "mb_per_s", "Network [MB/s]"),
+    },
+    "space": {
+        f"after_{state}": (f"raw_per_byte_after_{state}", "ratio", "Raw bytes used for each byte stored")
+        for state in ("put", "delete", "reclaim")
+    },
+}
+COLUMNS = {"latency": ("op", "loop")}  # of a table, beside the axes
+EVERYWHERE = ("store", "workload")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class Limit(Closed):
+    """A line to compare with."""
+
+    at: float = Field(description="Where it stands, in the unit of the metric.")
+    label: str = Field("", description="What it is.")
+
+
+class Figure(Closed):
+    """A figure of the campaign's own: medians with their intervals, see docs/figures.md. Columns are axes, `store` or `workload`."""
+
+    table: str = Field(description="Table in `tables/`: throughput, sparse, latency, events, resources or space.")
+    x: str = Field(description="Column to draw against; one that holds names gives a line for each.")
+    y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels each.")
+    where: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; only such rows are drawn.",
+    )
+    hue: Names = Field(
+        default_factory=list, description="Columns that tell curves apart, before every axis that varies and stands nowhere else."
+    )
+    panels: Names = Field(default_factory=lambda: ["store"], description="Columns that tell panels apart.")
+    title: str = Field("", description="Title; default: what is drawn against what.")
+    caption: str = Field("", description="Begin of the caption; n, intervals and shared hosts are added.")
+    x_label: str = Field("", description="Label of the axis; default: the axis in words.")
+    y_label: str = Field("", description="Label of the metric with its unit; default: its own.")
+    x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the axis.")
+    y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the metric.")
+    limits: list[Limit] = Field(default_factory=list, description="Lines to compare with, such as the network's limit: `at`, `label`.")
+
+
+def _figure_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z]+(_[a-z]+)*", value):
+        raise ValueError(f"{value!r} is no name of a figure; use small letters and '_' between words")
+    return value
+
+
+FigureName = Annotated[str, BeforeValidator(_figure_name)]
+
+
+def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> dict[str, Any]:
+    """The figures with columns instead of axes, and parsed values, as plan.json carries them. Raises UserError for an unknown table,
+    metric, column or workload."""
+    used = list(workloads)
+    return {name: _resolved(f"figures.{name}", figure, used) for name, figure in figures.items()}
+
+
+def _resolved(place: str, figure: Figure, workloads: list[Workload]) -> dict[str, Any]:
+    metrics = METRICS[_known(f"{place}.table", figure.table, METRICS, "table with medians")]
+    axes = {a.name: a for w in workloads for a in w.axes}
+    plain = (*EVERYWHERE, *COLUMNS.get(figure.table, ()))
+
+    def column(key: str, name: str) -> str:
+        found = _known(f"{place}.{key}", name, [*axes, *plain], "column of this campaign")
+        return found if found in plain else axes[found].column
+
+    where = {}
+    for name, value in figure.where.items():
+        at = f"{place}.where.{name}"
+        values = value if isinstance(value, list) else [value]
+        if name == "workload":
+            values = [_known(at, v, [w.name for w in workloads], "workload of this campaign") for v in values]
+        elif name in axes:
+            values = [_value(axes[name], v, at) for v in values]
+        where[column("where", name)] = values if isinstance(value, list) else values[0]
+    return figure.model_dump(mode="json") | {
+        "x": column("x", figure.x),
+        "y": [_known(f"{place}.y", name, metrics, f"metric of {figure.table}") for name in figure.y],
+        "hue": [column("hue", name) for name in figure.hue],
+        "panels": [column("panels", name) for name in figure.panels],
+        "where": where,
+    }
+
+
+def _value(axis: Axis, value: Any, place: str) -> Any:
+    if value in ("least", "most"):
+        return value
+    if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
+        return f"{bound[1]} {axis.parse(bound[2], place)}"
+    return axis.parse(value, place)
+
+
+def _known(place: str, name: Any, known: Iterable[str], what: str) -> str:
+    names = list(dict.fromkeys(known))
+    if name not in names:
+        near = difflib.get_close_matches(str(name), names, 1)
+        raise UserError(place, f"{name!r} is no {what}", f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(names)}")
+    return str(name)
