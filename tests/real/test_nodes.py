@@ -50,11 +50,12 @@ def gang(seaweedfs, tmp_path):
         sweep = {"workload": "get", "duration": duration, "axes": {"clients": size, "workers": 2}}
         folder, job = prepared(seaweedfs, tmp_path, sweep)
         job["timeout_ns"] = timeout_s * 10**9
+        shared = job["scratch_base"]
         job |= job_changes
         records.write_json(folder / "job.json", job)
         started = launcher(folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {})))
         seconds = job["point"]["fixed"]["duration_ns"] / 1e9
-        with scratch.using(job["scratch_base"]):  # as `measure` does: else another `down --all` clears it
+        with scratch.using(shared):  # as `measure` does: else another `down --all` clears it
             results = coordinator.run(started, folder, size, timeout_s, seconds, lambda t0: at_start(folder), job["lead_ns"] / 1e9)
         return folder, job, results, started
 
@@ -80,7 +81,8 @@ def wait_gone(folder: Path) -> bool:
 
 
 def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
-    folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
+    with scratch.using(tmp_path):  # as the coordinator does
+        folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
     assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
     assert [(r["node"], r["host"]) for r in results] == [(0, "node0"), (1, "node1"), (2, "node2"), (0, "node0"), (1, "node1")]
     for rank, r in enumerate(results):
