@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ class Registry:
 
         return keep
 
-    @property
+    @cached_property
     def declared(self) -> dict[str, Declared]:
-        """Name -> where it is declared, in the order of the modules' names."""
+        """Name -> where it is declared, in the order of the modules' names; looked for once."""
         found = {}
         folders = [Path(folder) for folder in import_module(self.package).__path__]
         for path in sorted(p for folder in folders for p in (*folder.glob("*.py"), *folder.glob("*/__init__.py"))):
