@@ -22,6 +22,7 @@ from typing import Any
 from unittest import mock
 
 import matplotlib as mpl
+import yaml
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection

@@ -116,9 +116,7 @@ class Campaign(Closed):
         default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md."
     )
     sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
-    figures: dict[FigureName, Figure] = Field(
-        default_factory=dict, description="Name: a figure of the campaign's own, see docs/figures.md."
-    )
+    figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
 
     @field_validator("files")
     @classmethod
