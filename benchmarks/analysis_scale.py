@@ -37,25 +37,37 @@ REPETITIONS = {"get": 2, "put": 1, "open": 3, "binned": 2}  # 40 points with sin
 def settings() -> config.Config:
     sweeps = {
         name: s
-        | {"duration": f"{SECONDS} s", "repetitions": REPETITIONS[name], "axes": s["axes"] | {"engine": "obstore", "clients": CLIENTS}}
+        | {
+            "duration": f"{SECONDS} s",
+            "repetitions": REPETITIONS[name],
+            "axes": s["axes"] | {"engine": "obstore", "clients": CLIENTS},
+        }
         for name, s in SWEEPS.items()
     }
     body = {"campaign": "scale", "name": "scale", "calibrate": False, "sweeps": sweeps, "use_stores": ["one"]}
-    return config.Config.model_validate(body | {"stores": {"one": {"kind": "s3", "endpoint": "https://s3.example.org"}}})
+    return config.Config.model_validate(
+        body | {"stores": {"one": {"kind": "s3", "endpoint": "https://s3.example.org"}}}
+    )
 
 
 def operations(rng: np.random.Generator, n: int, point: Point, start: int) -> dict[str, np.ndarray]:
     """Times of n operations of one client: latency log-normal around 5 ms, first byte before, in an open loop due up to 20 ms earlier."""
     begun = start + np.sort(rng.integers(0, SECONDS * S, n))
     took = rng.lognormal(np.log(5e6), 0.6, n).astype(np.int64)
-    times = {"start_ns": begun, "first_byte_ns": begun + (took * rng.uniform(0.2, 0.9, n)).astype(np.int64), "end_ns": begun + took}
+    times = {
+        "start_ns": begun,
+        "first_byte_ns": begun + (took * rng.uniform(0.2, 0.9, n)).astype(np.int64),
+        "end_ns": begun + took,
+    }
     return times | ({"intended_ns": begun - rng.integers(0, 20_000_000, n)} if point.axes["arrival_rate"] else {})
 
 
 def single(rng: np.random.Generator, n: int, point: Point, client: int, start: int) -> dict[str, Any]:
     """Columns of `ops`: GETs of a thousand staged objects, or PUTs to new keys."""
     put, failed, one = point.workload == "put", rng.random(n) < 0.001, np.ones(n, np.int64)
-    names = pa.array([f"put/{point.order}/{client}/{i:08d}" if put else f"payload/{i:06d}" for i in range(n if put else 1000)])
+    names = pa.array(
+        [f"put/{point.order}/{client}/{i:08d}" if put else f"payload/{i:06d}" for i in range(n if put else 1000)]
+    )
     index = np.arange(n, dtype=np.int32) if put else rng.integers(0, 1000, n).astype(np.int32)
     return {
         "client": np.full(n, client, np.int16),
@@ -66,7 +78,9 @@ def single(rng: np.random.Generator, n: int, point: Point, client: int, start: i
         "bytes": np.where(failed, 0, point.axes["object_size"]),
         "requests": one.astype(np.int32),
         "status": np.where(failed, 503, 200).astype(np.int16),
-        "error": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8), mask=~failed), pa.array(["SlowDown"])).cast(pa.string()),
+        "error": pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(n, np.int8), mask=~failed), pa.array(["SlowDown"])
+        ).cast(pa.string()),
         **operations(rng, n, point, start),
     }
 
@@ -100,7 +114,9 @@ def make(folder: Path, rows: int) -> None:
     assert (len(points), len(in_bins)) == (48, 8), (len(points), len(in_bins))
     rng = np.random.default_rng(20150413)
     like = operations(rng, each_bin, in_bins[0], T0)
-    folded = bins.binned(T0, like["start_ns"], like["end_ns"], "GET", sums={"bytes": np.full(each_bin, 1000), "requests": 1})
+    folded = bins.binned(
+        T0, like["start_ns"], like["end_ns"], "GET", sums={"bytes": np.full(each_bin, 1000), "requests": 1}
+    )
     for point in points:
         start, place = T0 + point.order * 100 * S, folder / "raw" / point.key
         for client in range(CLIENTS):
@@ -146,7 +162,9 @@ def main() -> None:
         begun = time.monotonic()
         make(folder, rows)
         size = sum(p.stat().st_size for p in records.raw_files(folder / "raw"))
-        say(f"analysis_scale: {rows} rows and as many operations in bins, {size / 1e9:.2f} GB, made in {time.monotonic() - begun:.0f} s")
+        say(
+            f"analysis_scale: {rows} rows and as many operations in bins, {size / 1e9:.2f} GB, made in {time.monotonic() - begun:.0f} s"
+        )
         for i in range(n):
             took, peak = analyse(folder)
             values[seconds].append(took)

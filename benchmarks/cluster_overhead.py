@@ -30,7 +30,9 @@ WINDOW_S, NODES, LINKED, FRONT_ENDS = 3, 4, 8, (1, 2, 4)
 
 
 def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    done = subprocess.run([str(BIN / "storelab"), *arguments], cwd=cwd, env=environ(), capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [str(BIN / "storelab"), *arguments], cwd=cwd, env=environ(), capture_output=True, text=True, timeout=900
+    )
     if done.returncode:
         raise SystemExit(f"storelab {' '.join(arguments)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done
@@ -41,7 +43,9 @@ def testbed(nodes: int, *options: str) -> Iterator[Path]:
     """A Slurm in a folder of its own, and none of both afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-tb-"))
     try:
-        storelab("testbed", "up", "--folder", str(folder), "--nodes", str(nodes), "--port", str(ports.block()), *options)
+        storelab(
+            "testbed", "up", "--folder", str(folder), "--nodes", str(nodes), "--port", str(ports.block()), *options
+        )
         yield folder
     finally:
         storelab("testbed", "down", "--folder", str(folder))
@@ -50,11 +54,20 @@ def testbed(nodes: int, *options: str) -> Iterator[Path]:
 
 def overheads(n: int) -> list[float]:
     """Seconds of points in one allocation beside their windows."""
-    sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
+    sweeps = {
+        "up": {
+            "workload": "put",
+            "duration": f"{WINDOW_S} s",
+            "warm_up": "500 ms",
+            "axes": {"clients": NODES, "workers": 2},
+        }
+    }
     with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
         keys = [f"seaweedfs/put/clients~0004_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
-        script = "\n".join(f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys)
+        script = "\n".join(
+            f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys
+        )
         storelab("up", "seaweedfs", cwd=lab)
         command = ["salloc", f"-N{NODES}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
         told = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
@@ -66,7 +79,14 @@ def plugin(n: int) -> list[float]:
     """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n + 1."""
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
-    sweeps = {"up": {"workload": "put", "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": NODES, "workers": 2}}}
+    sweeps = {
+        "up": {
+            "workload": "put",
+            "duration": f"{WINDOW_S} s",
+            "warm_up": "500 ms",
+            "axes": {"clients": NODES, "workers": 2},
+        }
+    }
     with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "nodes": NODES, "address": "127.0.0.1"})
         command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
@@ -87,12 +107,27 @@ def iperf(front_ends: int, addresses: list[str]) -> float:
         for i in range(LINKED):
             at = addresses[i % front_ends]
             servers.append(
-                subprocess.Popen([*enter(HEAD_SPACE), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL)
+                subprocess.Popen(
+                    [*enter(HEAD_SPACE), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL
+                )
             )
         time.sleep(0.5)
         for i in range(LINKED):
             at = addresses[i % front_ends]
-            command = [*enter(f"{PREFIX}n{i + 1}"), "iperf3", "-c", at, "-p", str(5200 + i), "-R", "-t", "5", "-O", "1", "-J"]
+            command = [
+                *enter(f"{PREFIX}n{i + 1}"),
+                "iperf3",
+                "-c",
+                at,
+                "-p",
+                str(5200 + i),
+                "-R",
+                "-t",
+                "5",
+                "-O",
+                "1",
+                "-J",
+            ]
             clients.append(subprocess.Popen(command, stdout=subprocess.PIPE))
         told = [json.loads(c.communicate(timeout=30)[0]) for c in clients]
         return sum(t["end"]["sum_received"]["bits_per_second"] for t in told) / 1e6
@@ -109,21 +144,41 @@ def shaped(reps: int) -> dict[str, list[float]]:
     with testbed(LINKED, *links) as folder:
         plan = Network(folder.absolute()).planned()
         assert plan is not None
-        axes = {"engine": "obstore", "object_size": "256 kB", "clients": LINKED, "workers": 2, "front_ends": list(FRONT_ENDS)}
+        axes = {
+            "engine": "obstore",
+            "object_size": "256 kB",
+            "clients": LINKED,
+            "workers": 2,
+            "front_ends": list(FRONT_ENDS),
+        }
         sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 128, "axes": axes}}
         front_ends = {"address": plan.addresses[0], "front_end_addresses": plan.addresses}
-        with laboratory(sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), **front_ends}}, repetitions=reps) as lab:
+        with laboratory(
+            sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), **front_ends}}, repetitions=reps
+        ) as lab:
             _configure(lab, {"kind": "srun", "address": HEAD})
-            snakemake = ["snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            snakemake = [
+                "snakemake",
+                "--profile",
+                "profiles/slurm-allocation",
+                "--config",
+                "measure=true",
+                "--",
+                "tables",
+            ]
             storelab("testbed", "run", "--folder", str(folder), "--", "salloc", f"-N{LINKED}", *snakemake, cwd=lab)
             import pandas as pd
 
-            table = pd.read_csv(lab / "results/bench/tables/throughput.csv").set_index("front_ends")["throughput_median_mb_per_s"]
+            table = pd.read_csv(lab / "results/bench/tables/throughput.csv").set_index("front_ends")[
+                "throughput_median_mb_per_s"
+            ]
             out: dict[str, list[float]] = {}
             for f in FRONT_ENDS:
                 seen = [iperf(f, plan.addresses) for _ in range(2)]
                 ratio = 8 * float(table[f]) / max(seen)
-                say(f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in seen)}")
+                say(
+                    f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in seen)}"
+                )
                 out[f"shaped_{f}_ratio"] = [ratio]
             out["shaped_worst_relative_error"] = [max(abs(1 - v[0]) for v in out.values())]
             return out
@@ -135,7 +190,9 @@ def main() -> None:
     values = {"allocation_overhead_s": overheads(n)}
     say(f"cluster_overhead: in an allocation {values['allocation_overhead_s']}")
     values["plugin_overhead_s"] = plugin(2 if args.quick else 4)
-    missing = [] if values["plugin_overhead_s"] else ["plugin_overhead_s: snakemake-executor-plugin-slurm is not installed"]
+    missing = (
+        [] if values["plugin_overhead_s"] else ["plugin_overhead_s: snakemake-executor-plugin-slurm is not installed"]
+    )
     if os.geteuid() == 0:
         values |= shaped(1 if args.quick else 3)
     else:

@@ -40,7 +40,9 @@ def figure(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
-def report(name: str, n: int, values: dict[str, list[float]], args: argparse.Namespace, missing: list[str] | None = None) -> None:
+def report(
+    name: str, n: int, values: dict[str, list[float]], args: argparse.Namespace, missing: list[str] | None = None
+) -> None:
     """Print a table (unless --json) and the JSON line."""
     figures = {key: figure(v) for key, v in values.items() if v}
     if not args.json:
@@ -69,7 +71,13 @@ def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **c
         "limits": {"stored_bytes": "50 GB"},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    body = {"name": "bench", "use_stores": ["seaweedfs"], "repetitions": 1, "calibrate": False, "sweeps": sweeps} | campaign
+    body = {
+        "name": "bench",
+        "use_stores": ["seaweedfs"],
+        "repetitions": 1,
+        "calibrate": False,
+        "sweeps": sweeps,
+    } | campaign
     (folder / "campaigns" / "bench.yaml").write_text(yaml.safe_dump(body))
     try:
         yield folder
@@ -79,7 +87,9 @@ def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **c
 
 
 def storelab(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), check=check, capture_output=True, text=True)
+    return subprocess.run(
+        [str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), check=check, capture_output=True, text=True
+    )
 
 
 def timed(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> float:

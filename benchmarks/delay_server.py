@@ -14,7 +14,9 @@ from typing import Self
 
 from storelab.core import clock
 
-HEAD = 'HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: "0"\r\nLast-Modified: Mon, 13 Apr 2015 08:00:00 GMT\r\n\r\n'
+HEAD = (
+    'HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: "0"\r\nLast-Modified: Mon, 13 Apr 2015 08:00:00 GMT\r\n\r\n'
+)
 REFUSED = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 
 
@@ -69,7 +71,9 @@ class DelayServer:
                 received = clock.now_ns()
                 head, _, data = data.partition(b"\r\n\r\n")
                 method = head.split(b" ", 1)[0]
-                length = next((int(h.split(b":")[1]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:")), 0)
+                length = next(
+                    (int(h.split(b":")[1]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:")), 0
+                )
                 body, data = data[:length], data[length:]
                 left = length - len(body)
                 while left:

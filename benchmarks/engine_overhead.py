@@ -47,7 +47,9 @@ def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines
     file.write_text("".join(itertools.islice(client.commands(), lines)))
     command = s5cmd.command(client.job.endpoint, point.axes["workers"])
     env = s5cmd.environ(client.job.endpoint) | store.credentials().environ()
-    done = subprocess.run(["timeout", "-s", "INT", str(seconds), *command, str(file)], capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        ["timeout", "-s", "INT", str(seconds), *command, str(file)], capture_output=True, text=True, env=env
+    )
     client.close()
     summary = json.loads(done.stdout.strip().splitlines()[-1])
     return summary["success"] / seconds
@@ -81,7 +83,9 @@ def main() -> None:
     }
     values: dict[str, list[float]] = {name: [] for name in CASES}
     with laboratory(sweeps, repetitions=n) as folder:
-        conf = config.load(Path(folder) / "config.yaml", (), {"results": str(folder / "results"), "state": str(folder / ".storelab")})
+        conf = config.load(
+            Path(folder) / "config.yaml", (), {"results": str(folder / "results"), "state": str(folder / ".storelab")}
+        )
         points = plan.make(conf, WORKLOADS)
         store = make("seaweedfs", conf.stores["seaweedfs"], Path(conf.state))
         store.up(1)
@@ -94,11 +98,15 @@ def main() -> None:
                 rates = {}
                 for side in ("ours", "hand") if i % 2 else ("hand", "ours"):
                     rates[side] = (
-                        ours(conf, points, point, seconds) if side == "ours" else by_hand(conf, store, point, seconds, lines, f"hand{i}")
+                        ours(conf, points, point, seconds)
+                        if side == "ours"
+                        else by_hand(conf, store, point, seconds, lines, f"hand{i}")
                     )
                     clean_up(store, conf, f"hand{i}")
                 values[point.sweep].append(rates["ours"] / rates["hand"])
-                say(f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s")
+                say(
+                    f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s"
+                )
         shutil.rmtree(stage.scratch_dir(conf), ignore_errors=True)
     report("engine_overhead", n, values, args)
 

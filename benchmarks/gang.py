@@ -54,7 +54,9 @@ class LateFolder(rendezvous.Folder):
         return {n for n in super().present(kind) if self._old(self.path / f"{kind}.{n}")}
 
 
-def participant(folder: Path, kind: type, rank: int, size: int, shift_ms: float, ask: list | None, work_s: float) -> None:
+def participant(
+    folder: Path, kind: type, rank: int, size: int, shift_ms: float, ask: list | None, work_s: float
+) -> None:
     """One process: meet, wait for the start, leave when it began (monotonic ns)."""
     out: dict = {"rank": rank}
     if shift_ms:
@@ -77,7 +79,13 @@ def participant(folder: Path, kind: type, rank: int, size: int, shift_ms: float,
     (folder / f"left.{rank}").write_text(json.dumps(out))
 
 
-def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = (0,), correct: bool = True, lead_s: float = 0.2) -> dict:
+def gang(
+    size: int,
+    kind: type = rendezvous.Folder,
+    shifts: tuple[float, ...] = (0,),
+    correct: bool = True,
+    lead_s: float = 0.2,
+) -> dict:
     """One gang: {skew_ms, meet_s, looks_per_s, cpu_s}, or {refused}; the leader is this process."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-gang-", dir="/dev/shm"))
     server = clocks.Server(["127.0.0.1"]) if any(shifts) and correct else None
@@ -87,7 +95,9 @@ def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = 
             pid = os.fork()
             if pid == 0:
                 try:
-                    participant(folder, kind, rank, size, shifts[rank % len(shifts)], server.addresses if server else None, 0.2)
+                    participant(
+                        folder, kind, rank, size, shifts[rank % len(shifts)], server.addresses if server else None, 0.2
+                    )
                 finally:
                     os._exit(0)
             children.append(pid)
@@ -110,7 +120,12 @@ def gang(size: int, kind: type = rendezvous.Folder, shifts: tuple[float, ...] = 
     began = [one["began_ns"] for one in left]
     knew = max(one["knew_ns"] for one in left) / 1e9
     looks = sum(one["looks"] for one in left) / (knew - min(one["came_ns"] for one in left) / 1e9)
-    return {"skew_ms": (max(began) - min(began)) / 1e6, "meet_s": knew - begun, "looks_per_s": looks, "cpu_s": _cpu_s() - before}
+    return {
+        "skew_ms": (max(began) - min(began)) / 1e6,
+        "meet_s": knew - begun,
+        "looks_per_s": looks,
+        "cpu_s": _cpu_s() - before,
+    }
 
 
 def _cpu_s() -> float:
@@ -128,7 +143,11 @@ def main() -> None:
         found = gang(64)
         say(f"gang: 64 participants, {i + 1} of {n}: {found}")
         skews.append(found.get("skew_ms", float("inf")))
-    values = {"skew_64_ms": skews, "skew_64_median_ms": [sorted(skews)[len(skews) // 2]], "skew_64_worst_ms": [max(skews)]}
+    values = {
+        "skew_64_ms": skews,
+        "skew_64_median_ms": [sorted(skews)[len(skews) // 2]],
+        "skew_64_worst_ms": [max(skews)],
+    }
     values["meet_1000_s"] = [gang(1000).get("meet_s", float("inf"))]
     say(f"gang: 1000 participants meet in {values['meet_1000_s'][0]:.1f} s")
     for size in (64, 512, 5000):
@@ -140,7 +159,9 @@ def main() -> None:
     say(f"gang: clocks off, folder late: {injected}")
     values["injected_skew_ok"] = [int(all("refused" in g or g["skew_ms"] <= BOUND_MS for g in injected))]
     values["injected_skew_ms"] = [g["skew_ms"] for g in injected if "skew_ms" in g]
-    values["uncorrected_skew_ms"] = [g["skew_ms"] for g in [gang(8, LateFolder, SHIFTS_MS, correct=False)] if "skew_ms" in g]
+    values["uncorrected_skew_ms"] = [
+        g["skew_ms"] for g in [gang(8, LateFolder, SHIFTS_MS, correct=False)] if "skew_ms" in g
+    ]
     report("gang", n, values, args)
 
 

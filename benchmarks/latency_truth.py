@@ -56,7 +56,11 @@ def columns(result: Result) -> dict[str, list[Any]]:
 
 
 def job(url: str, folder: Path, body: bytes, workers: int, rate: int, engine: str) -> Job:
-    axes = {a.name: a.default for a in WORKLOADS["get"].axes} | {"engine": engine, "object_size": len(body), "workers": workers}
+    axes = {a.name: a.default for a in WORKLOADS["get"].axes} | {
+        "engine": engine,
+        "object_size": len(body),
+        "workers": workers,
+    }
     point = Point("delayed", "get", axes | {"arrival_rate": rate}, 1, "", "", 1, 1, {"data_seed": SEED}, None)
     manifest = folder / "manifest.json"
     keys = [f"data/{i}" for i in range(16)]
@@ -70,7 +74,9 @@ def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tup
     """(latencies recorded, latencies in truth) in seconds, of the operations that were begun before the deadline."""
     server.reset()
     with tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder:
-        client = get.client(job(server.url, Path(folder), server.body, 160 if opened else 8, RATE if opened else 0, engine))
+        client = get.client(
+            job(server.url, Path(folder), server.body, 160 if opened else 8, RATE if opened else 0, engine)
+        )
         try:
             client.prepare()
             start = clock.now_ns() + 50_000_000
@@ -84,14 +90,18 @@ def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tup
     begun = ops["intended_ns"] if opened else ops["start_ns"]
     recorded = [(end - begin) / 1e9 for begin, end in zip(begun, ops["end_ns"], strict=True)]
     if any(e is not None for e in ops["error"]) or not all(c.ok for c in result.checks):
-        raise SystemExit(f"latency_truth: the run was not clean: {result.engine['errors']}, {[c.detail for c in result.checks]}")
+        raise SystemExit(
+            f"latency_truth: the run was not clean: {result.engine['errors']}, {[c.detail for c in result.checks]}"
+        )
     if not opened:
         return recorded, [(answered - received) / 1e9 for received, _, answered in server.log]
     truth = []
     for k, (received, _, answered) in enumerate(sorted(server.log)):
         due = start + int(k * 1e9 / RATE)
         stall = next(((begin, stop) for begin, stop in server.stalls if begin <= due < stop), None)
-        served = answered - max(received, stall[1] if stall else 0)  # as long as the server slept, its oversleeping included
+        served = answered - max(
+            received, stall[1] if stall else 0
+        )  # as long as the server slept, its oversleeping included
         truth.append(((stall[1] - due if stall else 0) + served) / 1e9)
     return recorded, truth
 
@@ -127,7 +137,9 @@ def main() -> None:
         for _ in range(n):
             for engine in ENGINES:
                 repetition(server, values, engine)
-    values["worst_relative_error"] = [max(both) for both in zip(*(values[f"{e}_worst_relative_error"] for e in ENGINES), strict=True)]
+    values["worst_relative_error"] = [
+        max(both) for both in zip(*(values[f"{e}_worst_relative_error"] for e in ENGINES), strict=True)
+    ]
     report("latency_truth", n, values, args)
 
 

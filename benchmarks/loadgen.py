@@ -41,7 +41,9 @@ http {{ access_log off; sendfile on; keepalive_requests 1000000000; open_file_ca
 def nginx(folder: Path, port: int) -> Iterator[str]:
     """Files below `folder` as http://…/; ends with the block."""
     (folder / "conf").write_text(NGINX.format(folder, port))
-    server = subprocess.Popen([program("nginx", "nginx", "loadgen"), "-c", folder / "conf", "-p", folder], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [program("nginx", "nginx", "loadgen"), "-c", folder / "conf", "-p", folder], stderr=subprocess.DEVNULL
+    )
     try:
         time.sleep(1.0)
         if server.poll() is not None:
@@ -52,7 +54,9 @@ def nginx(folder: Path, port: int) -> Iterator[str]:
         server.wait(20)
 
 
-def run(folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", **more: Any) -> tuple[dict[str, Any], float, float]:
+def run(
+    folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", **more: Any
+) -> tuple[dict[str, Any], float, float]:
     """(summary, CPU seconds, largest resident memory in MB) of one run."""
     now, seconds = time.time_ns(), more.pop("seconds", SECONDS)
     job = {
@@ -108,9 +112,19 @@ def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, 
     bodies = {size: folder / f"1-{size}-0" for size in (SMALL, LARGE)}
     for size, body in bodies.items():
         body.write_bytes(os.urandom(size))
-    stores = {"plain": {"kind": "nullserver", "port": ports.block()}, "secured": {"kind": "nullserver", "port": ports.block(), "tls": True}}
+    stores = {
+        "plain": {"kind": "nullserver", "port": ports.block()},
+        "secured": {"kind": "nullserver", "port": ports.block(), "tls": True},
+    }
     sweeps = {"it": {"workload": "calibrate", "duration": "1 s"}}
-    config = {"campaign": "bench", "name": "bench", "state": str(state), "stores": stores, "use_stores": ["plain"], "sweeps": sweeps}
+    config = {
+        "campaign": "bench",
+        "name": "bench",
+        "state": str(state),
+        "stores": stores,
+        "use_stores": ["plain"],
+        "sweeps": sweeps,
+    }
     systems = {name: store for name, store in all_stores(Config.model_validate(config)).items() if name in stores}
     try:
         for store in systems.values():
@@ -121,7 +135,9 @@ def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, 
                 end = systems[name].endpoints(1)[0]
                 for size, figure in ((SMALL, "per_core_4k"), (LARGE, "gbit_per_core")):
                     keys = [f"data/{bodies[size].name}/{i:07d}" for i in range(KEYS)]
-                    summary, cpu_s, _ = run(folder, end.url, size, keys, end.ca_file or "", workers=CONNECTIONS if size == SMALL else 4)
+                    summary, cpu_s, _ = run(
+                        folder, end.url, size, keys, end.ca_file or "", workers=CONNECTIONS if size == SMALL else 4
+                    )
                     done = summary["operations"] if size == SMALL else summary["bytes"] * 8e-9
                     values.setdefault(f"{scheme}_{figure}", []).append(done / cpu_s)
         if not quick:

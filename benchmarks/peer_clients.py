@@ -33,7 +33,10 @@ def boto3(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     body = Path(job["body"]).read_bytes()
     config = Config(retries={"total_max_attempts": 1}, max_pool_connections=4, s3={"addressing_style": "path"})
     session = boto3.session.Session()
-    clients = [session.client("s3", endpoint_url=job["url"], region_name="us-east-1", config=config) for _ in range(job["workers"])]
+    clients = [
+        session.client("s3", endpoint_url=job["url"], region_name="us-east-1", config=config)
+        for _ in range(job["workers"])
+    ]
     done = [0] * job["workers"]
 
     def work(i: int) -> None:
@@ -153,16 +156,37 @@ def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
 
 def warp(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     at = urlsplit(job["url"])
-    options = [f"--host={at.netloc}", f"--bucket={job['bucket']}", f"--concurrent={job['workers']}", f"--duration={job['seconds']}s"]
+    options = [
+        f"--host={at.netloc}",
+        f"--bucket={job['bucket']}",
+        f"--concurrent={job['workers']}",
+        f"--duration={job['seconds']}s",
+    ]
     options += ["--lookup=path", "--noclear", "--full", "--no-color", f"--benchdata={job['scratch']}/warp"]
-    options += [f"--access-key={os.environ['AWS_ACCESS_KEY_ID']}", f"--secret-key={os.environ['AWS_SECRET_ACCESS_KEY']}"]
+    options += [
+        f"--access-key={os.environ['AWS_ACCESS_KEY_ID']}",
+        f"--secret-key={os.environ['AWS_SECRET_ACCESS_KEY']}",
+    ]
     if put:  # one PUT per object and no checksum of the body, as ours
-        what = ["put", f"--obj.size={job['size']}", f"--prefix={job['prefix']}", "--disable-multipart", "--disable-sha256-payload"]
+        what = [
+            "put",
+            f"--obj.size={job['size']}",
+            f"--prefix={job['prefix']}",
+            "--disable-multipart",
+            "--disable-sha256-payload",
+        ]
     else:
-        what = ["get", "--list-existing", f"--objects={len(job['keys'])}", f"--prefix={job['keys'][0].rpartition('/')[0]}/"]
+        what = [
+            "get",
+            "--list-existing",
+            f"--objects={len(job['keys'])}",
+            f"--prefix={job['keys'][0].rpartition('/')[0]}/",
+        ]
     done = subprocess.run([shutil.which("warp") or "warp", *what, *options], capture_output=True, text=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    file = Path(f"{job['scratch']}/warp.csv.zst")  # its own mean leaves out runs of few operations: counted here, as for the others
+    file = Path(
+        f"{job['scratch']}/warp.csv.zst"
+    )  # its own mean leaves out runs of few operations: counted here, as for the others
     if not file.exists():
         raise SystemExit(f"warp wrote no operations: {(done.stdout + done.stderr)[-300:]}")
     with pyarrow.CompressedInputStream(file, "zstd") as stream:

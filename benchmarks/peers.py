@@ -107,12 +107,27 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, noted: Cell
     place, scratch = stage.buckets_of(conf, store, 1)[0], stage.scratch_dir(conf) / "peers"
     scratch.mkdir(exist_ok=True)
     keys = [f"{place.prefix}data/payload-{short}-{objects}x1/{i:07d}" for i in range(objects)]
-    job = {"url": store.endpoints(1)[0].url, "bucket": place.name, "prefix": f"{place.prefix}put/peer/{name}/", "keys": keys}
-    job |= {"body": str(stage.payload.body_files(stage.scratch_dir(conf), conf.seed, size)[0]), "scratch": str(scratch), "size": size}
+    job = {
+        "url": store.endpoints(1)[0].url,
+        "bucket": place.name,
+        "prefix": f"{place.prefix}put/peer/{name}/",
+        "keys": keys,
+    }
+    job |= {
+        "body": str(stage.payload.body_files(stage.scratch_dir(conf), conf.seed, size)[0]),
+        "scratch": str(scratch),
+        "size": size,
+    }
     job |= {"workers": workers, "seconds": seconds, "most": cell.commands}
     (scratch / "job.json").write_text(json.dumps(job))
     keyed = environ() | store.credentials(0).environ()
-    command = [sys.executable, str(Path(__file__).with_name("peer_clients.py")), name, point.workload, str(scratch / "job.json")]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("peer_clients.py")),
+        name,
+        point.workload,
+        str(scratch / "job.json"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=keyed, timeout=seconds + 300)
     if done.returncode:
         raise SystemExit(f"peers: {name} failed: {done.stderr[-1000:]}")
@@ -146,7 +161,9 @@ def measured(conf: config.Config, systems: dict[str, Store], peers: list[str], c
             say(f"peers: {rep} of {n}: {server} done")
 
 
-def over_best(cells: dict[str, Cell], ours: Callable[[str], bool], values: dict[str, list[float]] | None = None) -> tuple[float, float]:
+def over_best(
+    cells: dict[str, Cell], ours: Callable[[str], bool], values: dict[str, list[float]] | None = None
+) -> tuple[float, float]:
     """(geometric mean over the cells, cells beyond) of the best of ours over the best of the others."""
     logs, beyond = [], 0
     for name, cell in cells.items():
@@ -174,11 +191,15 @@ def costs(name: str, cell: Cell, values: dict[str, list[float]]) -> None:
 def native(cells: dict[str, Cell], values: dict[str, list[float]]) -> None:
     """Figures of the engine loadgen."""
     own = "storelab loadgen"
-    values["loadgen_geomean_vs_best"], values["loadgen_cells_beyond"] = ([v] for v in over_best(cells, lambda n: n == own))
+    values["loadgen_geomean_vs_best"], values["loadgen_cells_beyond"] = (
+        [v] for v in over_best(cells, lambda n: n == own)
+    )
     for w in ("get", "put"):
         small = [cells[f"versitygw_{w}_{name}"] for name, s in SIZES.items() if s.size == "4 kB"]
         values[f"loadgen_vs_obstore_{w}4k"] = [r for c in small for r in c.ratios(own, "obstore")]
-        values[f"loadgen_cpu_vs_obstore_{w}4k"] = [a / b for c in small for a, b in zip(c.cpu[own], c.cpu["obstore"], strict=True)]
+        values[f"loadgen_cpu_vs_obstore_{w}4k"] = [
+            a / b for c in small for a, b in zip(c.cpu[own], c.cpu["obstore"], strict=True)
+        ]
     worst = []
     for name, cell in cells.items():
         if name.endswith("16MB_8"):
@@ -196,7 +217,9 @@ def main() -> None:
     stores = {name: {"kind": name, "port": ports.block()} for name in SERVERS}
     with (
         laboratory(sweeps(), stores=stores, repetitions=n, use_stores=list(SERVERS)) as folder,
-        tempfile.TemporaryDirectory(prefix="storelab-peers-", dir="/dev/shm") as shm,  # data of the servers too: clients are compared
+        tempfile.TemporaryDirectory(
+            prefix="storelab-peers-", dir="/dev/shm"
+        ) as shm,  # data of the servers too: clients are compared
     ):
         own_places = {"results": str(folder / "results"), "state": f"{shm}/state", "scratch": shm}
         conf = config.load(Path(folder) / "config.yaml", (), own_places)

@@ -11,12 +11,21 @@ from storelab.workloads import WORKLOADS
 SWEEPS = {
     "up": {
         "workload": "put",
-        "axes": {"clients": list(range(1, 26)), "workers": [1, 2, 4, 8], "front_ends": [1, 2], "object_size": ["4 kB", "1 MB"]},
+        "axes": {
+            "clients": list(range(1, 26)),
+            "workers": [1, 2, 4, 8],
+            "front_ends": [1, 2],
+            "object_size": ["4 kB", "1 MB"],
+        },
     },
     "down": {"workload": "get", "axes": {"clients": list(range(1, 26)), "workers": [1, 2, 4, 8], "front_ends": [1, 2]}},
     "many": {
         "workload": "get",
-        "axes": {"buckets": list(range(2, 52)), "object_size": ["10 kB", "1 MB"], "clients": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]},
+        "axes": {
+            "buckets": list(range(2, 52)),
+            "object_size": ["10 kB", "1 MB"],
+            "clients": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+        },
     },
     "entries": {
         "workload": "read_entries",
@@ -36,7 +45,16 @@ def main() -> None:
             points = plan.make(config.load(Path(folder) / "config.yaml"), WORKLOADS)
             values["plan_s"].append(time.monotonic() - begun)
             assert len(points) == 2000, len(points)
-            command = [str(BIN / "snakemake"), "-n", "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
+            command = [
+                str(BIN / "snakemake"),
+                "-n",
+                "--profile",
+                "profiles/local",
+                "--config",
+                "measure=true",
+                "--",
+                "collect",
+            ]
             values["dry_run_s"].append(timed(command, folder))
     report("plan_scale", n, values, args)
 

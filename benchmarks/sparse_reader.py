@@ -131,7 +131,12 @@ def once(reader: Any, ranges: np.ndarray, wire: ProcessWire) -> dict[str, Any]:
     crc = 0
     for part in data:
         crc = zlib.crc32(part, crc)
-    return {**out, "crc32": crc, "bytes": sum(map(len, data)), "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+    return {
+        **out,
+        "crc32": crc,
+        "bytes": sum(map(len, data)),
+        "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
 
 
 def main() -> None:
@@ -150,7 +155,10 @@ def main() -> None:
                 done[-1]["part"] = (end - now) / (time.monotonic() - now)
         reads = sum(d.get("part", 1.0) for d in done)
         print(
-            json.dumps({"reads": reads, "crc32": done[0]["crc32"], "wire_bytes": sum(d["wire_bytes"] for d in done)} | reader.facts()),
+            json.dumps(
+                {"reads": reads, "crc32": done[0]["crc32"], "wire_bytes": sum(d["wire_bytes"] for d in done)}
+                | reader.facts()
+            ),
             flush=True,
         )
     sys.stdout.flush()

@@ -47,7 +47,10 @@ def outside() -> set[str]:
     found = {f"namespace {line.split()[0]}" for line in lines("ip", "netns", "list") if line.strip()}
     found |= {f"link {line.split()[1]}" for line in lines("ip", "-o", "link") if "sl-" in line}
     files = [
-        p for base in ("/tmp", "/dev/shm") for p in Path(base).iterdir() if any(k in p.name for k in ("seaweedfs", "hsperfdata", "-stores"))
+        p
+        for base in ("/tmp", "/dev/shm")
+        for p in Path(base).iterdir()
+        if any(k in p.name for k in ("seaweedfs", "hsperfdata", "-stores"))
     ]
     for path in files:
         found |= {f"file {p}" for p in (path.iterdir() if path.is_dir() and os.access(path, os.R_OK) else [path])}
@@ -63,7 +66,9 @@ def left(folder: str, before: set[str]) -> set[str]:
         ):
             found.add(f"process {process.pid} {' '.join(process.info['cmdline'] or [])[:80]}")
     found |= {f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if folder in line}
-    found |= {f"socket {line.split()[-1]}" for line in Path("/proc/net/unix").read_text().splitlines() if folder in line}
+    found |= {
+        f"socket {line.split()[-1]}" for line in Path("/proc/net/unix").read_text().splitlines() if folder in line
+    }
     for lock in Path(folder).rglob("lock"):
         with contextlib.suppress(OSError), lock.open("a") as f:
             try:

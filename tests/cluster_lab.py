@@ -17,7 +17,9 @@ LONG_KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
 
 
 def storelab(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=timeout
+    )
 
 
 def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subprocess.CompletedProcess:
@@ -28,7 +30,9 @@ def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subpr
     """In a session of its own: Ctrl-C is a signal to all of it (`os.killpg`)."""
     full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
     pipe = subprocess.PIPE
-    return subprocess.Popen(full, cwd=folder, env=environ() | variables, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(
+        full, cwd=folder, env=environ() | variables, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
 
 
 def measure(key: str) -> tuple[str, ...]:
@@ -55,7 +59,9 @@ def configure(folder: Path, **changes: Any) -> None:
     """Other sweeps for its campaign, and whatever else for its config.yaml."""
     for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
         path = folder / name
-        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {k: v for k, v in changes.items() if k in keys}))
+        path.write_text(
+            yaml.safe_dump(yaml.safe_load(path.read_text()) | {k: v for k, v in changes.items() if k in keys})
+        )
 
 
 def started_in(cmdline: Path, folder: Path) -> bool:

@@ -18,7 +18,9 @@ from storelab.workloads import WORKLOADS
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
 
-WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")  # hundreds of operations; a read or a deletion takes longer
+WINDOWS = dict.fromkeys(
+    ("put", "get", "get_range", "calibrate"), "600 ms"
+)  # hundreds of operations; a read or a deletion takes longer
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,7 +84,11 @@ def lab(tmp_path):
         out = []
         for p in points:
             record = point.point(config, points, p.key)
-            rows = [row for table in sorted((config.raw / p.key).glob("ops.*.parquet")) for row in pq.read_table(table).to_pylist()]
+            rows = [
+                row
+                for table in sorted((config.raw / p.key).glob("ops.*.parquet"))
+                for row in pq.read_table(table).to_pylist()
+            ]
             out.append((p, record, rows))
         return out
 

@@ -14,7 +14,13 @@ from storelab.workloads.staging import buckets, stage
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """A new folder for the gang of a sweep's first point, and what is to be written into its job.json; its data set lies in the store."""
-    base = {"campaign": "gang", "name": "gang", "results": str(tmp_path / "results"), "use_stores": ["sw"], "calibrate": False}
+    base = {
+        "campaign": "gang",
+        "name": "gang",
+        "results": str(tmp_path / "results"),
+        "use_stores": ["sw"],
+        "calibrate": False,
+    }
     fixed = {"warm_up": "100 ms", "objects": 20}
     config = Config.model_validate(base | {"stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": fixed | sweep}})
     point = plan.make(config, WORKLOADS)[0]

@@ -173,7 +173,11 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
         if isinstance(patch, StepPatch):
             values, edges, base = patch.get_data()
             under = base if base is not None and getattr(base, "__len__", None) else [base or 0] * len(values)
-            add(label(patch, legends), "steps", [[number(e), number(v - u)] for e, v, u in zip(edges, values, under, strict=False)])
+            add(
+                label(patch, legends),
+                "steps",
+                [[number(e), number(v - u)] for e, v, u in zip(edges, values, under, strict=False)],
+            )
         elif isinstance(patch, Rectangle):
             add(label(patch, legends), "bars", [_bar(ax, patch)])
     for kinds in series.values():
@@ -188,7 +192,9 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
         "texts": sorted(t.get_text() for t in ax.texts),
         "lines": sorted(lines),
         "series": {
-            name: {kind: items for kind, items in kinds.items() if items} for name, kinds in sorted(series.items()) if any(kinds.values())
+            name: {kind: items for kind, items in kinds.items() if items}
+            for name, kinds in sorted(series.items())
+            if any(kinds.values())
         },
     }
 
@@ -273,7 +279,9 @@ def place(ax: Axes, axis: Axis, value: Any) -> Any:
     if axis is ax.xaxis and isinstance(axis.get_major_locator(), FixedLocator):
         to = axis.get_transform().transform
         low, high = (float(to(v)) for v in sorted(axis.get_view_interval()))
-        near = min(axis.get_major_locator().locs, key=lambda tick: abs(float(to(tick)) - float(to(value))), default=None)
+        near = min(
+            axis.get_major_locator().locs, key=lambda tick: abs(float(to(tick)) - float(to(value))), default=None
+        )
         aside = math.inf if near is None else abs(float(to(near)) - float(to(value)))
         if aside < NEAR * (high - low) or (aside < math.inf and axis.get_scale() == "linear"):
             return number(near)
@@ -313,7 +321,8 @@ def label(artist: Any, legends: list[Legend]) -> str:
         fit = [
             t
             for t, x in zip(texts, looks, strict=False)
-            if all(mine[k] == x.get(k) for k in kinds if k in mine and k in x) and any(k in mine and k in x for k in kinds)
+            if all(mine[k] == x.get(k) for k in kinds if k in mine and k in x)
+            and any(k in mine and k in x for k in kinds)
         ]
         if fit:
             words.append(" | ".join(fit))

@@ -171,7 +171,12 @@ class LyingProxy:
             story.lists += 1
             lies = BUCKET_LIES.get(int(name[-5:]), ())
             if "bucket_listed" in lies and not story.deleted and story.lists == 1 and self._tell("bucket_listed"):
-                answer = re.sub(rb"<Bucket>(?:(?!</Bucket>).)*<Name>%s</Name>.*?</Bucket>" % name.encode(), b"", answer, flags=re.DOTALL)
+                answer = re.sub(
+                    rb"<Bucket>(?:(?!</Bucket>).)*<Name>%s</Name>.*?</Bucket>" % name.encode(),
+                    b"",
+                    answer,
+                    flags=re.DOTALL,
+                )
             lie = {1: "bucket_unlisted", 2: "bucket_comes_back"}.get(story.lists)
             if story.deleted and lie in lies and self._tell(lie):
                 answer = answer.replace(b"<Buckets>", b"<Buckets><Bucket><Name>%s</Name></Bucket>" % name.encode())
@@ -197,7 +202,9 @@ class LyingProxy:
 
 
 def _hide(answer: bytes, key: str) -> bytes:
-    return re.sub(rb"<Contents>(?:(?!</Contents>).)*<Key>%s</Key>.*?</Contents>" % key.encode(), b"", answer, flags=re.DOTALL)
+    return re.sub(
+        rb"<Contents>(?:(?!</Contents>).)*<Key>%s</Key>.*?</Contents>" % key.encode(), b"", answer, flags=re.DOTALL
+    )
 
 
 class Handler(BaseHTTPRequestHandler):

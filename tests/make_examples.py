@@ -21,7 +21,10 @@ S = 10**9
 ENTRIES = 10_000  # entries of the imagined ROOT file
 VOLUME = 80_000_000  # its compressed bytes
 DURATION, WARM_UP = 4 * S, 1 * S
-PER_CLIENT = {"put": {4_000: 100, 10_000_000: 10}, "get": {4_000: 200, 10_000_000: 20}}  # operations/s of one client, rep 1
+PER_CLIENT = {
+    "put": {4_000: 100, 10_000_000: 10},
+    "get": {4_000: 200, 10_000_000: 20},
+}  # operations/s of one client, rep 1
 
 CONFIG = {
     "campaign": "example",
@@ -43,7 +46,11 @@ CONFIG = {
             "duration": "4 s",
             "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
         },
-        "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}},
+        "entries": {
+            "workload": "read_entries",
+            "duration": "4 s",
+            "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]},
+        },
     },
 }
 _TIMED = {"workload": "get", "duration": "4 s"}
@@ -143,14 +150,21 @@ def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
     0 to 40 ms before it began."""
     begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
     first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
-    due = {"intended_ns": [b - i % 5 * 10_000_000 for i, b in enumerate(begins)]} if point.axes.get("arrival_rate") else {}
+    due = (
+        {"intended_ns": [b - i % 5 * 10_000_000 for i, b in enumerate(begins)]}
+        if point.axes.get("arrival_rate")
+        else {}
+    )
     return {"start_ns": begins, "first_byte_ns": first, **due}
 
 
 def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """The same, but to every second operation the store answered 503."""
     n = len(ops["end_ns"])
-    answer = {"error": ["SlowDown" if i % 2 else None for i in range(n)], "status": [503 if i % 2 else 200 for i in range(n)]}
+    answer = {
+        "error": ["SlowDown" if i % 2 else None for i in range(n)],
+        "status": [503 if i % 2 else 200 for i in range(n)],
+    }
     return ops | answer | {"bytes": [0 if i % 2 else b for i, b in enumerate(ops["bytes"])]}
 
 
@@ -213,9 +227,17 @@ def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]],
         "count": [1] * n,
         "bytes": [100_000] * n,
     }
-    reads = {"client": [client] * n, "read": list(range(n)), "entries": [point.axes["step"]] * n, "branches": [50] * n, "baskets": [10] * n}
+    reads = {
+        "client": [client] * n,
+        "read": list(range(n)),
+        "entries": [point.axes["step"]] * n,
+        "branches": [50] * n,
+        "baskets": [10] * n,
+    }
     reads |= {"needed_bytes": [100_000] * n, "asked_bytes": moved["wire_bytes"], **moved, **times}
-    reads |= {f"{p}_ns": [10**6] * n for p in ("plan", "transfer", "decompress", "deserialise")} | {"open_ns": [10**6 * f for f in first]}
+    reads |= {f"{p}_ns": [10**6] * n for p in ("plan", "transfer", "decompress", "deserialise")} | {
+        "open_ns": [10**6 * f for f in first]
+    }
     return ops | moved | times | {"status": [200] * n}, reads
 
 
@@ -236,11 +258,18 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
         "network": {"rx_bytes": 0, "tx_bytes": 0},
     }
     clients = [
-        client | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
+        client
+        | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
         for i in range(n)
     ]
     if point.workload == "events":
-        opening = {"requests": 3, "asked_bytes": 1_000_000, "body_bytes": 1_000_000, "wire_bytes": 1_000_000, "ns": 10**6}
+        opening = {
+            "requests": 3,
+            "asked_bytes": 1_000_000,
+            "body_bytes": 1_000_000,
+            "wire_bytes": 1_000_000,
+            "ns": 10**6,
+        }
         clients = [c | {"engine": {"opening": opening}} for c in clients]
     engine = {
         "name": point.axes["engine"],
@@ -284,7 +313,14 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
     folder, start, done = raw / point.key, T0 + point.order * 10 * S, []
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
-            ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0], "start_ns": [start], "end_ns": [start + S]}
+            ops = {
+                "client": [client],
+                "op": ["PROBE"],
+                "count": [1],
+                "bytes": [0],
+                "start_ns": [start],
+                "end_ns": [start + S],
+            }
         elif point.workload in ("read_volume", "read_entries", "replay", "events"):
             ops, reads = (events if point.workload == "events" else read_entries)(point, client, start)
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
@@ -293,7 +329,13 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
             ops |= times(point, ops["end_ns"]) if point.axes.get("engine") == "obstore" else {}
             ops = ops if valid else refused(ops)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
-        done.append(sum(n for n, error in zip(ops["count"], ops.get("error", [None] * len(ops["count"])), strict=True) if error is None))
+        done.append(
+            sum(
+                n
+                for n, error in zip(ops["count"], ops.get("error", [None] * len(ops["count"])), strict=True)
+                if error is None
+            )
+        )
         beside(point, folder, client, start)
     if point.store == "alpha":
         example_monitor.write(point, folder, start, DURATION)
@@ -303,7 +345,10 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
         client["operations"] = operations
     run["host"] |= example_monitor.of_host(point) if point.store == "alpha" else {}
     run |= {"observed": observed(point)} if point.workload == "space" else {}
-    broken = {"valid": False, "budget": {"reason": "50 % of the operations failed, more than failure_budget = 1 %", "failure_budget": 0.01}}
+    broken = {
+        "valid": False,
+        "budget": {"reason": "50 % of the operations failed, more than failure_budget = 1 %", "failure_budget": 0.01},
+    }
     records.finish(folder, run if valid else run | broken)
 
 

@@ -38,7 +38,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
         if mode == "shuffled":
             ranges = ranges[::-1]
         body = b"".join(
-            b"--cut\r\nContent-Type: x\r\nContent-range: bytes %d-%d/%d\r\n\r\n" % (a, b, len(data)) + data[a : b + 1] + b"\r\n"
+            b"--cut\r\nContent-Type: x\r\nContent-range: bytes %d-%d/%d\r\n\r\n" % (a, b, len(data))
+            + data[a : b + 1]
+            + b"\r\n"
             for a, b in ranges
         )
         body += b"--cut--\r\n"

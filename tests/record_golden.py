@@ -50,25 +50,48 @@ TRANSFERS = {
         "workload": "get",
         **SHORT,
         "objects": 4,
-        "axes": {"engine": IN_PARTS, "object_size": "12 MB", "part_size": "5 MiB", "parallel_parts": [0, 2], "workers": 1},
+        "axes": {
+            "engine": IN_PARTS,
+            "object_size": "12 MB",
+            "part_size": "5 MiB",
+            "parallel_parts": [0, 2],
+            "workers": 1,
+        },
     },
     "buckets_up": {"workload": "put", **SHORT, "axes": {"engine": "obstore", "buckets": [1, 2, 4], "workers": 4}},
     "buckets_down": {"workload": "get", **SHORT, "axes": {"engine": "obstore", "buckets": [1, 2, 4], "workers": 4}},
     "threads": {"workload": "get", **SHORT, "axes": {"engine": "loadgen", "workers": [1, 4, 8]}},
-    "open": {"workload": "get", **SHORT, "axes": {"engine": ["obstore", "loadgen"], "arrival_rate": [50, 100, 200], "workers": 4}},
+    "open": {
+        "workload": "get",
+        **SHORT,
+        "axes": {"engine": ["obstore", "loadgen"], "arrival_rate": [50, 100, 200], "workers": 4},
+    },
     "balance": {
         "workload": "get",
         **SHORT,
         "axes": {"engine": "loadgen", "balance": ["round_robin", "least_load"], "front_ends": 2, "workers": 2},
     },
     "owners": {"workload": "put", **SHORT, "axes": {"accounts": 2, "buckets": 2, "clients": 2, "workers": 1}},
-    "signed": {"workload": "put", **SHORT, "axes": {"engine": "loadgen", "payload": ["unsigned", "sha256"], "workers": 1}},
-    "encrypted": {"workload": "get", **SHORT, "axes": {"engine": ["obstore", "s5cmd"], "scheme": "https", "workers": 2}},
+    "signed": {
+        "workload": "put",
+        **SHORT,
+        "axes": {"engine": "loadgen", "payload": ["unsigned", "sha256"], "workers": 1},
+    },
+    "encrypted": {
+        "workload": "get",
+        **SHORT,
+        "axes": {"engine": ["obstore", "s5cmd"], "scheme": "https", "workers": 2},
+    },
     "ranges": {
         "workload": "get_range",
         **SHORT,
         "objects": 4,
-        "axes": {"engine": ["fsspec", "obstore", "loadgen"], "object_size": "1 MB", "range_size": ["4 kB", "64 kB"], "workers": 2},
+        "axes": {
+            "engine": ["fsspec", "obstore", "loadgen"],
+            "object_size": "1 MB",
+            "range_size": ["4 kB", "64 kB"],
+            "workers": 2,
+        },
     },
     "gone": {
         "workload": "delete",
@@ -85,9 +108,21 @@ READS = {
         **READ,
         "axes": {"engine": ["uproot-s3fs", "planned"], "entry_fraction": [100, 1, 0.1], "clients": [1, 2]},
     },
-    "both": {"workload": "read_entries", **READ, "axes": {"engine": "planned", "entry_fraction": 1, "volume_fraction": 10}},
-    "copies": {"workload": "read_volume", **READ, "axes": {"engine": "planned", "volume_fraction": 10, "clients": 2, "buckets": 2}},
-    "codecs": {"workload": "read_volume", **READ, "axes": {"engine": "planned", "volume_fraction": 10, "codec": ["lz4", "zlib"]}},
+    "both": {
+        "workload": "read_entries",
+        **READ,
+        "axes": {"engine": "planned", "entry_fraction": 1, "volume_fraction": 10},
+    },
+    "copies": {
+        "workload": "read_volume",
+        **READ,
+        "axes": {"engine": "planned", "volume_fraction": 10, "clients": 2, "buckets": 2},
+    },
+    "codecs": {
+        "workload": "read_volume",
+        **READ,
+        "axes": {"engine": "planned", "volume_fraction": 10, "codec": ["lz4", "zlib"]},
+    },
     "cold": {
         "workload": "read_volume",
         **READ,
@@ -98,7 +133,11 @@ READS = {
         **READ,
         "axes": {"engine": "planned", "volume_fraction": 10, "access": "cold", "header": "cached"},
     },
-    "presigned": {"workload": "read_volume", **READ, "axes": {"engine": "planned", "volume_fraction": 10, "transport": "http"}},
+    "presigned": {
+        "workload": "read_volume",
+        **READ,
+        "axes": {"engine": "planned", "volume_fraction": 10, "transport": "http"},
+    },
     "pieces": {
         "workload": "read_volume",
         **READ,
@@ -117,17 +156,44 @@ NODE = {"navigation": ["scan", "random"], "clients": [1, 2], "files": 2, "step":
 JOBS = {
     "plain": {"workload": "events", **READ, "axes": NODE},
     "ahead": {"workload": "events", **READ, "axes": NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
-    "whole": {"workload": "events", **READ, "axes": NODE | {"cache": ["bytes", "blockcache"], "read_ahead": "256 KiB", "clients": 1}},
+    "whole": {
+        "workload": "events",
+        **READ,
+        "axes": NODE | {"cache": ["bytes", "blockcache"], "read_ahead": "256 KiB", "clients": 1},
+    },
     "all": {"workload": "events", **READ, "axes": NODE | {"cache": "all", "clients": 1}},
     "planned": {"workload": "events", **READ, "axes": NODE | {"engine": "planned"}},
 }
 SYSTEMS = {
-    "able_s3": {"workload": "probe", "duration": "5 min", "stores": ["seaweedfs"], "axes": {"accounts": 2, "most_buckets": 12}},
+    "able_s3": {
+        "workload": "probe",
+        "duration": "5 min",
+        "stores": ["seaweedfs"],
+        "axes": {"accounts": 2, "most_buckets": 12},
+    },
     "able": {"workload": "probe", "duration": "5 min", "stores": OTHERS},
-    "true_s3": {"workload": "consistency", "duration": "3 s", "stores": ["seaweedfs"], "axes": {"clients": 2, "workers": 2}},
-    "true": {"workload": "consistency", "duration": "3 s", "stores": OTHERS, "axes": {"engine": "fsspec", "clients": 2, "workers": 2}},
-    "up": {"workload": "put", **SHORT, "axes": {"engine": "fsspec", "object_size": ["4 kB", "1 MB"], "clients": 2, "workers": 2}},
-    "down": {"workload": "get", **SHORT, "axes": {"engine": "fsspec", "object_size": ["4 kB", "1 MB"], "clients": 2, "workers": 2}},
+    "true_s3": {
+        "workload": "consistency",
+        "duration": "3 s",
+        "stores": ["seaweedfs"],
+        "axes": {"clients": 2, "workers": 2},
+    },
+    "true": {
+        "workload": "consistency",
+        "duration": "3 s",
+        "stores": OTHERS,
+        "axes": {"engine": "fsspec", "clients": 2, "workers": 2},
+    },
+    "up": {
+        "workload": "put",
+        **SHORT,
+        "axes": {"engine": "fsspec", "object_size": ["4 kB", "1 MB"], "clients": 2, "workers": 2},
+    },
+    "down": {
+        "workload": "get",
+        **SHORT,
+        "axes": {"engine": "fsspec", "object_size": ["4 kB", "1 MB"], "clients": 2, "workers": 2},
+    },
     "ranges": {"workload": "get_range", **SHORT, "objects": 4, "axes": {"object_size": "1 MB", "workers": 2}},
     "replayed": {"workload": "replay", **READ, "axes": {"engine": "fsspec", "volume_fraction": [50, 1]}},
     "planned": {"workload": "read_volume", **READ, "axes": {"engine": "planned", "volume_fraction": 10}},
@@ -185,8 +251,18 @@ NODES = {
     "entries": {"workload": "read_entries", **READ, "axes": {"engine": "planned", "entry_fraction": 1, "clients": 4}},
 }
 ROOT = {
-    "volume": {"workload": "read_volume", **READ, "duration": "4 s", "axes": {"engine": "root", "volume_fraction": [100, 10]}},
-    "entries": {"workload": "read_entries", **READ, "duration": "4 s", "axes": {"engine": "root", "entry_fraction": [100, 1]}},
+    "volume": {
+        "workload": "read_volume",
+        **READ,
+        "duration": "4 s",
+        "axes": {"engine": "root", "volume_fraction": [100, 10]},
+    },
+    "entries": {
+        "workload": "read_entries",
+        **READ,
+        "duration": "4 s",
+        "axes": {"engine": "root", "entry_fraction": [100, 1]},
+    },
 }
 CAMPAIGNS: dict[str, dict[str, Any]] = {
     "transfers": {"sweeps": TRANSFERS},
@@ -234,7 +310,9 @@ def environ(**more: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **more}
 
 
-def storelab(folder: Path, *arguments: str, around: tuple[str, ...] = (), **variables: str) -> subprocess.CompletedProcess:
+def storelab(
+    folder: Path, *arguments: str, around: tuple[str, ...] = (), **variables: str
+) -> subprocess.CompletedProcess:
     command = [*around, str(BIN / "storelab"), *arguments]
     return subprocess.run(command, cwd=folder, env=environ(**variables), capture_output=True, text=True)
 

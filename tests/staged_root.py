@@ -54,7 +54,14 @@ def staged_root(store: Any, bucket: str, folder: Path) -> Iterator[tuple[Endpoin
 
 
 def job_for(
-    bucket: str, folder: Path, facts: dict[str, Any], url: str, workload: str, axes: dict[str, Any], key: str = "good", **more: Any
+    bucket: str,
+    folder: Path,
+    facts: dict[str, Any],
+    url: str,
+    workload: str,
+    axes: dict[str, Any],
+    key: str = "good",
+    **more: Any,
 ) -> Job:
     """A job of 2 s that reads one of the objects. more: fields of `Job`, and `protocol`; `client` is 0, it is S3, where they are not told."""
     manifest = folder / f"{key}.json"

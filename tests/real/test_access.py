@@ -67,7 +67,10 @@ def test_a_kept_header_costs_no_request(make, proxy, staged):
     asked = proxy.requests
     result = read(one, 2)
     assert not failed(result) and result.engine["opening"]["requests"] == 0 < new.engine["opening"]["requests"]
-    assert sum(result.ops["requests"]) == proxy.requests - asked and result.reads["requests"][0] == result.reads["requests"][1]
+    assert (
+        sum(result.ops["requests"]) == proxy.requests - asked
+        and result.reads["requests"][0] == result.reads["requests"][1]
+    )
     assert 0 < result.reads["open_ns"][0] < new.reads["open_ns"][0] / 2
     asked = proxy.requests
     again = make("read_volume", engine="planned", volume_fraction=2.0, header="cached")
@@ -86,11 +89,19 @@ def test_connections_and_pieces(make, proxy):
     parts = read(one, 3)
     assert not failed(whole) and not failed(parts), parts.checks
     assert (
-        parts.reads["asked_bytes"][1] == whole.reads["asked_bytes"][1] and parts.reads["needed_bytes"][1] == whole.reads["needed_bytes"][1]
+        parts.reads["asked_bytes"][1] == whole.reads["asked_bytes"][1]
+        and parts.reads["needed_bytes"][1] == whole.reads["needed_bytes"][1]
     )
     assert parts.reads["requests"][1] == -(-parts.reads["asked_bytes"][1] // 500_000) > whole.reads["requests"][1]
-    assert sum(parts.ops["requests"]) == proxy.requests - asked and sum(parts.ops["wire_bytes"]) == proxy.received - seen
-    assert proxy.connections - proxy_before == 3 == parts.connections["max"] == parts.engine["settings"]["max_pool_connections"]
+    assert (
+        sum(parts.ops["requests"]) == proxy.requests - asked and sum(parts.ops["wire_bytes"]) == proxy.received - seen
+    )
+    assert (
+        proxy.connections - proxy_before
+        == 3
+        == parts.connections["max"]
+        == parts.engine["settings"]["max_pool_connections"]
+    )
 
 
 def test_pages_are_dropped(tmp_path):
@@ -110,7 +121,9 @@ def test_pages_are_dropped(tmp_path):
 @pytest.mark.parametrize("kind", ["directory", pytest.param("seaweedfs", marks=pytest.mark.heavy)])
 def test_records_tell_what_is_cold(lab, tmp_path, port_block, kind):
     (tmp_path / "data").mkdir()
-    settings = {"kind": kind, "path": str(tmp_path / "data")} if kind == "directory" else {"kind": kind, "port": port_block}
+    settings = (
+        {"kind": kind, "path": str(tmp_path / "data")} if kind == "directory" else {"kind": kind, "port": port_block}
+    )
     axes = {"engine": "planned", "volume_fraction": 5.0, "access": "cold", "header": "cached"}
     ((point, record, _),) = lab(settings, cold={"workload": "read_volume", "axes": axes})
     folder = tmp_path / "results" / "lab" / "raw" / point.key

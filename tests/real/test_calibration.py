@@ -14,7 +14,9 @@ pytestmark = [
     pytest.mark.real,
     needs_loadgen,
 ]
-SWEEPS = {"up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": {"object_size": "10 kB", "workers": 2}}}
+SWEEPS = {
+    "up": {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": {"object_size": "10 kB", "workers": 2}}
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,10 @@ def measured():
 
 
 def test_it_is_measured_before_the_campaign_and_after_it(measured):
-    runs = sorted((json.loads(p.read_text()) for p in (measured / "results/bench/raw").rglob("run.json")), key=lambda r: r["start_ns"])
+    runs = sorted(
+        (json.loads(p.read_text()) for p in (measured / "results/bench/raw").rglob("run.json")),
+        key=lambda r: r["start_ns"],
+    )
     phases = [r["point"]["axes"].get("phase", "between") for r in runs]
     assert phases == ["before"] * 3 + ["between", "after"]
     assert all(c["ok"] for r in runs for c in r["checks"])
@@ -38,7 +43,10 @@ def test_it_is_measured_before_the_campaign_and_after_it(measured):
 def test_points_bear_their_ceiling(measured):
     tables = measured / "results/bench/tables"
     ceilings = pd.read_csv(tables / "calibration.csv").set_index("target")
-    assert sorted(ceilings.index) == ["memory", "network", "tmpfs"] and ceilings["drift_percent"].notna().to_dict()["network"]
+    assert (
+        sorted(ceilings.index) == ["memory", "network", "tmpfs"]
+        and ceilings["drift_percent"].notna().to_dict()["network"]
+    )
     for name in ("points", "throughput"):
         t = pd.read_csv(tables / f"{name}.csv")
         (row,) = t[t["workload"] == "put"].to_dict("records")
@@ -51,7 +59,10 @@ def test_nothing_is_left(measured):
     assert "nullserver (nullserver): down" in storelab(measured, "status").stdout
     assert "removed" in storelab(measured, "clean", "--yes", "bench").stdout
     storelab(measured, "down", "--all")
-    assert not list((measured / ".storelab/nullserver/data/bodies").glob("*")) and storelab(measured, "check").returncode == 0
+    assert (
+        not list((measured / ".storelab/nullserver/data/bodies").glob("*"))
+        and storelab(measured, "check").returncode == 0
+    )
 
 
 def test_measuring_again_measures_nothing(measured):

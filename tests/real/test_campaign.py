@@ -35,7 +35,9 @@ def listed(folder: Path, *arguments: str) -> set[str]:
 
 
 def storelab(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=120
+    )
 
 
 def heads(folder: Path) -> dict[str, str]:
@@ -98,7 +100,8 @@ def test_measuring_again_measures_nothing(measured):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]]
+    "arguments",
+    [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]],
 )
 def test_a_rebuild_lists_no_measuring_rule(lab, arguments):
     for name in ("rules", "Snakefile"):  # edited: one more space in the shell line, and no ancient() any more
@@ -146,7 +149,9 @@ def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
         in_process(lab, "--set", "sweeps.up.axes.clients=3", "plan", "--write"),
     ):
         assert code == 2 and "sealed" in err, err
-    assert "make_tables" in listed(lab, "--forceall", "--", "tables")  # the golden set builds the tables of sealed campaigns
+    assert "make_tables" in listed(
+        lab, "--forceall", "--", "tables"
+    )  # the golden set builds the tables of sealed campaigns
 
 
 def test_a_changed_setting_is_shown_and_refused(lab):
@@ -207,7 +212,12 @@ def clients_of(folder: Path) -> list[int]:
 def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
     process = subprocess.Popen(
-        command, cwd=long_lab, env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=long_lab,
+        env=environ(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     wait_for(lambda: len(heads(long_lab)) >= 1 and clients_of(long_lab))
     before = heads(long_lab)
@@ -223,8 +233,16 @@ def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
 
 def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(long_lab):
     key = in_process(long_lab, "plan")[1].split()[2]
-    process = subprocess.Popen([str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: any(b"s5cmd" in Path(f"/proc/{p}/cmdline").read_bytes() for p in clients_of(long_lab) if Path(f"/proc/{p}").exists()))
+    process = subprocess.Popen(
+        [str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True
+    )
+    wait_for(
+        lambda: any(
+            b"s5cmd" in Path(f"/proc/{p}/cmdline").read_bytes()
+            for p in clients_of(long_lab)
+            if Path(f"/proc/{p}").exists()
+        )
+    )
     victim = next(p for p in clients_of(long_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
@@ -239,7 +257,9 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(long_la
 
 def test_ctrl_c_leaves_no_client(long_lab):
     key = in_process(long_lab, "plan")[1].split()[2]
-    process = subprocess.Popen([str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True
+    )
     wait_for(lambda: bool(clients_of(long_lab)))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)

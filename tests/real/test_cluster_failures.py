@@ -133,7 +133,9 @@ def test_a_controller_that_is_down_for_a_while(testbed, lab):
     os.kill(int((testbed / "slurmctld.pid").read_text()), signal.SIGTERM)
     time.sleep(6)
     subprocess.run(
-        ["slurmctld", "-f", str(testbed / "slurm.conf")], check=True, env={**environ(), "PATH": os.environ["PATH"] + ":/usr/sbin"}
+        ["slurmctld", "-f", str(testbed / "slurm.conf")],
+        check=True,
+        env={**environ(), "PATH": os.environ["PATH"] + ":/usr/sbin"},
     )
     _, err = process.communicate(timeout=90)
     assert set(runs(lab)) == {LONG_KEY} and gone(lab), err
@@ -144,7 +146,10 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
     begun = time.monotonic()
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 1 and time.monotonic() - begun < 40
-    assert "4 of 4 nodes did not come within 5 s" in done.stderr and "['--constraint=fast'] that no node fits" in done.stderr
+    assert (
+        "4 of 4 nodes did not come within 5 s" in done.stderr
+        and "['--constraint=fast'] that no node fits" in done.stderr
+    )
     assert slurm(testbed, "squeue", "-h", "-s") == ""
 
 
@@ -153,7 +158,9 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
     if os.geteuid() != 0:
         pytest.skip("a mount of its own needs root")
     other = tmp_path / "other"
-    shutil.copytree(Path(__file__).parents[2] / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(__file__).parents[2] / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__")
+    )
     package = other / "storelab/__init__.py"
     package.write_text(package.read_text().replace('__version__ = "', '__version__ = "9.'))
     (lab / "results").mkdir()
@@ -161,11 +168,21 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
     unequal = f"[ $SLURM_PROCID != 2 ] || export PYTHONPATH={other}"
     configure(lab, launcher=SRUN | {"setup": f"{unequal}\n[ $SLURM_PROCID != 1 ] || {hide}"})
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
-    assert done.returncode == 2 and "2 of 4 nodes are not fit, the first is node2" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 2 and "2 of 4 nodes are not fit, the first is node2" in done.stderr, (
+        done.stdout + done.stderr
+    )
     assert "node2: does not see" in done.stdout and "`results` is not shared with it" in done.stdout
-    assert "node3: other storelab: storelab 9." in done.stdout and "node1: " not in done.stdout and not list((lab / "results").iterdir())
+    assert (
+        "node3: other storelab: storelab 9." in done.stdout
+        and "node1: " not in done.stdout
+        and not list((lab / "results").iterdir())
+    )
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
-    assert done.returncode == 1 and "node 1 (node2): sees no" in done.stderr and "`results` is not shared with this node" in done.stderr
+    assert (
+        done.returncode == 1
+        and "node 1 (node2): sees no" in done.stderr
+        and "`results` is not shared with this node" in done.stderr
+    )
     configure(lab, launcher=SRUN | {"setup": unequal})
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 1 and "node 2 (node3) has other versions: storelab 9." in done.stderr
@@ -173,7 +190,9 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
 
 
 def token(seconds: float, mark: str) -> str:
-    body = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + seconds, "sub": mark}).encode()).decode().rstrip("=")
+    body = (
+        base64.urlsafe_b64encode(json.dumps({"exp": time.time() + seconds, "sub": mark}).encode()).decode().rstrip("=")
+    )
     return f"head.{body}.sign"
 
 
@@ -203,13 +222,20 @@ class Watch(threading.Thread):
 
 def test_a_token_that_is_renewed_is_taken_anew_and_nothing_secret_is_told(testbed, lab, tmp_path):
     """Two points of one campaign; the first token ends before the second point would."""
-    configure(lab, sweeps={"up": {"workload": "put", "duration": "3 s", "warm_up": "100 ms", "axes": {"clients": 4, "workers": [1, 2]}}})
+    configure(
+        lab,
+        sweeps={
+            "up": {"workload": "put", "duration": "3 s", "warm_up": "100 ms", "axes": {"clients": 4, "workers": [1, 2]}}
+        },
+    )
     first, second = token(600, "first"), token(600, "second")
     file = tmp_path / "token"
     file.write_text(first)
     watch = Watch(Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]), [first, second])
     watch.start()
-    for n, (key, renewed) in enumerate({LONG_KEY: second, LONG_KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()):
+    for n, (key, renewed) in enumerate(
+        {LONG_KEY: second, LONG_KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()
+    ):
         command = ["env", f"BEARER_TOKEN_FILE={file}", "salloc", "-N4", *measure(key)]
         done = on(testbed, lab, *command)
         assert done.returncode == 0 and len(runs(lab)) == n + 1, done.stderr

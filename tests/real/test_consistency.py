@@ -45,7 +45,9 @@ def run(tmp_path, monkeypatch):
                 "use_stores": ["one"],
                 "repetitions": 1,
                 "limits": {"error_fraction": error_fraction},
-                "sweeps": {"c": {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}},
+                "sweeps": {
+                    "c": {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}
+                },
             }
         )
         points = plan.make(config, WORKLOADS)
@@ -105,7 +107,16 @@ def test_a_store_that_answers_truly(run, seaweedfs):
     assert record["engine"]["settings"]["long_listing_keys"] == 1100
     # Every operation is a row, in time, and an expected 404 is no error.
     ops = [row for table in folder.glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()]
-    assert {o["op"] for o in ops} >= {"PUT", "GET", "LIST", "DELETE", "MAKE_BUCKET", "DELETE_BUCKET", "HEAD_BUCKET", "LIST_BUCKETS"}
+    assert {o["op"] for o in ops} >= {
+        "PUT",
+        "GET",
+        "LIST",
+        "DELETE",
+        "MAKE_BUCKET",
+        "DELETE_BUCKET",
+        "HEAD_BUCKET",
+        "LIST_BUCKETS",
+    }
     assert all(record["start_ns"] <= o["start_ns"] <= o["end_ns"] <= record["deadline_ns"] for o in ops)
     assert any(o["status"] == 404 for o in ops) and not [o for o in ops if o["error"]]
     assert len(ops) == sum(c["operations"] for c in record["clients"])
@@ -116,7 +127,10 @@ def test_a_store_that_answers_truly(run, seaweedfs):
     build.build(campaign)
     with open(campaign / "tables" / "consistency.csv", newline="") as f:
         rows = list(csv.DictReader(f))
-    assert [r["scenario"] for r in rows[::2]] == list(consistency.SCENARIOS) and {r["front_end"] for r in rows} == {"same", "other"}
+    assert [r["scenario"] for r in rows[::2]] == list(consistency.SCENARIOS) and {r["front_end"] for r in rows} == {
+        "same",
+        "other",
+    }
     for row in rows:
         tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]
         assert int(row["tried"]) == tried and row["anomalies"] == row["errors"] == "0" and row["runs"] == "1"
@@ -125,7 +139,12 @@ def test_a_store_that_answers_truly(run, seaweedfs):
 
 
 def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behind):
-    lies = {*OBJECT_LIES.values(), *(lie for lies in BUCKET_LIES.values() for lie in lies), "listing_complete", "listed_bucket_exists"}
+    lies = {
+        *OBJECT_LIES.values(),
+        *(lie for lies in BUCKET_LIES.values() for lie in lies),
+        "listing_complete",
+        "listed_bucket_exists",
+    }
     with LyingProxy(targets(seaweedfs), lies) as proxy:
         axes = {**AXES, "workers": 2}
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
@@ -135,7 +154,11 @@ def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behi
     # What was told in the last moment was answered after the deadline.
     workers = axes["clients"] * axes["workers"]
     assert caught.keys() == lies
-    missed = {s: (told[s], caught[s], [a for a in found if a["scenario"] == s]) for s in lies if not 0 <= told[s] - caught[s] <= workers}
+    missed = {
+        s: (told[s], caught[s], [a for a in found if a["scenario"] == s])
+        for s in lies
+        if not 0 <= told[s] - caught[s] <= workers
+    }
     assert not missed, missed
     assert not by_scenario(counts, "errors")
     assert Counter(a["scenario"] for a in found) == caught
@@ -175,7 +198,9 @@ def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
     """No answer is neither right nor wrong."""
     pid = seaweedfs.actors()["filer"]
     settings = {"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)], "prefix": "judged"}
-    stop, go_on = (threading.Timer(after, os.kill, (pid, sig)) for after, sig in ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT)))
+    stop, go_on = (
+        threading.Timer(after, os.kill, (pid, sig)) for after, sig in ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT))
+    )
     begun = time.monotonic()
     stop.start(), go_on.start()
     try:

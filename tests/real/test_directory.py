@@ -71,7 +71,11 @@ def test_lists_by_prefix(store):
 
 def test_absent(store):
     access = store.access()
-    for act in (lambda: access.read("none", "k"), lambda: access.write("none", "k", b""), lambda: list(access.keys("none"))):
+    for act in (
+        lambda: access.read("none", "k"),
+        lambda: access.write("none", "k", b""),
+        lambda: list(access.keys("none")),
+    ):
         with pytest.raises(NoSuchBucket):
             act()
     access.make_bucket("there")
@@ -138,7 +142,9 @@ def test_many_threads(store):
     access = store.access()
     access.make_bucket("b")
     threads = [
-        threading.Thread(target=lambda i=i: [access.write("b", f"same/{i % 2}/{j}", bytes([i] * 1000)) for j in range(20)])
+        threading.Thread(
+            target=lambda i=i: [access.write("b", f"same/{i % 2}/{j}", bytes([i] * 1000)) for j in range(20)]
+        )
         for i in range(8)
     ]
     for thread in threads:

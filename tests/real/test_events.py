@@ -82,7 +82,9 @@ def test_read_ahead_helps_a_scan_and_harms_random_navigation(make, staged):
         plain, ahead = found[navigation, "none"], found[navigation, "readahead"]
         assert per_event(ahead, "wire_bytes") > 3 * per_event(plain, "wire_bytes")
         assert per_event(ahead, "requests") < 0.5 * per_event(plain, "requests")
-    assert per_event(found["random", "readahead"], "wire_bytes") > 5 * per_event(found["scan", "readahead"], "wire_bytes")
+    assert per_event(found["random", "readahead"], "wire_bytes") > 5 * per_event(
+        found["scan", "readahead"], "wire_bytes"
+    )
     assert found["random", "none"].reads["asked_bytes"][1:] == found["random", "none"].reads["needed_bytes"][1:]
 
 
@@ -98,7 +100,9 @@ def test_a_pass_of_a_scan_needs_every_basket_once(make, staged, engine):
     assert 0 in reads["requests"], "a step within the cluster of the last one asks nothing"
 
 
-@pytest.mark.parametrize("axes", [{"engine": "planned"}, {"cache": "all"}, {"cache": "blockcache", "read_ahead": AHEAD}], ids=str)
+@pytest.mark.parametrize(
+    "axes", [{"engine": "planned"}, {"cache": "all"}, {"cache": "blockcache", "read_ahead": AHEAD}], ids=str
+)
 def test_a_pass_begins_with_empty_caches(make, staged, axes):
     """Two passes of four steps: the second fetches what the first did; the file is not opened again."""
     reads = read(make(staged[0].url, step=250, volume_fraction=0.5, **axes), 8).reads

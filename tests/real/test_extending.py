@@ -70,7 +70,13 @@ def house(tmp_path_factory):
 
 def storelab(folder: Path, environ: dict[str, str], *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "storelab", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "storelab", *words],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -83,7 +89,9 @@ def test_a_new_thing_touches_what_the_page_says(house):
         "src/storelab/stores/memory.py",
         "src/storelab/core/stores.py",
     ]
-    assert touched.count("src/storelab/core/engines.py") == 2 and touched.count("src/storelab/core/axes/clients.py") == 1
+    assert (
+        touched.count("src/storelab/core/engines.py") == 2 and touched.count("src/storelab/core/axes/clients.py") == 1
+    )
     assert touched.count("src/storelab/workloads/__init__.py") == 1
 
 

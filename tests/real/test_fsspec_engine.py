@@ -12,7 +12,10 @@ AXES = {"engine": "fsspec", "workers": 3, "clients": 2, "object_size": "20 kB"}
 SWEEPS = {
     "put": {"workload": "put", "axes": AXES},
     "get": {"workload": "get", "axes": AXES},
-    "range": {"workload": "get_range", "axes": {"clients": 2, "workers": 3, "object_size": "1 MB", "range_size": "5 kB"}},
+    "range": {
+        "workload": "get_range",
+        "axes": {"clients": 2, "workers": 3, "object_size": "1 MB", "range_size": "5 kB"},
+    },
 }
 
 
@@ -42,7 +45,11 @@ def test_a_wrong_answer_is_an_error(lab, tmp_path):
 def test_accounts_and_https(lab, port_block):
     """Two accounts own two buckets each; the front-end speaks https with a certificate of its own, s5cmd and s3fs verify it."""
     axes = {"clients": 2, "workers": 2, "accounts": 2, "buckets": 4, "scheme": "https", "engine": ["s5cmd", "fsspec"]}
-    measured = lab({"kind": "seaweedfs", "port": port_block}, put={"workload": "put", "axes": axes}, get={"workload": "get", "axes": axes})
+    measured = lab(
+        {"kind": "seaweedfs", "port": port_block},
+        put={"workload": "put", "axes": axes},
+        get={"workload": "get", "axes": axes},
+    )
     assert len(measured) == 4
     for _, record, rows in measured:
         assert record["store"]["deployment"]["tls"] and record["store"]["deployment"]["accounts"] == 2
@@ -55,7 +62,8 @@ def test_redundancy_and_volume_servers(lab, port_block):
     """Three volume servers, one copy against two: deployments of their own beside each other, one of them suspended."""
     axes = {"workers": 4, "object_size": "100 kB", "servers": 3, "redundancy": ["none", "replica-2"]}
     measured = lab(
-        {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40}, put={"workload": "put", "axes": axes}
+        {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40},
+        put={"workload": "put", "axes": axes},
     )
     deployments = {p.axes["redundancy"]: record["store"]["deployment"] for p, record, _ in measured}
     assert {d["daemons"]["volume"] for d in deployments.values()} == {3}
@@ -73,5 +81,7 @@ def test_space(lab, port_block):
         o = record["observed"]
         assert o["objects"] >= len(rows) and o["stored_bytes"] == o["objects"] * 200_000
         ratio[point.axes["redundancy"]] = (o["used_after_put_bytes"] - o["used_before_bytes"]) / o["stored_bytes"]
-        assert o["used_after_reclaim_bytes"] - o["used_before_bytes"] < 0.2 * o["stored_bytes"] and len(o["returned"]) > 5
+        assert (
+            o["used_after_reclaim_bytes"] - o["used_before_bytes"] < 0.2 * o["stored_bytes"] and len(o["returned"]) > 5
+        )
     assert 0.98 < ratio["none"] < 1.2 and 1.96 < ratio["replica-2"] < 2.4

@@ -25,7 +25,15 @@ pytestmark = pytest.mark.real
 def gang(seaweedfs, tmp_path):
     """A function that runs a gang of `put` or `get`; returns (job, results)."""
 
-    def run(workload, clients=2, at_start=lambda t0: None, change=lambda job: None, duration="1 s", launcher=LocalLauncher, **axes):
+    def run(
+        workload,
+        clients=2,
+        at_start=lambda t0: None,
+        change=lambda job: None,
+        duration="1 s",
+        launcher=LocalLauncher,
+        **axes,
+    ):
         axes = {"clients": clients, "workers": 4, **axes}
         folder, job = prepared(seaweedfs, tmp_path, {"workload": workload, "duration": duration, "axes": axes})
         change(job)
@@ -76,10 +84,14 @@ def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
 
 
 def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
-    _, _, results = gang("put", change=lambda job: job.update(buckets=[{"name": "storelab-nobody-made-this", "prefix": ""}]))
+    _, _, results = gang(
+        "put", change=lambda job: job.update(buckets=[{"name": "storelab-nobody-made-this", "prefix": ""}])
+    )
     for r in results:
         assert r["operations"] == 0 < r["errors"]
-        assert [(c["name"], "NoSuchBucket" in c["detail"]) for c in r["checks"] if not c["ok"]] == [("something moved", True)]
+        assert [(c["name"], "NoSuchBucket" in c["detail"]) for c in r["checks"] if not c["ok"]] == [
+            ("something moved", True)
+        ]
 
 
 def test_a_corrupted_object_fails_the_check(gang, seaweedfs):

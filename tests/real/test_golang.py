@@ -35,7 +35,9 @@ def pins(tmp_path, monkeypatch, compiled):
     (source / "cmd" / "tiny").mkdir(parents=True)
     (source / "go.mod").write_text("module example.org/tiny\n\ngo 1.24\n")
     (source / "cmd" / "tiny" / "main.go").write_text(MAIN)
-    text = "module storelab/tiny\n\ngo 1.24\n\nrequire example.org/tiny v1.2.3\n\nreplace example.org/tiny => ./source\n"
+    text = (
+        "module storelab/tiny\n\ngo 1.24\n\nrequire example.org/tiny v1.2.3\n\nreplace example.org/tiny => ./source\n"
+    )
     (source.parent / "go.mod").write_text(text + "\ntool example.org/tiny/cmd/tiny\n")
     (source.parent / "go.sum").write_text("")
     monkeypatch.setattr(golang, "PINS", source.parents[1])
@@ -50,8 +52,13 @@ def test_built_placed_and_not_built_again(pins, tmp_path):
     part.run(lines.append)
     binary = tools / "bin" / "tiny"
     assert part.present() and subprocess.run([binary], check=True, capture_output=True).stderr == b"tiny\n"
-    assert golang.module_version(binary, TINY.module) == "1.2.3" and golang.module_version(binary, "example.org/other") == ""
-    assert {p.name for p in (tools / "bin").iterdir()} == {"tiny", "tiny.json"} and not list((tools / "cache").iterdir())
+    assert (
+        golang.module_version(binary, TINY.module) == "1.2.3"
+        and golang.module_version(binary, "example.org/other") == ""
+    )
+    assert {p.name for p in (tools / "bin").iterdir()} == {"tiny", "tiny.json"} and not list(
+        (tools / "cache").iterdir()
+    )
     assert lines[0] == f"downloading and building with {shutil.which('go')}"
     before = binary.stat().st_mtime_ns
     golang.install(TINY, tools, lines.append)  # a second one that waited for the first
@@ -100,9 +107,11 @@ def test_a_tools_folder_that_cannot_be_written(pins, tmp_path):
 def test_an_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch):
     slow = tmp_path / "bin" / "go"
     slow.parent.mkdir()
-    slow.write_text('#!/bin/sh\n[ "$1" = env ] && echo go1.99.0 && exit\necho "go: downloading x v1" >&2\nsleep 60 &\nwait\n')
+    slow.write_text(
+        '#!/bin/sh\n[ "$1" = env ] && echo go1.99.0 && exit\necho "go: downloading x v1" >&2\nsleep 60 &\nwait\n'
+    )
     slow.chmod(0o755)
-    code = "from storelab.install import golang; from pathlib import Path; golang.PINS = Path({!r}); golang.EVERY = 0.3\n"
+    code = "from storelab.install import golang, running; from pathlib import Path; golang.PINS = Path({!r}); running.EVERY = 0.3\n"
     code += "golang.install(golang.Program('tiny', 'example.org/tiny', 'example.org/tiny/cmd/tiny', '', 1e6), Path({!r}), print)"
     environ = os.environ | {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", code.format(str(pins.parent), str(tmp_path / "tools"))]

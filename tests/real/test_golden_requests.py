@@ -10,14 +10,28 @@ READS = ("uproot-s3fs", "planned")
 
 
 def test_each_engine_asks_as_often_as_it_did(lab, port_block):
-    sweeps = {f"get-{engine}": {"workload": "get", **SHORT, "axes": {"engine": engine, "workers": 2}} for engine in TRANSFERS}
-    sweeps |= {f"put-{engine}": {"workload": "put", **SHORT, "axes": {"engine": engine, "workers": 2}} for engine in TRANSFERS}
+    sweeps = {
+        f"get-{engine}": {"workload": "get", **SHORT, "axes": {"engine": engine, "workers": 2}} for engine in TRANSFERS
+    }
+    sweeps |= {
+        f"put-{engine}": {"workload": "put", **SHORT, "axes": {"engine": engine, "workers": 2}} for engine in TRANSFERS
+    }
     sweeps["delete"] = {"workload": "delete", **SHORT, "objects": 200, "axes": {"batch": 20, "workers": 1}}
     sweeps |= {
-        engine: {"workload": "read_volume", "duration": "2 s", "warm_up": "100 ms", "axes": {"engine": engine, "volume_fraction": 1}}
+        engine: {
+            "workload": "read_volume",
+            "duration": "2 s",
+            "warm_up": "100 ms",
+            "axes": {"engine": engine, "volume_fraction": 1},
+        }
         for engine in READS
     }
-    sweeps["replay"] = {"workload": "replay", "duration": "1 s", "warm_up": "100 ms", "axes": {"volume_fraction": 1, "merge": "gap"}}
+    sweeps["replay"] = {
+        "workload": "replay",
+        "duration": "1 s",
+        "warm_up": "100 ms",
+        "axes": {"volume_fraction": 1, "merge": "gap"},
+    }
     known = golden.read_json("requests")
     for point, record, rows in lab({"kind": "seaweedfs", "port": port_block}, **sweeps):
         name = golden.cost_name(record["store"]["kind"], point.workload, point.axes)

@@ -42,7 +42,11 @@ def new(state: Path, port: int, **settings) -> HDFS:
 
 def processes(folder: Path) -> list[psutil.Process]:
     """All that bear the store's folder in their command line."""
-    return [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or ()) and p.pid != os.getpid()]
+    return [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(p.info["cmdline"] or ()) and p.pid != os.getpid()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,11 @@ def test_objects_come_back(store, bucket):
     assert bucket in way.bucket_names()
     with pytest.raises(access.BucketExists):
         way.make_bucket(bucket)
-    for act in (lambda: way.read("never-made", "k"), lambda: way.write("never-made", "k", b""), lambda: list(way.keys("never-made"))):
+    for act in (
+        lambda: way.read("never-made", "k"),
+        lambda: way.write("never-made", "k", b""),
+        lambda: list(way.keys("never-made")),
+    ):
         with pytest.raises(access.NoSuchBucket):
             act()
     way.delete(bucket, [*bodies, "none"])
@@ -276,7 +284,9 @@ def test_a_taken_port_and_a_daemon_that_cannot_start(tmp_path, port_block):
         store.up()
     assert not processes(store.folder)
     (store.data / "namenode" / "current" / "VERSION").write_text("damaged=1\n")
-    with pytest.raises(MeasurementFailed, match=r"stores\.h: namenode-1 ended while it started; its log says: .*\w+Exception"):
+    with pytest.raises(
+        MeasurementFailed, match=r"stores\.h: namenode-1 ended while it started; its log says: .*\w+Exception"
+    ):
         store.up()
     assert not processes(store.folder)
 
@@ -293,7 +303,12 @@ def test_from_configuration_to_record(tmp_path):
     times = {"duration": "2 s", "warm_up": "100 ms", "objects": 6}
     config = Config.model_validate(
         {
-            **{"campaign": "lab", "name": "lab", "results": str(tmp_path / "results"), "state": str(tmp_path / "state")},
+            **{
+                "campaign": "lab",
+                "name": "lab",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+            },
             "stores": {"h": {"kind": "hdfs", "port": ports.block(80), "servers": 1, "redundancy": "none"}},
             **{
                 "use_stores": ["h"],
@@ -306,7 +321,9 @@ def test_from_configuration_to_record(tmp_path):
     try:
         for p in (points := plan.make(config, WORKLOADS)):
             record = point.point(config, points, p.key)
-            rows = [row for table in (config.raw / p.key).glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()]
+            rows = [
+                row for table in (config.raw / p.key).glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()
+            ]
             size = p.axes.get("range_size") or p.axes["object_size"]
             assert rows and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}
             assert all(c["ok"] for c in record["checks"]), record["checks"]

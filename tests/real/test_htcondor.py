@@ -67,7 +67,9 @@ def lab(pool):
 
 def configure(folder: Path, sweeps: dict | None = None, gang_timeout: str = "60 s", **launcher) -> None:
     settings = {"kind": "htcondor", "nodes": 4, "address": HEAD, "silence": "8 s"} | launcher
-    cluster_lab.configure(folder, launcher=settings, gang_timeout=gang_timeout, **({"sweeps": sweeps} if sweeps else {}))
+    cluster_lab.configure(
+        folder, launcher=settings, gang_timeout=gang_timeout, **({"sweeps": sweeps} if sweeps else {})
+    )
 
 
 def hosts(folder: Path) -> set[str]:
@@ -126,8 +128,12 @@ def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
     broken.parent.mkdir(parents=True)
     broken.touch()
     command = [str(BIN / "storelab"), "testbed", "up", "--htcondor", "--folder", str(tmp_path / "tb"), "--nodes", "2"]
-    done = subprocess.run(command, env=environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr) and "Traceback" not in done.stderr, done.stderr
+    done = subprocess.run(
+        command, env=environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}, capture_output=True, text=True, timeout=60
+    )
+    assert (
+        done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr) and "Traceback" not in done.stderr
+    ), done.stderr
     assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
     process = subprocess.Popen(command, env=environ(), stderr=subprocess.DEVNULL)
     limit = time.monotonic() + 20
@@ -162,7 +168,9 @@ def test_the_doctor_looks_at_every_machine(pool, lab):
     assert sorted(rows) == ["node1", "node2", "node3", "node4"] and "seaweedfs: is down" in done.stdout
     configure(lab, gang_timeout="15 s", nodes=5)
     done = on(pool, lab, "storelab", "doctor", "--nodes")
-    assert done.returncode == 2 and "the pool has 4 machines that fit, for the 5 jobs" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 2 and "the pool has 4 machines that fit, for the 5 jobs" in done.stdout, (
+        done.stdout + done.stderr
+    )
 
 
 def test_the_parallel_universe(pool, lab):
@@ -173,11 +181,17 @@ def test_the_parallel_universe(pool, lab):
 
 def test_no_folder_is_shared(pool, lab):
     """The agents are given the post office and a ticket; HTCondor runs them in its own scratch folder and brings nothing back."""
-    configure(lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"])
+    configure(
+        lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"]
+    )
     done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
     assert done.returncode == 0 and len(hosts(lab)) == 2, done.stderr
-    jobs = on(pool, lab, "condor_history", "-limit", "2", "-af", "Arguments", "ShouldTransferFiles", "TransferInput").stdout.splitlines()
-    assert len(jobs) == 2 and all("https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs)
+    jobs = on(
+        pool, lab, "condor_history", "-limit", "2", "-af", "Arguments", "ShouldTransferFiles", "TransferInput"
+    ).stdout.splitlines()
+    assert len(jobs) == 2 and all(
+        "https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs
+    )
 
 
 def test_slots_that_come_late_are_waited_for(pool, lab):
@@ -206,7 +220,10 @@ def test_slots_that_come_late_are_waited_for(pool, lab):
         ({"options": ['requirements = Machine == "node1.pool"']}, "the pool has 1 machines that fit, for the 4 jobs"),
         ({"options": ["requirements = ((("]}, r"condor_status: .*invalid constraint.* \(asked with "),
         ({"options": ["universe = nonsense"]}, r"condor_submit: .*nonsense"),
-        ({"python": "/no/such/python"}, r"job \d+\.0 \(node 0\) ended with status 127 before .*/no/such/python: not found"),
+        (
+            {"python": "/no/such/python"},
+            r"job \d+\.0 \(node 0\) ended with status 127 before .*/no/such/python: not found",
+        ),
         (
             {"options": ["periodic_hold = JobStatus == 2", 'periodic_hold_reason = "over its quota"']},
             r"job \d+\.\d \(node \d\) is held: over its quota",
@@ -259,7 +276,9 @@ def test_a_node_lost_in_the_middle(pool, lab):
     all_began(lab, 4)
     os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and re.search(r"node 2 \(node3\) has given no sign of life for 8 s: it is lost", err), err
+    assert process.returncode == 1 and re.search(
+        r"node 2 \(node3\) has given no sign of life for 8 s: it is lost", err
+    ), err
     assert not clients_left(lab)
     configure(lab, {"up": PUT | {"axes": {"clients": 3, "workers": 2}}})
     done = on(pool, lab, *measure("seaweedfs/put/clients~0003_workers~0002_rep~001"))

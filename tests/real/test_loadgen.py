@@ -46,7 +46,10 @@ def started(values: dict, environ=None) -> subprocess.Popen:
     now = time.time_ns()
     values = {"start_ns": now + 200_000_000, "deadline_ns": now + 60_000_000_000} | values
     process = subprocess.Popen(
-        [client.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | (KEYS if environ is None else environ)
+        [client.binary()],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | (KEYS if environ is None else environ),
     )
     process.stdin.write(json.dumps(values).encode())
     process.stdin.close()
@@ -62,7 +65,10 @@ def summary(lines: bytes) -> dict:
     ("change", "says"),
     [
         ({"wrokers": 3}, "wrokers"),
-        ({"operations": [{"op": "GET_RANGE"}], "range": {"length": 1001}}, "1001 B at sequential are not in an object of 1000 B"),
+        (
+            {"operations": [{"op": "GET_RANGE"}], "range": {"length": 1001}},
+            "1001 B at sequential are not in an object of 1000 B",
+        ),
         ({"endpoints": [{"url": "nowhere", "region": "r", "addressing": "path"}]}, "http(s)://host[:port]"),
         ({"objects": {}}, "objects: none"),
     ],
@@ -70,7 +76,12 @@ def summary(lines: bytes) -> dict:
 def test_a_mistake_is_one_line(tmp_path, change, says):
     process = started(job("http://127.0.0.1:1", tmp_path) | change)
     _, said = process.communicate(timeout=20)
-    assert process.returncode == 2 and said.count(b"\n") == 1 and says in said.decode() and not (tmp_path / "ops.parquet").exists()
+    assert (
+        process.returncode == 2
+        and said.count(b"\n") == 1
+        and says in said.decode()
+        and not (tmp_path / "ops.parquet").exists()
+    )
 
 
 def test_credentials_missing(tmp_path):
@@ -130,14 +141,18 @@ def test_many_operations_are_bins_like_those_of_other_engines(tmp_path):
         for name, most in (("single", 5_000_000), ("binned", 10)):
             now = time.time_ns()
             times = {"start_ns": now + 200_000_000, "deadline_ns": now + 900_000_000}
-            process = started(job(server.url, tmp_path, most_single=most, records=str(tmp_path / name), workers=3) | times)
+            process = started(
+                job(server.url, tmp_path, most_single=most, records=str(tmp_path / name), workers=3) | times
+            )
             process.communicate(timeout=20)
             assert process.returncode == 0
     single, binned = (pq.read_table(tmp_path / name).to_pydict() for name in ("single", "binned"))
     assert set(binned["worker"]) == set(binned["start_ns"]) == set(binned["object"]) == {None}
     uppers = {b["upper_ns"] for hist in binned["latency_hist"] for b in hist}
     assert uppers <= set(bins.EDGES.tolist()), "buckets are those of the other engines"
-    assert all(sum(b["count"] for b in hist) == n for hist, n in zip(binned["latency_hist"], binned["count"], strict=True))
+    assert all(
+        sum(b["count"] for b in hist) == n for hist, n in zip(binned["latency_hist"], binned["count"], strict=True)
+    )
     assert all(hist is None or not hist for hist in single["latency_hist"]) and None not in single["start_ns"]
 
 

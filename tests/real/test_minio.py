@@ -229,7 +229,9 @@ def test_space_taken_and_given_back(tmp_path, port_block, servers, redundancy, f
 @pytest.mark.parametrize(("servers", "redundancy"), [(1, "ec-2-2"), (1, "ec-3-1"), (5, "ec-2-2")])
 def test_redundancy_that_is_not_possible(tmp_path, port_block, servers, redundancy):
     store = new(tmp_path / "state", port_block, servers=servers, redundancy=redundancy)
-    with pytest.raises(UserError, match=rf"stores\.mio\.redundancy: {redundancy} is not possible on {servers} drives; set servers to 4"):
+    with pytest.raises(
+        UserError, match=rf"stores\.mio\.redundancy: {redundancy} is not possible on {servers} drives; set servers to 4"
+    ):
         store.up()
     assert not store.data.exists()
 
@@ -293,7 +295,10 @@ def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
 
 def test_a_taken_port_leaves_nothing_running(fresh):
     port = fresh.settings.port
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError, match=f"port {port} of minio-1 is taken by"):
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(UserError, match=f"port {port} of minio-1 is taken by"),
+    ):
         fresh.up()
     assert fresh.actors() == {}
 
@@ -303,7 +308,9 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path, port_b
     (store.folder / "tls").mkdir(parents=True)
     for name in ("ca.pem", "server.pem", "server.key"):
         (store.folder / "tls" / name).write_text("no certificate")
-    with pytest.raises(MeasurementFailed, match=r"stores\.mio: minio-1 ended while it started; its log says: .*certificate"):
+    with pytest.raises(
+        MeasurementFailed, match=r"stores\.mio: minio-1 ended while it started; its log says: .*certificate"
+    ):
         store.up()
     assert store.actors() == {}
 

@@ -76,7 +76,14 @@ def test_one_line(lab, arguments, words):
 
 
 def test_a_disk_too_small_for_the_data_set_is_refused_before_staging(lab):
-    more = ["--set", "limits.stored_bytes=999999 TB", "--set", "sweeps.down.objects=1000000", "--set", "sweeps.down.axes.object_size=1 GB"]
+    more = [
+        "--set",
+        "limits.stored_bytes=999999 TB",
+        "--set",
+        "sweeps.down.objects=1000000",
+        "--set",
+        "sweeps.down.axes.object_size=1 GB",
+    ]
     line = refused(lab, *more, "plan", "--write")
     assert "the data sets of campaign bench take 1e+03 TB" in line or "1 PB" in line
     assert not (lab / "results/bench/raw").exists()
@@ -108,7 +115,10 @@ def test_an_endpoint_that_does_not_answer(lab, store, words):
 
 
 def test_missing_credentials(lab):
-    env = {k: v for k, v in environ().items() if not k.startswith("AWS_")} | {"HOME": os.devnull, "AWS_EC2_METADATA_DISABLED": "true"}
+    env = {k: v for k, v in environ().items() if not k.startswith("AWS_")} | {
+        "HOME": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     line = refused(lab, "--set", 'stores.far={"kind": "s3", "endpoint": "http://127.0.0.1:9"}', "up", "far", env=env)
     assert "credentials" in line and "AWS_ACCESS_KEY_ID" in line
 
@@ -123,7 +133,9 @@ def test_a_workload_that_writes_is_refused_on_a_read_only_store(lab):
 def test_virtual_addressing_is_refused_where_the_engine_cannot(lab):
     far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "addressing": "virtual"}'
     env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
-    assert "s5cmd addresses buckets by path" in refused(lab, "--set", f"stores.far={far}", "--set", "use_stores=[far]", "check", env=env)
+    assert "s5cmd addresses buckets by path" in refused(
+        lab, "--set", f"stores.far={far}", "--set", "use_stores=[far]", "check", env=env
+    )
 
 
 def test_missing_latex_is_named(lab, tmp_path):

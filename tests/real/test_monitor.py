@@ -28,7 +28,9 @@ while time.monotonic() < end:
     sum(range(10_000))
 """
 CLIENT = f"import subprocess, sys, time; time.sleep(%s); subprocess.run([sys.executable, '-c', {CHILD!r}])"
-ENDED = f"import subprocess, sys, time; subprocess.run(['timeout', '0.9', sys.executable, '-c', {CHILD!r}]); time.sleep(60)"
+ENDED = (
+    f"import subprocess, sys, time; subprocess.run(['timeout', '0.9', sys.executable, '-c', {CHILD!r}]); time.sleep(60)"
+)
 
 
 def begin(code: str) -> subprocess.Popen:
@@ -74,18 +76,29 @@ def test_sees_cpu_memory_sockets_and_traffic_of_a_clients_child(tmp_path):
     seen = of(rows, "client", "0")
     assert 6 <= len(seen) == m.summary["monitor_samples"] <= 14, "five a second, one at each end"
     assert [r["time_ns"] for r in seen] == sorted(r["time_ns"] for r in seen)
-    assert m.summary["seconds"] == pytest.approx(2.4, abs=0.1) and gained(seen, "time_ns") / S == pytest.approx(2.4, abs=0.1)
+    assert m.summary["seconds"] == pytest.approx(2.4, abs=0.1) and gained(seen, "time_ns") / S == pytest.approx(
+        2.4, abs=0.1
+    )
     burnt = gained(seen, "cpu_user_s", "cpu_system_s")
     assert 0.3 < burnt <= theirs + 0.5, f"the child had used {theirs:.2f} s"
     assert 60e6 < seen[-1]["rss_bytes"] < 300e6, "the client's own memory and its child's"
     assert max(r["sockets"] or 0 for r in seen) == 12 + 12 - 1 + 1, "both ends, the closed one, the listener"
     host = of(rows, "host")
-    assert max(r["established"] for r in host) >= 22 and max(r["closing"] or 0 for r in host) >= 2, "CLOSE_WAIT and FIN_WAIT of one"
+    assert max(r["established"] for r in host) >= 22 and max(r["closing"] or 0 for r in host) >= 2, (
+        "CLOSE_WAIT and FIN_WAIT of one"
+    )
     assert gained(host, "cpu_user_s", "cpu_system_s") >= 0.8 * burnt and host[-1]["rss_bytes"] > 100e6
     loopback = of(rows, "interface", "lo")
-    assert gained(loopback, "rx_bytes") == m.summary["network"]["lo"]["rx_bytes"] > 10_000 and gained(loopback, "tx_packets") > 20
+    assert (
+        gained(loopback, "rx_bytes") == m.summary["network"]["lo"]["rx_bytes"] > 10_000
+        and gained(loopback, "tx_packets") > 20
+    )
     quiet = of(rows, "server", "daemon")
-    assert gained(quiet, "cpu_user_s", "cpu_system_s") < 0.2 and m.summary["server_cpu_s"] < 0.2 and quiet[-1]["rss_bytes"] > 1e6
+    assert (
+        gained(quiet, "cpu_user_s", "cpu_system_s") < 0.2
+        and m.summary["server_cpu_s"] < 0.2
+        and quiet[-1]["rss_bytes"] > 1e6
+    )
     records.write_table(tmp_path / "monitor.0.parquet", records.MONITOR, m.columns())
     first, last = m.summary["ports"], proc.ephemeral_ports()
     assert first == last and first > 1000

@@ -26,7 +26,8 @@ from storelab.workloads.staging import buckets
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(
-        not any((m / DAV_EXT).exists() for m in MODULES), reason="nginx with dav_ext is not installed: storelab install nginx"
+        not any((m / DAV_EXT).exists() for m in MODULES),
+        reason="nginx with dav_ext is not installed: storelab install nginx",
     ),
 ]
 
@@ -66,7 +67,9 @@ def test_up_and_down(fresh):
     assert fresh.status().state == "up" and re.match(r"\d+\.\d+", fresh.version())
     assert fresh.deployment()["daemons"] == {"http": 2} and fresh.deployment()["processes"] == 2
     for pid in fresh.actors().values():
-        assert {c.laddr.ip for c in psutil.Process(pid).net_connections("inet") if c.status == psutil.CONN_LISTEN} <= {"127.0.0.1"}
+        assert {c.laddr.ip for c in psutil.Process(pid).net_connections("inet") if c.status == psutil.CONN_LISTEN} <= {
+            "127.0.0.1"
+        }
     bucket = bucket_for(fresh, "kept")
     fresh.access().write(bucket.name, "a/b", b"kept")
     pids = fresh.actors()
@@ -85,7 +88,9 @@ def test_written_through_one_front_end_read_through_the_other(nginx):
     assert two.read(bucket.name, "a/b/c") == body and two.read(bucket.name, "a/bc") == b""
     one.write(bucket.name, "a/b/c", b"new")
     assert two.read(bucket.name, "a/b/c") == b"new"
-    listed = {prefix: sorted(buckets.list_keys(two, bucket, prefix)) for prefix in ("", "a/b", "a/b/", "a/b/c", "none/")}
+    listed = {
+        prefix: sorted(buckets.list_keys(two, bucket, prefix)) for prefix in ("", "a/b", "a/b/", "a/b/c", "none/")
+    }
     assert listed[""] == [("a/b/c", 3), ("a/b/d", 1), ("a/bc", 0), ("z", 1)]
     assert listed["a/b"] == listed[""][:3] and listed["a/b/"] == listed[""][:2]
     assert listed["a/b/c"] == listed[""][:1] and listed["none/"] == []
@@ -187,7 +192,10 @@ def test_killed_in_the_middle_of_up(fresh):
         "s._warm_up = lambda: os.kill(os.getpid(), 9)\n"
         "s.up(2)"
     )
-    assert subprocess.run([sys.executable, "-c", code, str(fresh.state), str(fresh.settings.port)], check=False).returncode == -9
+    assert (
+        subprocess.run([sys.executable, "-c", code, str(fresh.state), str(fresh.settings.port)], check=False).returncode
+        == -9
+    )
     pids = fresh.actors()
     assert len(pids) == 6
     fresh.up(2)
@@ -213,7 +221,9 @@ def test_other_settings_start_it_anew(fresh):
 def test_a_taken_port_is_told_in_one_line(fresh):
     with socket.create_server(("127.0.0.1", fresh.settings.port + 1)), pytest.raises(UserError) as caught:
         fresh.up(2)
-    assert f"port {fresh.settings.port + 1} of http-2 is taken by" in str(caught.value) and "\n" not in str(caught.value)
+    assert f"port {fresh.settings.port + 1} of http-2 is taken by" in str(caught.value) and "\n" not in str(
+        caught.value
+    )
     assert fresh.actors() == {}
 
 
@@ -253,7 +263,11 @@ def test_in_memory_data_go_with_it(tmp_path, port_block):
 
 
 def door(nginx, **settings):
-    return make("door", HttpSettings(**{"kind": "http", "endpoint": [e.url for e in nginx.endpoints(2)], **settings}), Path("none"))
+    return make(
+        "door",
+        HttpSettings(**{"kind": "http", "endpoint": [e.url for e in nginx.endpoints(2)], **settings}),
+        Path("none"),
+    )
 
 
 def test_a_door(nginx):
@@ -277,7 +291,9 @@ def test_a_folder_behind_a_door(nginx):
     store.up()
     bucket = bucket_for(store, "below")
     store.access().write(bucket.name, "x/y", b"1")
-    assert store.access().bucket_names() == [bucket.name] and list(store.access().keys(bucket.name, "x")) == [("x/y", 1)]
+    assert store.access().bucket_names() == [bucket.name] and list(store.access().keys(bucket.name, "x")) == [
+        ("x/y", 1)
+    ]
     assert (nginx.data / "objects" / "site" / "given" / bucket.name / "x" / "y").read_bytes() == b"1"
     buckets.remove(store, "below")
 

@@ -37,7 +37,11 @@ class ByHand(RemoteLauncher):
     def command(self) -> list[str]:
         agent = " ".join(self.agent())
         names = self.names or tuple(f"node{n}" for n in range(len(self.nodes)))
-        lines = [f"SLURMD_NODENAME={name} {agent} {n} & echo $! > {self.folder}/pid.{n}" for n, name in enumerate(names) if name]
+        lines = [
+            f"SLURMD_NODENAME={name} {agent} {n} & echo $! > {self.folder}/pid.{n}"
+            for n, name in enumerate(names)
+            if name
+        ]
         return ["bash", "-c", "\n".join([*lines, "wait"])]
 
 
@@ -45,7 +49,15 @@ class ByHand(RemoteLauncher):
 def gang(seaweedfs, tmp_path):
     """A function that runs a gang of `get` over nodes; returns (folder, job, results, launcher)."""
 
-    def run(ranks, launcher=ByHand, at_start=lambda folder: None, settings=None, duration="1500 ms", timeout_s=30, **job_changes):
+    def run(
+        ranks,
+        launcher=ByHand,
+        at_start=lambda folder: None,
+        settings=None,
+        duration="1500 ms",
+        timeout_s=30,
+        **job_changes,
+    ):
         size = sum(map(len, ranks))
         sweep = {"workload": "get", "duration": duration, "axes": {"clients": size, "workers": 2}}
         folder, job = prepared(seaweedfs, tmp_path, sweep)
@@ -53,10 +65,14 @@ def gang(seaweedfs, tmp_path):
         shared = job["scratch_base"]
         job |= job_changes
         records.write_json(folder / "job.json", job)
-        started = launcher(folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {})))
+        started = launcher(
+            folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {}))
+        )
         seconds = job["point"]["fixed"]["duration_ns"] / 1e9
         with scratch.using(shared):  # as `measure` does: else another `down --all` clears it
-            results = coordinator.run(started, folder, size, timeout_s, seconds, lambda t0: at_start(folder), job["lead_ns"] / 1e9)
+            results = coordinator.run(
+                started, folder, size, timeout_s, seconds, lambda t0: at_start(folder), job["lead_ns"] / 1e9
+            )
         return folder, job, results, started
 
     return run
@@ -84,7 +100,13 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     with scratch.using(tmp_path):  # as the coordinator does
         folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
     assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
-    assert [(r["node"], r["host"]) for r in results] == [(0, "node0"), (1, "node1"), (2, "node2"), (0, "node0"), (1, "node1")]
+    assert [(r["node"], r["host"]) for r in results] == [
+        (0, "node0"),
+        (1, "node1"),
+        (2, "node2"),
+        (0, "node0"),
+        (1, "node1"),
+    ]
     for rank, r in enumerate(results):
         ops = pq.read_table(folder / f"ops.{rank}.parquet")
         assert r["saw_go_in_time"] and all(c["ok"] for c in r["checks"]) and len(ops) == r["operations"] > 0
@@ -98,7 +120,11 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     assert wait_gone(folder) and not [p for p in here.iterdir() if p.is_dir()]
     secret = seaweedfs.credentials()
     told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
-    assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told and not (folder / "keys").exists()
+    assert (
+        secret.secret_key.encode() not in told
+        and secret.access_key.encode() not in told
+        and not (folder / "keys").exists()
+    )
 
 
 @pytest.mark.heavy
@@ -147,7 +173,8 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
     assert all(35_000_000 < n["clock_offset_ns"] < 45_000_000 for n in found)
     Shifted.shift = 3_000_000_000
     with pytest.raises(
-        MeasurementFailed, match=r"node ([01]) \(node\1\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"
+        MeasurementFailed,
+        match=r"node ([01]) \(node\1\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s",
     ):
         gang([[0], [1]], launcher=Shifted)
 
@@ -167,16 +194,26 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
         def command(self) -> list[str]:
             self.url, self.ticket = self.office.url, self.office.ticket()
             agent, ticket = " ".join(self.agent()), self.folder / "ticket"
-            own = [f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))]  # as a batch system brings it to each node
-            start = [f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))]
+            own = [
+                f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))
+            ]  # as a batch system brings it to each node
+            start = [
+                f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))
+            ]
             return ["bash", "-c", "\n".join([*own, *start, "wait"])]
 
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
-    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, settings={"shared_folder": False}, scratch_base=str(tmpfs))
+    folder, _, results, launcher = gang(
+        [[0, 2], [1]], launcher=Posted, settings={"shared_folder": False}, scratch_base=str(tmpfs)
+    )
     assert not list(tmpfs.iterdir())  # where nobody else uses it, agents leave nothing on a node's tmpfs
     assert [r["host"] for r in results] == ["node0", "node1", "node0"]
-    assert sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3)) == sum(r["operations"] for r in results) > 0
+    assert (
+        sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3))
+        == sum(r["operations"] for r in results)
+        > 0
+    )
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
         post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
@@ -189,9 +226,14 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
         place.put("ready.0", {"a": 1})
         assert place.put_once("ready.1", {}) and not place.put_once("ready.1", {"b": 2})
         assert (
-            place.present("ready") == {0, 1} and place.get("ready.0") == {"a": 1} and place.get("ready.1") == {} and place.get("go") is None
+            place.present("ready") == {0, 1}
+            and place.get("ready.0") == {"a": 1}
+            and place.get("ready.1") == {}
+            and place.get("go") is None
         )
-        assert place.put_once("seen.0", {"clients": {7: 1}}) and place.put_once("seen.0", {"clients": {7: 1}})  # tried again
+        assert place.put_once("seen.0", {"clients": {7: 1}}) and place.put_once(
+            "seen.0", {"clients": {7: 1}}
+        )  # tried again
         with pytest.raises(OSError, match="403"):
             post.RemoteFolder(office.url, {**office.ticket(), "token": "guessed"}).get("ready.0")
         with pytest.raises(OSError, match="400"):
@@ -211,14 +253,18 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
 def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
     proxy = tmp_path / "proxy.pem"
     proxy.write_text("a proxy")
-    parcel = credentials.collect([{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"})
+    parcel = credentials.collect(
+        [{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"}
+    )
     credentials.send(tmp_path, "keys", parcel)
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     there = tmp_path / "there"
     there.mkdir()
     (environ,) = credentials.receive(json.loads((tmp_path / "keys").read_text()), there)
     assert environ["AWS_ACCESS_KEY_ID"] == "k" and environ["BEARER_TOKEN"] == "t" and "HOME" not in environ
-    assert Path(environ["X509_USER_PROXY"]).read_text() == "a proxy" and Path(environ["X509_USER_PROXY"]).parent == there
+    assert (
+        Path(environ["X509_USER_PROXY"]).read_text() == "a proxy" and Path(environ["X509_USER_PROXY"]).parent == there
+    )
     assert Path(environ["X509_USER_PROXY"]).stat().st_mode & 0o777 == 0o600
 
 

@@ -20,7 +20,12 @@ pytestmark = [
 ]
 # Of every operation the engine that calibrates by default, and s5cmd's plain ones; the others run in .ci/run.
 CASES = [
-    pytest.param(operation, engine, more, marks=() if engine == "loadgen" or (engine == "s5cmd" and not more) else pytest.mark.heavy)
+    pytest.param(
+        operation,
+        engine,
+        more,
+        marks=() if engine == "loadgen" or (engine == "s5cmd" and not more) else pytest.mark.heavy,
+    )
     for operation, more in (
         ("put", {}),
         ("get", {}),
@@ -35,12 +40,19 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "engine", "more"), CASES, ids=lambda v: v if isinstance(v, str) else "-".join(v) or "plain")
+@pytest.mark.parametrize(
+    ("operation", "engine", "more"), CASES, ids=lambda v: v if isinstance(v, str) else "-".join(v) or "plain"
+)
 def test_engines(lab, port_block, operation, engine, more):
     axes = {"operation": operation, "engine": engine, "clients": 2, "workers": 2} | more
     ((point, record, rows),) = lab(
         {"kind": "nullserver", "port": port_block},
-        it={"workload": "calibrate", "duration": "2 s" if "part_size" in more else "300 ms", "warm_up": "50 ms", "axes": axes},
+        it={
+            "workload": "calibrate",
+            "duration": "2 s" if "part_size" in more else "300 ms",
+            "warm_up": "50 ms",
+            "axes": axes,
+        },
     )
     assert record["engine"]["name"] == engine and record["store"]["kind"] == "nullserver"
     assert len(rows) > 10 and {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
@@ -51,7 +63,9 @@ def test_engines(lab, port_block, operation, engine, more):
 @pytest.mark.heavy
 def test_https(lab, port_block):
     axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
-    measured = lab({"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes})
+    measured = lab(
+        {"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes}
+    )
     assert len(measured) == 6
     for point, record, rows in measured:
         scheme = "https" if point.axes["scheme"] == "https" else "http"
@@ -61,25 +75,44 @@ def test_https(lab, port_block):
 @pytest.mark.heavy
 def test_memory_and_files(lab, port_block, tmp_path):
     sweeps = {
-        "memory": {"workload": "calibrate", "axes": {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"}},
+        "memory": {
+            "workload": "calibrate",
+            "axes": {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"},
+        },
         "files": {
             "workload": "calibrate",
-            "axes": {"operation": ["write", "read"], "target": ["tmpfs", "disk"], "engine": "none", "object_size": "10 kB", "workers": 3},
+            "axes": {
+                "operation": ["write", "read"],
+                "target": ["tmpfs", "disk"],
+                "engine": "none",
+                "object_size": "10 kB",
+                "workers": 3,
+            },
         },
     }
     measured = lab({"kind": "nullserver", "port": port_block}, **sweeps)
     assert len(measured) == 5
     for point, record, rows in measured:
-        assert sum(r["count"] for r in rows) > 100 and all(r["bytes"] == r["count"] * point.axes["object_size"] for r in rows)
+        assert sum(r["count"] for r in rows) > 100 and all(
+            r["bytes"] == r["count"] * point.axes["object_size"] for r in rows
+        )
         assert all(c["ok"] for c in record["checks"]) and len(rows) < 3000  # bins
     assert not list((tmp_path / "state" / "one" / "calibrate").iterdir())
 
 
 def configured(tmp_path, port, **more) -> Config:
-    base = {"campaign": "x", "name": "x", "use_stores": ["null"], "results": str(tmp_path / "results"), "state": str(tmp_path / "state")}
+    base = {
+        "campaign": "x",
+        "name": "x",
+        "use_stores": ["null"],
+        "results": str(tmp_path / "results"),
+        "state": str(tmp_path / "state"),
+    }
     sweep = {"workload": "calibrate", "axes": {"operation": "put", "object_size": "1 MB"}}
     return Config.model_validate(
-        base | {"stores": {"null": {"kind": "nullserver", "port": port}}, "calibrate": False, "sweeps": {"up": sweep}} | more
+        base
+        | {"stores": {"null": {"kind": "nullserver", "port": port}}, "calibrate": False, "sweeps": {"up": sweep}}
+        | more
     )
 
 
@@ -126,5 +159,7 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
 def test_the_go_tests(tmp_path):
     environ = golang._environ(tmp_path)
     for command in ("vet", "test"):
-        done = subprocess.run(["go", command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            ["go", command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600
+        )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -44,7 +44,9 @@ def written(path: Path) -> Path:
             made = file.mkrntuple("tuple", fields) if made is None else made.extend(fields) or made
     with uproot.open(path) as file:
         branch = file["events"]["broken"]
-        places = list(zip(branch.member("fBasketSeek")[:3].tolist(), branch.member("fBasketBytes")[:3].tolist(), strict=True))
+        places = list(
+            zip(branch.member("fBasketSeek")[:3].tolist(), branch.member("fBasketBytes")[:3].tolist(), strict=True)
+        )
     bad = bytearray(path.read_bytes())
     for offset, size in places:
         bad[offset : offset + size] = bytes(size)
@@ -65,8 +67,14 @@ def configured(tmp_path):
             "state": str(tmp_path / "state"),
             "calibrate": False,
         }
-        base |= {"stores": {"one": Settings(kind="seaweedfs", port=ports.block())}, "use_stores": ["one"], "repetitions": 1}
-        used.append(Config.model_validate({**base, "files": files, "sweeps": {n: {**SHORT, **s} for n, s in sweeps.items()}}))
+        base |= {
+            "stores": {"one": Settings(kind="seaweedfs", port=ports.block())},
+            "use_stores": ["one"],
+            "repetitions": 1,
+        }
+        used.append(
+            Config.model_validate({**base, "files": files, "sweeps": {n: {**SHORT, **s} for n, s in sweeps.items()}})
+        )
         return used[-1], plan.make(used[-1], WORKLOADS)
 
     yield one
@@ -81,8 +89,16 @@ def measured(config, points):
     for point in points:
         record = measure.point(config, points, point.key)
         assert all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
-        reads = [row for path in sorted((config.raw / point.key).glob("reads.*.parquet")) for row in pq.read_table(path).to_pylist()]
-        errors = {row["error"] for path in (config.raw / point.key).glob("ops.*.parquet") for row in pq.read_table(path).to_pylist()}
+        reads = [
+            row
+            for path in sorted((config.raw / point.key).glob("reads.*.parquet"))
+            for row in pq.read_table(path).to_pylist()
+        ]
+        errors = {
+            row["error"]
+            for path in (config.raw / point.key).glob("ops.*.parquet")
+            for row in pq.read_table(path).to_pylist()
+        }
         assert reads and errors == {None}, point.key
         out.append((point, record, reads))
     return out
@@ -96,7 +112,10 @@ def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
     config, points = configured(
         files,
         volume={"workload": "read_volume", "axes": {"scale": scale, "engine": engine, "volume_fraction": [100, 30]}},
-        entries={"workload": "read_entries", "axes": {"scale": scale, "engine": engine, "entry_fraction": 0.1, "buckets": 2, "clients": 2}},
+        entries={
+            "workload": "read_entries",
+            "axes": {"scale": scale, "engine": engine, "entry_fraction": 0.1, "buckets": 2, "clients": 2},
+        },
         ranges={"workload": "replay", "axes": {"scale": scale, "entry_fraction": 0.1}},
     )
     out = measured(config, points)
@@ -111,7 +130,10 @@ def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
             needed.setdefault((axes["scale"], axes["volume_fraction"]), set()).update(r["needed_bytes"] for r in reads)
     assert all(len(v) == 1 for v in needed.values()), "both engines need the same bytes"
     manifest = json.loads(stage.manifest_path(config, "one", {"name": "root-mine"}).read_text())
-    assert list(manifest["root"]["unreadable"]) == ["broken"] and str(tmp_path) not in manifest["root"]["unreadable"]["broken"]
+    assert (
+        list(manifest["root"]["unreadable"]) == ["broken"]
+        and str(tmp_path) not in manifest["root"]["unreadable"]["broken"]
+    )
     assert manifest["root"]["sha256"] == manifest["bodies"][0]["sha256"]
 
 
@@ -125,7 +147,9 @@ def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
     (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
     s3_clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
     for point in points:
-        with pytest.raises(MeasurementFailed, match=r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"):
+        with pytest.raises(
+            MeasurementFailed, match=r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"
+        ):
             measure.point(config, points, point.key, again=True)
 
 

@@ -15,7 +15,10 @@ from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
+]
 REPO = Path(__file__).parents[2]
 
 
@@ -44,7 +47,12 @@ def test_a_whole_paper(tmp_path):
 @pytest.mark.heavy
 def test_two_stores_seven_runs(tmp_path):
     text = paper(tmp_path, repetitions=7, use_stores=["alpha", "beta"], failed=())
-    assert "two storage systems" in text and "95 % interval" in text and "No point failed" in text and "Points that failed" not in text
+    assert (
+        "two storage systems" in text
+        and "95 % interval" in text
+        and "No point failed" in text
+        and "Points that failed" not in text
+    )
 
 
 @pytest.mark.heavy
@@ -85,7 +93,11 @@ def test_latency_has_a_section(tmp_path):
 
 def test_only_reads_and_no_title(tmp_path):
     sweeps = {
-        "entries": {"workload": "read_entries", "duration": "4 s", "axes": {"entry_fraction": [100, 1], "volume_fraction": [100, 50]}}
+        "entries": {
+            "workload": "read_entries",
+            "duration": "4 s",
+            "axes": {"entry_fraction": [100, 1], "volume_fraction": [100, 50]},
+        }
     }
     text = paper(tmp_path, repetitions=1, failed=(), sweeps=sweeps, title="", authors=[])
     assert "Storage measurements" in text and "Volume" in text and "[%]" in text
@@ -116,4 +128,6 @@ def test_notebooks_run(tmp_path):
     command = ["jupyter", "nbconvert", *options, *(f"notebooks/{name}.ipynb" for name in names)]
     done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert names == ["explore", "sparse"] and all("read_entries" in (tmp_path / f"{name}.html").read_text() for name in names)
+    assert names == ["explore", "sparse"] and all(
+        "read_entries" in (tmp_path / f"{name}.html").read_text() for name in names
+    )

@@ -54,7 +54,9 @@ def proxy(staged):
     ],
 )
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)  # no read is left out, however slow this machine
+    monkeypatch.setattr(
+        "storelab.engines.common.selections.GRACE", 5.0
+    )  # no read is left out, however slow this machine
     client = make(proxy.url, workload, **axes)
     asked_before, seen_before = proxy.requests, proxy.received
     assert client.calibration["requests"] == asked_before > 600
@@ -74,7 +76,9 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, work
         decoded = [reads[k][i] > 0 for k in ("decompress_ns", "deserialise_ns")]
         assert decoded == [workload != "replay"] * 2 and min(reads["plan_ns"][i], reads["transfer_ns"][i]) > 0
     if bound := axes.get("max_amplification"):
-        assert all(w <= 1.1 * bound * n for w, n in zip(reads["wire_bytes"][1:], reads["needed_bytes"][1:], strict=True))
+        assert all(
+            w <= 1.1 * bound * n for w, n in zip(reads["wire_bytes"][1:], reads["needed_bytes"][1:], strict=True)
+        )
     records.write_table(tmp_path / "ops.parquet", records.OPS, ops)
     records.write_table(tmp_path / "reads.parquet", records.READS, reads)
     text = json.dumps([result.engine, result.connections])
@@ -84,7 +88,11 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, work
 @pytest.mark.parametrize("workload", ["read_entries", "replay"])
 def test_a_changed_byte_fails_the_check(make, staged, workload):
     result = read(make(staged[0].url, workload, key="bad"), 2)
-    assert failed(result) == {"reads", "crc32"} and set(result.ops["error"]) == {"ChecksumMismatch"} and set(result.ops["bytes"]) == {0}
+    assert (
+        failed(result) == {"reads", "crc32"}
+        and set(result.ops["error"]) == {"ChecksumMismatch"}
+        and set(result.ops["bytes"]) == {0}
+    )
 
 
 def test_another_file_than_staged_is_refused(make, staged):

@@ -78,7 +78,11 @@ SEAWEEDFS = {
 def probed(seaweedfs, tmp_path_factory):
     """(configuration, record, answers) of one probe of the running SeaweedFS with two accounts, after a killed one."""
     config = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
-    own, spare, foreign = seaweedfs.bucket("probed", 0), seaweedfs.bucket("probed", workload.SPARE + 2), seaweedfs.bucket("other", 0)
+    own, spare, foreign = (
+        seaweedfs.bucket("probed", 0),
+        seaweedfs.bucket("probed", workload.SPARE + 2),
+        seaweedfs.bucket("other", 0),
+    )
     buckets.ensure(seaweedfs, "probed", [own, spare])
     buckets.ensure(seaweedfs, "other", [foreign])
     s3 = s3_clients.for_store(seaweedfs)
@@ -137,9 +141,9 @@ def test_its_operations_have_no_bytes(probed):
     config, _, found = probed
     rows = pq.read_table(next(config.raw.rglob("ops.0.parquet"))).to_pylist()
     assert len(rows) == len(found) and {r["op"] for r in rows} == {"PROBE"} and {r["bytes"] for r in rows} == {0}
-    assert {r["error"] for r in rows} == {None} and "answers.0.parquet" in json.loads(next(config.raw.rglob("run.json")).read_text())[
-        "files"
-    ]
+    assert {r["error"] for r in rows} == {None} and "answers.0.parquet" in json.loads(
+        next(config.raw.rglob("run.json")).read_text()
+    )["files"]
 
 
 def test_no_keys_in_what_it_leaves(probed, seaweedfs):
@@ -188,7 +192,12 @@ def test_ranges_cross_checked(probed, raw):
     found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "ranges"}
     one, suffix, rest, beyond = get("123456-133455"), get("-5000"), get("2393000-"), get("2399900-2400100")
     assert [r.status for r in (one, suffix, rest, beyond)] == [206] * 4
-    assert (one.data, suffix.data, rest.data, beyond.data) == (BODY[123456:133456], BODY[-5000:], BODY[2393000:], BODY[-100:])
+    assert (one.data, suffix.data, rest.data, beyond.data) == (
+        BODY[123456:133456],
+        BODY[-5000:],
+        BODY[2393000:],
+        BODY[-100:],
+    )
     assert {found[c] for c in ("single range", "suffix range", "open range", "range beyond the end")} == {"yes"}
     assert get("2400010-2400020").status == 416 and found["unsatisfiable range"] == "yes"
     for count in (2, 200, 1500):
@@ -216,7 +225,9 @@ def test_conditions_cross_checked(probed, raw):
 def test_checksums_cross_checked(probed, raw):
     found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "checksums"}
     wrong = hashlib.sha256(b"other").hexdigest()
-    assert raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200  # signed with it: botocore takes what is there
+    assert (
+        raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200
+    )  # signed with it: botocore takes what is there
     assert raw("GET", "s").data == b"body" and found["SHA-256 of the payload verified"] == "no"
     assert raw("PUT", "m", b"body", Content_MD5=b64encode(hashlib.md5(b"other").digest()).decode()).status == 400
     assert raw("GET", "m").status == 404 and found["Content-MD5 verified"] == "yes"
@@ -229,7 +240,10 @@ def test_presigned_urls_cross_checked(probed, raw, seaweedfs):
     s3, bucket = s3_clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
 
     def query(act, key="p", seconds=60):
-        return "?" + s3.generate_presigned_url(act, Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds).partition("?")[2]
+        return (
+            "?"
+            + s3.generate_presigned_url(act, Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds).partition("?")[2]
+        )
 
     assert raw("PUT", "p", b"signed", sign=False, query=query("put_object")).status == 200
     good = query("get_object")
@@ -263,7 +277,11 @@ def test_many_clients_ask_at_their_front_ends(seaweedfs, tmp_path):
     record, _ = measured(config)
     assert len({c["endpoint"] for c in record["clients"]}) == 2
     second = pq.read_table(next(config.raw.rglob("answers.1.parquet"))).to_pylist()
-    assert {r["client"] for r in second} == {1} and not {r["topic"] for r in second} & {"buckets", "versioning", "administration"}
+    assert {r["client"] for r in second} == {1} and not {r["topic"] for r in second} & {
+        "buckets",
+        "versioning",
+        "administration",
+    }
     assert buckets.remove(seaweedfs, "probed-by-many").buckets == 1
 
 
@@ -297,7 +315,9 @@ def test_a_directory(tmp_path):
 
 def test_nginx(tmp_path, port_block):
     found = known(tmp_path, {"kind": "nginx", "port": port_block})
-    assert verdicts(found) == [multirange.RIGHT] * 3 and {r["answer"] for (t, _), r in found.items() if t == "ranges"} == {"yes"}
+    assert verdicts(found) == [multirange.RIGHT] * 3 and {
+        r["answer"] for (t, _), r in found.items() if t == "ranges"
+    } == {"yes"}
     assert found["conditional", "put if absent"]["answer"] == "no"
 
 
@@ -305,8 +325,14 @@ def test_nginx(tmp_path, port_block):
 @pytest.mark.parametrize("kind", ["versitygw", "minio"])
 def test_gateways(tmp_path, port_block, kind):
     found = known(tmp_path, {"kind": kind, "port": port_block}, most_buckets=3, accounts=2)
-    assert verdicts(found) == [multirange.WHOLE, multirange.WHOLE, multirange.ERROR]  # 24 kB of ranges are too long for their header
-    assert {r["answer"] for (t, _), r in found.items() if t in ("accounts", "presigned", "multipart", "buckets")} == {"yes"}
+    assert verdicts(found) == [
+        multirange.WHOLE,
+        multirange.WHOLE,
+        multirange.ERROR,
+    ]  # 24 kB of ranges are too long for their header
+    assert {r["answer"] for (t, _), r in found.items() if t in ("accounts", "presigned", "multipart", "buckets")} == {
+        "yes"
+    }
     assert found["versioning", "old versions kept"]["answer"] == {"versitygw": "no", "minio": "yes"}[kind]
 
 
@@ -316,7 +342,9 @@ def test_xrootd(tmp_path, protocol):
     found = known(tmp_path, {"kind": "xrootd", "protocol": protocol, "subnet": "10.213.91.0/30"})
     if protocol == "http":
         assert verdicts(found)[:2] == [multirange.RIGHT] * 2
-        assert found["ranges", "multi-range 1500"]["answer"] == "no"  # announced, but breaks off: a vector read takes 1024
+        assert (
+            found["ranges", "multi-range 1500"]["answer"] == "no"
+        )  # announced, but breaks off: a vector read takes 1024
         assert found["checksums", "adler32 by Want-Digest"]["answer"] == "yes"
         return
     assert [found["ranges", f"multi-range {n}"]["answer"] for n in (2, 200, 1500)] == ["yes", "yes", "no"]
@@ -328,7 +356,11 @@ def test_xrootd(tmp_path, protocol):
 def test_ceph(tmp_path, port_block):
     found = known(tmp_path, {"kind": "ceph", "port": port_block}, most_buckets=3, accounts=2)
     assert verdicts(found) == [multirange.FIRST, multirange.FIRST, multirange.ERROR]
-    assert {r["answer"] for (t, _), r in found.items() if t in ("accounts", "presigned", "multipart", "buckets", "anonymous")} == {"yes"}
+    assert {
+        r["answer"]
+        for (t, _), r in found.items()
+        if t in ("accounts", "presigned", "multipart", "buckets", "anonymous")
+    } == {"yes"}
     assert "without quotes" in found["conditional", "put if match"]["evidence"]
 
 

@@ -28,7 +28,12 @@ SETTINGS = {
     "root": {"kind": "xrootd", "protocol": "root", "subnet": "10.213.96.0/30"},
     "xrdhttp": {"kind": "xrootd", "protocol": "http", "subnet": "10.213.97.0/30"},
 }
-SPEAKS = {"directory": ("file", "fsspec"), "nginx": ("http", "aiohttp"), "root": ("root", "fsspec-xrootd"), "xrdhttp": ("http", "aiohttp")}
+SPEAKS = {
+    "directory": ("file", "fsspec"),
+    "nginx": ("http", "aiohttp"),
+    "root": ("root", "fsspec-xrootd"),
+    "xrdhttp": ("http", "aiohttp"),
+}
 KINDS_HERE = [
     "directory",
     pytest.param("nginx", marks=pytest.mark.heavy),
@@ -54,7 +59,11 @@ def test_records(lab, tmp_path, kind):
     common = {"clients": 2}
     measured = lab(
         settings(kind, tmp_path),
-        planned={"workload": "read_entries", "duration": "2 s", "axes": {"engine": "planned", "entry_fraction": 1.0, **common}},
+        planned={
+            "workload": "read_entries",
+            "duration": "2 s",
+            "axes": {"engine": "planned", "entry_fraction": 1.0, **common},
+        },
         volume={"workload": "read_volume", "axes": {"engine": "planned", "volume_fraction": 5.0, **common}},
         replay={"workload": "replay", "axes": {"engine": "fsspec", "volume_fraction": 5.0, **common}},
     )
@@ -62,7 +71,11 @@ def test_records(lab, tmp_path, kind):
     for point, record, rows in measured:
         folder = tmp_path / "results" / "lab" / "raw" / point.key
         reads = [r for table in folder.glob("reads.*.parquet") for r in pq.read_table(table).to_pylist()]
-        assert {r["client"] for r in reads} == {0, 1} and {r["error"] for r in rows} == {None} and all(c["ok"] for c in record["checks"])
+        assert (
+            {r["client"] for r in reads} == {0, 1}
+            and {r["error"] for r in rows} == {None}
+            and all(c["ok"] for c in record["checks"])
+        )
         told = record["engine"]["settings"]
         assert (told["protocol"], told["library"], told["transport"]) == (protocol, library, "default")
         for r in reads:
@@ -73,10 +86,18 @@ def test_records(lab, tmp_path, kind):
     assert len(needed) == 1, "the same selection needs the same bytes in every engine"
 
 
-@pytest.mark.parametrize(("kind", "several"), [pytest.param("nginx", True, marks=pytest.mark.heavy), ("seaweedfs", False)])
+@pytest.mark.parametrize(
+    ("kind", "several"), [pytest.param("nginx", True, marks=pytest.mark.heavy), ("seaweedfs", False)]
+)
 def test_tls(lab, tmp_path, port_block, kind, several):
     """The certificate is verified, and bytes are counted beneath the TLS layer."""
-    axes = {"engine": "planned", "volume_fraction": 5.0, "transport": ["default", "http"], "clients": 2, "access": "cold"}
+    axes = {
+        "engine": "planned",
+        "volume_fraction": 5.0,
+        "transport": ["default", "http"],
+        "clients": 2,
+        "access": "cold",
+    }
     axes |= {"scheme": "https"} if kind == "seaweedfs" else {}
     own = {"kind": kind, "port": port_block} | ({"tls": True} if kind == "nginx" else {})
     for point, record, rows in lab(own, tls={"workload": "read_volume", "duration": "2 s", "axes": axes}):
@@ -110,8 +131,16 @@ def client(store):
     made = []
 
     def one(url, workload="replay", key="good", **axes):
-        every = {a.name: a.default for a in WORKLOADS[workload].axes} | {"engine": "fsspec" if workload == "replay" else "planned"} | axes
-        made.append(WORKLOADS[workload].client(job_for(BUCKET, folder, facts, url, workload, every, key, protocol=endpoint.protocol)))
+        every = (
+            {a.name: a.default for a in WORKLOADS[workload].axes}
+            | {"engine": "fsspec" if workload == "replay" else "planned"}
+            | axes
+        )
+        made.append(
+            WORKLOADS[workload].client(
+                job_for(BUCKET, folder, facts, url, workload, every, key, protocol=endpoint.protocol)
+            )
+        )
         made[-1].prepare()
         return made[-1]
 
@@ -142,7 +171,9 @@ def same_counts(one, proxy):
     assert (calibration["requests"], calibration["wire_bytes"]) == (asked, seen)
     result = read(one, 4)
     assert not failed(result), result.checks
-    assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
+    assert (
+        sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
+    )
     return result
 
 
@@ -160,7 +191,10 @@ def test_counts_are_the_proxy_s(store, client, monkeypatch, workload, axes):
         asked, seen = proxy.requests, proxy.received
         result = read(one, 4)
         assert not failed(result), result.checks
-        assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
+        assert (
+            sum(result.ops["requests"]) == proxy.requests - asked
+            and sum(result.ops["wire_bytes"]) == proxy.received - seen
+        )
         if axes.get("merge") == "gap":
             assert max(result.reads["requests"]) <= one.transport.parallel, "vector reads: not a request for each range"
 
@@ -199,7 +233,9 @@ def test_the_cost_of_a_further_range(store, client):
     several, expected = fastest(), link.seconds(np.array([300]), 800)
     assert 1 / 3 < expected / several < 3
     one.transport.ranges = 1
-    assert several < fastest() and expected < replace(link, ranges=1, part_bytes=0, part_s=0.0).seconds(np.array([300]), 800)
+    assert several < fastest() and expected < replace(link, ranges=1, part_bytes=0, part_s=0.0).seconds(
+        np.array([300]), 800
+    )
     one.transport.ranges = link.ranges
     again = measure(one.transport, size)
     assert again.ranges == link.ranges and again.part_bytes == pytest.approx(link.part_bytes, abs=3)
@@ -218,10 +254,16 @@ def test_a_store_without_it_is_asked_for_one_range_a_request(seaweedfs, keys, tm
         one = WORKLOADS["replay"].client(job_for(BUCKET, folder, facts, proxy.url, "replay", every))
         one.prepare()
         asked, seen = proxy.requests, proxy.received
-        assert one.calibration["requests"] == asked and seen >= one.calibration["wire_bytes"] > one.calibration["body_bytes"]
+        assert (
+            one.calibration["requests"] == asked
+            and seen >= one.calibration["wire_bytes"] > one.calibration["body_bytes"]
+        )
         result = read(one, 4)
         assert not failed(result), result.checks
-        assert sum(result.ops["requests"]) == proxy.requests - asked and sum(result.ops["wire_bytes"]) == proxy.received - seen
+        assert (
+            sum(result.ops["requests"]) == proxy.requests - asked
+            and sum(result.ops["wire_bytes"]) == proxy.received - seen
+        )
         first, few = result.engine["multirange"]["seen"]
         assert result.engine["multirange"]["ranges"] == 1 and first == {"ranges": 1, "answer": "right"}
         assert few["ranges"] == 3 and "status 200" in few["answer"], "the whole object"
@@ -255,7 +297,12 @@ def test_a_server_that_changes_its_mind(served, mode, error, workload):
     server, folder, facts = served
     server.mode = "right"
     axes = {a.name: a.default for a in WORKLOADS[workload].axes}
-    axes |= {"engine": "fsspec" if workload == "replay" else "planned", "volume_fraction": 2.0, "transport": "http", "max_amplification": 2}
+    axes |= {
+        "engine": "fsspec" if workload == "replay" else "planned",
+        "volume_fraction": 2.0,
+        "transport": "http",
+        "max_amplification": 2,
+    }
     url = f"http://127.0.0.1:{server.server_port}"
     one = WORKLOADS[workload].client(job_for(BUCKET, folder, facts, url, workload, axes, protocol="http"))
     one.prepare()

@@ -66,7 +66,9 @@ def test_local_files(client, monkeypatch, workload, axes):
     assert not failed(result), result.checks
     reads = result.reads
     assert len(reads["read"]) > 1 and set(reads["wire_bytes"]) == {None} and min(reads["requests"]) >= 1
-    assert all(a >= 0.98 * n for a, n in zip(reads["asked_bytes"], reads["needed_bytes"], strict=True)), "nothing is kept between reads"
+    assert all(a >= 0.98 * n for a, n in zip(reads["asked_bytes"], reads["needed_bytes"], strict=True)), (
+        "nothing is kept between reads"
+    )
     assert min(reads["transfer_ns"]) > 0 and min(reads["decompress_ns"]) > 0 and min(reads["deserialise_ns"]) > 0
     assert result.engine["version"].startswith("ROOT 6.") and result.engine["settings"]["cache_bytes"] == 40_000_000
     assert {"content", "entries decoded", "side-car"} <= {c.name for c in result.checks}
@@ -116,7 +118,10 @@ def test_counts_over_root(tmp_path):
         with staged_root(store, BUCKET, tmp_path) as (_, folder, facts):
             for axes in ({"entry_fraction": 1.0}, {"volume_fraction": 5.0}):
                 every = {a.name: a.default for a in WORKLOADS["read_entries"].axes} | {"engine": "root"} | axes
-                with RootProxy(store.namespace.server, settings.port) as proxy, ProcessPoolExecutor(1, get_context("spawn")) as other:
+                with (
+                    RootProxy(store.namespace.server, settings.port) as proxy,
+                    ProcessPoolExecutor(1, get_context("spawn")) as other,
+                ):
                     job = job_for(BUCKET, folder, facts, proxy.url, "read_entries", every, protocol="root")
                     reads, failures = other.submit(reads_of, job).result(60)
                     assert len(reads) > 1 and not failures
@@ -130,7 +135,10 @@ def test_records(lab, tmp_path):
     """From configuration to record; the bytes needed are those of every other engine."""
     (tmp_path / "data").mkdir()
     axes = {"engine": ["root", "planned"], "volume_fraction": 5.0, "clients": 2}
-    measured = lab({"kind": "directory", "path": str(tmp_path / "data")}, one={"workload": "read_volume", "axes": axes, "duration": "3 s"})
+    measured = lab(
+        {"kind": "directory", "path": str(tmp_path / "data")},
+        one={"workload": "read_volume", "axes": axes, "duration": "3 s"},
+    )
     needed = {}
     for _, record, rows in measured:
         assert {r["error"] for r in rows} == {None} and all(c["ok"] for c in record["checks"])

@@ -28,7 +28,9 @@ def made(request, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("root")
     path, side_car = folder / "f.root", folder / "f.parquet"
-    done = subprocess.run([sys.executable, "-c", MAKE, path, side_car, request.param], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MAKE, path, side_car, request.param], check=True, capture_output=True, text=True
+    )
     yield path, json.loads(done.stdout), baskets.read(side_car)
     path.unlink()
 
@@ -40,10 +42,16 @@ EXPECTED = {"M": (4000, 2000, 8), "L": (11_918, 5860, 23)}
 def test_entries_branches_clusters_and_memory(made):
     path, facts, table = made
     entries, branches, clusters = EXPECTED[facts["scale"]]
-    assert (facts["entries"], facts["clusters"]) == (entries, clusters) and branches < facts["branches"] < 1.05 * branches
+    assert (facts["entries"], facts["clusters"]) == (entries, clusters) and branches < facts[
+        "branches"
+    ] < 1.05 * branches
     assert facts["peak_gb"] < 0.5
     layout = baskets.Baskets.from_table(table)
-    assert len(np.unique(layout.entry_start)) == clusters and len(layout) == clusters * facts["branches"] and not layout.embedded
+    assert (
+        len(np.unique(layout.entry_start)) == clusters
+        and len(layout) == clusters * facts["branches"]
+        and not layout.embedded
+    )
     with uproot.open(path) as file:
         tree = file[facts["tree"]]
         assert (tree.num_entries, tree.member("fAutoFlush")) == (entries, -(-entries // clusters))
@@ -64,13 +72,19 @@ def test_l_is_the_file_of_the_paper(made):
     opening = facts["bytes"] - size.sum()
     assert facts["bytes"] == pytest.approx(758.42e6, rel=0.02)
     for count, printed, bound in ((12, 320.92, 0.08), (1, 42.08, 0.15)):  # Table 2
-        drawn = [baskets.select_entries(facts["entries"], 100 * count / facts["entries"] - 1e-9, seed) for seed in range(200)]
+        drawn = [
+            baskets.select_entries(facts["entries"], 100 * count / facts["entries"] - 1e-9, seed) for seed in range(200)
+        ]
         assert {len(d) for d in drawn} == {count}
-        mean = np.mean([opening + size[np.unique(np.searchsorted(edges, d, side="right") - 1)].sum() for d in drawn]) / 1e6
+        mean = (
+            np.mean([opening + size[np.unique(np.searchsorted(edges, d, side="right") - 1)].sum() for d in drawn]) / 1e6
+        )
         assert mean == pytest.approx(printed, rel=bound)
     chosen = baskets.select_branches(table, 1)
     start, stop = baskets.merge(*np.array(baskets.ranges(layout, chosen, np.arange(facts["entries"]))[2]).T, 0)
-    assert len(start) > 15_000 and 2000 < np.median(start[1:] - stop[:-1]) < 6000, "the stress case: small branches are scattered"
+    assert len(start) > 15_000 and 2000 < np.median(start[1:] - stop[:-1]) < 6000, (
+        "the stress case: small branches are scattered"
+    )
 
 
 def test_root_reads_it(made):

@@ -58,7 +58,8 @@ def test_resolved_addresses(keys, urls):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"), ("AWS_ACCESS_KEY_ID", "does not know this access key")]
+    ("name", "message"),
+    [("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"), ("AWS_ACCESS_KEY_ID", "does not know this access key")],
 )
 def test_wrong_credentials(keys, urls, monkeypatch, name, message):
     monkeypatch.setenv(name, "WRONGANDNOTTOBESHOWN")
@@ -68,7 +69,10 @@ def test_wrong_credentials(keys, urls, monkeypatch, name, message):
 
 
 def test_refused_endpoint(keys, port_block):
-    with pytest.raises(UserError, match=r"stores\.mine\.endpoint: http://127\.0\.0\.1:\d+ refuses the connection; check address and port"):
+    with pytest.raises(
+        UserError,
+        match=r"stores\.mine\.endpoint: http://127\.0\.0\.1:\d+ refuses the connection; check address and port",
+    ):
         external(f"http://127.0.0.1:{port_block}").up()
 
 

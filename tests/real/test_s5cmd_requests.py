@@ -18,7 +18,10 @@ BIG = 60_000_000  # two parts of 50 MiB
 def place(seaweedfs, tmp_path_factory):
     """(proxy, bucket, run): `run` executes command lines through the proxy and returns the number of requests."""
     folder = tmp_path_factory.mktemp("requests")
-    for name, size in (("small", 4000), ("big", BIG)):  # the proxy takes a blank line for a request: none may stand in a body
+    for name, size in (
+        ("small", 4000),
+        ("big", BIG),
+    ):  # the proxy takes a blank line for a request: none may stand in a body
         (folder / name).write_bytes(b"x" * size)
     bucket = seaweedfs.bucket("requests", 0)
     buckets.ensure(seaweedfs, "requests", [bucket])
@@ -31,7 +34,13 @@ def place(seaweedfs, tmp_path_factory):
             proxy.reset()
             command = [*client.command(endpoint, 4)]
             done = subprocess.run(
-                command, input="\n".join(lines) + "\n", text=True, errors="replace", capture_output=True, env=environ, timeout=120
+                command,
+                input="\n".join(lines) + "\n",
+                text=True,
+                errors="replace",
+                capture_output=True,
+                env=environ,
+                timeout=120,
             )
             assert done.returncode == 0, done.stderr
             return proxy.requests

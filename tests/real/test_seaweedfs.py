@@ -263,7 +263,10 @@ def test_more_than_a_hundred_buckets(seaweedfs):
 def test_a_second_instance_is_refused(seaweedfs, tmp_path, port_block):
     """On the ports of the first, or on its data: the second says so, stays down and leaves the first alone."""
     pids = seaweedfs.actors()
-    for settings, message in ({}, "is taken by weed"), ({"port": port_block, "directory": str(seaweedfs.data)}, "is in use by the store"):
+    for settings, message in (
+        ({}, "is taken by weed"),
+        ({"port": port_block, "directory": str(seaweedfs.data)}, "is in use by the store"),
+    ):
         second = SeaweedFS("other", seaweedfs.settings.model_copy(update=settings), tmp_path)
         with pytest.raises(UserError, match=message):
             second.up()

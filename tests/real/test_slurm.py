@@ -22,8 +22,18 @@ if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is No
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 
 SWEEPS = {
-    "up": {"workload": "put", "duration": "2 s", "warm_up": "200 ms", "axes": {"clients": 8, "workers": 2, "clients_per_node": [0, 4]}},
-    "entries": {"workload": "read_entries", "duration": "3 s", "warm_up": "100 ms", "axes": {"entry_fraction": 1, "clients": 4}},
+    "up": {
+        "workload": "put",
+        "duration": "2 s",
+        "warm_up": "200 ms",
+        "axes": {"clients": 8, "workers": 2, "clients_per_node": [0, 4]},
+    },
+    "entries": {
+        "workload": "read_entries",
+        "duration": "3 s",
+        "warm_up": "100 ms",
+        "axes": {"entry_fraction": 1, "clients": 4},
+    },
 }
 
 
@@ -42,7 +52,16 @@ def lab():
 
 
 def test_a_campaign_in_an_allocation(testbed, lab):
-    command = ["salloc", "-N4", "--licenses=storelab:1", "snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true"]
+    command = [
+        "salloc",
+        "-N4",
+        "--licenses=storelab:1",
+        "snakemake",
+        "--profile",
+        "profiles/slurm-allocation",
+        "--config",
+        "measure=true",
+    ]
     done = on(testbed, lab, *command, "--", "figures")
     assert done.returncode == 0, done.stdout + done.stderr
     found = runs(lab)
@@ -99,7 +118,9 @@ def test_what_check_refuses(testbed, lab, allocation, launcher, line):
 def test_slurms_own_words_are_told(testbed, lab):
     configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "options": ["--no-such-option"]}, sweeps=LONG)
     done = on(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
-    assert done.returncode == 1 and "srun ended with status" in done.stderr and "srun --help" in done.stderr, done.stderr
+    assert done.returncode == 1 and "srun ended with status" in done.stderr and "srun --help" in done.stderr, (
+        done.stderr
+    )
 
 
 def test_a_walltime_that_is_too_short(testbed, lab):
@@ -138,7 +159,14 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
     """Who may write nothing but a folder of its own: a testbed, a store, gangs, tables. (It may read all: Python may live in root's home.)"""
     if os.geteuid() != 0:
         pytest.skip("who runs the other tests is one already")
-    who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    who = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=+dac_read_search",
+        "--ambient-caps=+dac_read_search",
+    ]
     home = Path(tempfile.mkdtemp(prefix="storelab-user-"))
     with laboratory(SWEEPS) as lab:
         configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
@@ -147,13 +175,23 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
 
         def run(*words: str) -> subprocess.CompletedProcess:
             command = [*who, str(BIN / "storelab"), "testbed", *words]
-            return subprocess.run(command, cwd=lab, env=environ() | {"HOME": str(home)}, capture_output=True, text=True, timeout=300)
+            return subprocess.run(
+                command, cwd=lab, env=environ() | {"HOME": str(home)}, capture_output=True, text=True, timeout=300
+            )
 
         folder = ("--folder", str(home / "tb"))
         try:
             done = run("up", *folder, "--nodes", "4", "--port", str(ports.block()))
             assert done.returncode == 0, done.stderr
-            snakemake = ["snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            snakemake = [
+                "snakemake",
+                "--profile",
+                "profiles/slurm-allocation",
+                "--config",
+                "measure=true",
+                "--",
+                "tables",
+            ]
             done = run("run", *folder, "--", "salloc", "-N4", *snakemake)
             assert done.returncode == 0 and len(runs(lab)) == 3, done.stdout + done.stderr
         finally:
@@ -171,7 +209,19 @@ def test_links_are_shaped_and_nothing_is_left(tmp_path):
     if Path("/run/netns/storelab-tb-head").exists():
         pytest.skip("another testbed is up on this machine")
     folder = tmp_path / "tb"
-    up = ["--nodes", "2", "--links", "--rate", "100mbit", "--rate", "50mbit", "--front-ends", "1", "--front-end-rate", "120mbit"]
+    up = [
+        "--nodes",
+        "2",
+        "--links",
+        "--rate",
+        "100mbit",
+        "--rate",
+        "50mbit",
+        "--front-ends",
+        "1",
+        "--front-end-rate",
+        "120mbit",
+    ]
     done = storelab(tmp_path, "testbed", "up", "--folder", str(folder), *up)
     assert done.returncode == 0, done.stderr
     try:
@@ -184,9 +234,21 @@ def test_links_are_shaped_and_nothing_is_left(tmp_path):
                 "axes": {"engine": "obstore", "object_size": "1 MB", "clients": [1, 2], "workers": 4},
             }
         }
-        with laboratory(sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": "10.99.0.241"}}) as lab:
+        with laboratory(
+            sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": "10.99.0.241"}}
+        ) as lab:
             configure(lab, launcher={"kind": "srun", "address": "10.99.0.254"})
-            command = ["salloc", "-N2", "snakemake", "--profile", "profiles/slurm-allocation", "--config", "measure=true", "--", "tables"]
+            command = [
+                "salloc",
+                "-N2",
+                "snakemake",
+                "--profile",
+                "profiles/slurm-allocation",
+                "--config",
+                "measure=true",
+                "--",
+                "tables",
+            ]
             done = on(folder, lab, *command)
             assert done.returncode == 0, done.stdout + done.stderr
             rates = {}

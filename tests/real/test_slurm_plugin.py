@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
-    pytest.skip("Snakemake's executor for Slurm is not installed: storelab install slurm-plugin", allow_module_level=True)
+    pytest.skip(
+        "Snakemake's executor for Slurm is not installed: storelab install slurm-plugin", allow_module_level=True
+    )
 
 FAST = {"duration": "2 s", "warm_up": "200 ms"}
 TWO = {
@@ -82,7 +84,9 @@ def test_a_campaign_of_jobs(testbed, lab):
     done = on(testbed, lab, *campaign("figures"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = {len(r["clients"]): r for r in runs(lab).values()}
-    assert {n: len(r["nodes"]) for n, r in found.items()} == {1: 1, 4: 4} and all(r["launcher"] == "srun" for r in found.values())
+    assert {n: len(r["nodes"]) for n, r in found.items()} == {1: 1, 4: 4} and all(
+        r["launcher"] == "srun" for r in found.values()
+    )
     assert {c["host"] for c in found[4]["clients"]} == {f"node{i}" for i in range(1, 5)}
     assert all(c["operations"] > 0 and c["lateness_ns"] < 500_000_000 for r in found.values() for c in r["clients"])
     assert (lab / "results/bench/figures/index.json").exists() and not jobs(testbed, lab)
@@ -98,7 +102,12 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
     script = on(testbed, lab, "scontrol", "write", "batch_script", job.split()[0], "-").stdout
     assert "Licenses=storelab:1" in shown and "NumNodes=4" in shown and "storelab" in script
     told = [path for path in Path("/proc").glob("[0-9]*/cmdline") if SECRET.encode() in _read(path)]
-    kept = [path for folder in (lab, testbed) for path in folder.rglob("*") if path.is_file() and SECRET.encode() in _read(path)]
+    kept = [
+        path
+        for folder in (lab, testbed)
+        for path in folder.rglob("*")
+        if path.is_file() and SECRET.encode() in _read(path)
+    ]
     assert SECRET not in shown + script and not told
     # sbatch exports the environment: Slurm's controller keeps it, for its own user alone.
     assert all(path.name == "environment" and path.stat().st_mode & 0o077 == 0 for path in kept), kept
@@ -135,8 +144,14 @@ def test_a_walltime_that_is_too_short(testbed, lab):
     resources = ("mpi=srun", "cpus_per_task=1", "slurm_extra=--exclusive", "runtime=1")
     done = on(testbed, lab, *campaign("tables", "--set-resources", *(f"measure:{r}" for r in resources)))
     reason = "of walltime left, the point takes 120 s"
-    assert done.returncode != 0 and f"1 of 1 points failed, the first is {LONG_KEY}" in done.stderr and reason in done.stderr, done.stderr
-    assert reason in json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())["reason"] and not runs(lab)
+    assert (
+        done.returncode != 0
+        and f"1 of 1 points failed, the first is {LONG_KEY}" in done.stderr
+        and reason in done.stderr
+    ), done.stderr
+    assert reason in json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())[
+        "reason"
+    ] and not runs(lab)
 
 
 def test_what_slurm_refuses(testbed, lab):
@@ -154,7 +169,17 @@ def test_more_nodes_than_there_are(testbed, lab):
 
 
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):
-    done = on(testbed, lab, "sbatch", "--wait", "-N1", "-o", "job.out", "--wrap", " ".join(measure("seaweedfs/put/workers~0002_rep~001")))
+    done = on(
+        testbed,
+        lab,
+        "sbatch",
+        "--wait",
+        "-N1",
+        "-o",
+        "job.out",
+        "--wrap",
+        " ".join(measure("seaweedfs/put/workers~0002_rep~001")),
+    )
     told = (lab / "job.out").read_text()
     assert done.returncode != 0 and "stores.seaweedfs: " in told and "no store is started in a measuring job" in told
     assert "down" in storelab(lab, "status").stdout

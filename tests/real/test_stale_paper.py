@@ -29,7 +29,9 @@ EDITS = {
 
 def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess:
     env = environ() | {"PYTHONPATH": str(clone / "src")}  # the copy's storelab, not the installed one
-    return subprocess.run([str(BIN / "snakemake"), *arguments], cwd=clone, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [str(BIN / "snakemake"), *arguments], cwd=clone, env=env, capture_output=True, text=True, timeout=300
+    )
 
 
 def made(done: subprocess.CompletedProcess) -> set[str]:
@@ -41,7 +43,9 @@ def made(done: subprocess.CompletedProcess) -> set[str]:
 def clone(tmp_path_factory) -> Path:
     """A copy of the repository in which a bare `snakemake` has built the paper."""
     folder = tmp_path_factory.mktemp("clone")
-    tracked = subprocess.run(["git", "ls-files", "-z", *PARTS], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", *PARTS], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout
     for name in filter(None, tracked.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

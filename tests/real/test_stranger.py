@@ -19,7 +19,12 @@ needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (lat
 def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(tmp_path):
     copy_tree(tmp_path / "copy")
     done = subprocess.run(
-        [*without_network(), "make", "paper"], cwd=tmp_path / "copy", env=bare_environ(), capture_output=True, text=True, timeout=300
+        [*without_network(), "make", "paper"],
+        cwd=tmp_path / "copy",
+        env=bare_environ(),
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "copy/results/reference/paper.pdf").read_bytes().startswith(b"%PDF")
@@ -34,7 +39,9 @@ def test_make_demo_in_a_fresh_clone(tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True, timeout=120)
     env = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    done = subprocess.run(["make", "demo", "CONFIG=repetitions=1"], cwd=clone, env=env, capture_output=True, text=True, timeout=1500)
+    done = subprocess.run(
+        ["make", "demo", "CONFIG=repetitions=1"], cwd=clone, env=env, capture_output=True, text=True, timeout=1500
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     made = clone / "results/demo"
     assert (made / "paper.pdf").read_bytes().startswith(b"%PDF")

@@ -56,12 +56,20 @@ def test_all_transfers(lab, seaweedfs, keys, engine):
         assert record["valid"] and record["engine"]["name"] == engine and all(c["ok"] for c in record["checks"])
         assert len(rows) >= (3 if point.axes.get("part_size") else 20)
         size = point.axes.get("range_size") or point.axes["object_size"]
-        assert {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size} and {r["intended_ns"] for r in rows} == {None}
+        assert (
+            {r["error"] for r in rows} == {None}
+            and {r["bytes"] for r in rows} == {size}
+            and {r["intended_ns"] for r in rows} == {None}
+        )
         assert {r["client"] for r in rows} == set(range(point.axes["clients"])) and all(r["object"] for r in rows)
         assert {r["worker"] for r in rows} <= set(range(point.axes["workers"]))
         for r in rows:
             assert record["start_ns"] <= r["start_ns"] < r["end_ns"]
-            assert r["first_byte_ns"] is None if point.workload == "put" else r["start_ns"] < r["first_byte_ns"] <= r["end_ns"]
+            assert (
+                r["first_byte_ns"] is None
+                if point.workload == "put"
+                else r["start_ns"] < r["first_byte_ns"] <= r["end_ns"]
+            )
         requests = {"put": 3 + 2, "get": 3}[point.workload] if point.axes.get("part_size") else 1
         assert {r["requests"] for r in rows} == {requests}
         assert record["host"]["monitor_samples"] >= 2, "one at each end"
@@ -69,7 +77,9 @@ def test_all_transfers(lab, seaweedfs, keys, engine):
 
 def test_https_with_a_certificate_of_our_own(lab, port_block, engine):
     axes = AXES | {"engine": engine, "clients": 1}
-    ((_, record, rows),) = lab({"kind": "seaweedfs", "port": port_block, "tls": True}, get={"workload": "get", "axes": axes})
+    ((_, record, rows),) = lab(
+        {"kind": "seaweedfs", "port": port_block, "tls": True}, get={"workload": "get", "axes": axes}
+    )
     assert record["valid"] and len(rows) > 20 and record["clients"][0]["endpoint"].startswith("https://")
 
 
@@ -100,7 +110,9 @@ def test_deletions(lab, seaweedfs, keys, engine):
     )
     for point, record, rows in measured:
         single = point.axes["batch"] == 1
-        assert sum(r["count"] for r in rows) == 400 and {r["op"] for r in rows} == {"DELETE" if single else "DELETE_MULTI"}
+        assert sum(r["count"] for r in rows) == 400 and {r["op"] for r in rows} == {
+            "DELETE" if single else "DELETE_MULTI"
+        }
         assert len(rows) == 400 if single else 14 <= len(rows) < 30
         gone = next(c for c in record["checks"] if c["name"] == "gone")
         assert gone["ok"] and "400 of 400 objects reported as deleted, 0 still listed" in gone["detail"]
@@ -115,7 +127,12 @@ class Refusing(LyingProxy):
         self.every, self.numbers = every, itertools.count(1)
 
     def change(self, method, target, sent, status, answer):
-        if method == "GET" and "/data/payload" in target and not target.endswith(".staged") and next(self.numbers) % self.every == 0:
+        if (
+            method == "GET"
+            and "/data/payload" in target
+            and not target.endswith(".staged")
+            and next(self.numbers) % self.every == 0
+        ):
             return 503, b"<Error><Code>SlowDown</Code></Error>"
         return status, answer
 
@@ -131,9 +148,13 @@ def refusing(seaweedfs):
 @pytest.mark.parametrize("engine", ["obstore", "loadgen", "s5cmd", "fsspec"], indirect=True)
 def test_half_of_the_requests_refused_is_a_result(lab, refusing, keys, engine):
     with refusing(2) as proxy:
-        ((_, record, rows),) = lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
+        ((_, record, rows),) = lab(
+            external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}}
+        )
     failed = [r for r in rows if r["error"]]
-    assert not record["valid"] and 0.3 < record["budget"]["fraction"] < 0.7 and len(failed) == record["budget"]["errors"]
+    assert (
+        not record["valid"] and 0.3 < record["budget"]["fraction"] < 0.7 and len(failed) == record["budget"]["errors"]
+    )
     assert "of the operations failed, more than failure_budget = 1 %" in record["budget"]["reason"]
     said = Counter((r["error"], r["status"]) for r in failed)
     assert {status for _, status in said} == {503}, said

@@ -68,7 +68,9 @@ CASES = [
 
 @pytest.mark.parametrize(("entries", "volume", "gap"), CASES)
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entries, volume, gap):
-    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 5.0)  # no read is left out, however slow this machine
+    monkeypatch.setattr(
+        "storelab.engines.common.selections.GRACE", 5.0
+    )  # no read is left out, however slow this machine
     client = make(proxy.url, entries=entries, volume=volume, gap=gap)
     assert proxy.connections == 0, "nothing is sent before the start"
     result = read(client, 4)
@@ -84,7 +86,9 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entr
     chosen = baskets.select_branches(table, volume)
     assert set(reads["entries"]) == {n} and set(reads["branches"]) == {len(chosen)}
     if entries == 100:
-        assert set(reads["needed_bytes"]) == {baskets.ranges(table, chosen, range(1000))[1]} and set(reads["baskets"]) == {4 * len(chosen)}
+        assert set(reads["needed_bytes"]) == {baskets.ranges(table, chosen, range(1000))[1]} and set(
+            reads["baskets"]
+        ) == {4 * len(chosen)}
     for i, number in enumerate(reads["read"]):
         assert reads["wire_bytes"][i] > reads["asked_bytes"][i] >= reads["needed_bytes"][i] > 0
         phases = sum(reads[k][i] for k in ("open_ns", "plan_ns", "transfer_ns", "decompress_ns", "deserialise_ns"))
@@ -97,7 +101,9 @@ def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, entr
     records.write_table(tmp_path / "ops.parquet", records.OPS, ops)
     records.write_table(tmp_path / "reads.parquet", records.READS, reads)
     secrets = [client.fs.key, client.fs.secret]
-    assert not any(s in json.dumps([result.engine, result.connections, [c.detail for c in result.checks]]) for s in secrets)
+    assert not any(
+        s in json.dumps([result.engine, result.connections, [c.detail for c in result.checks]]) for s in secrets
+    )
 
 
 def test_counts_stay_right_when_idle_connections_are_closed(make, proxy):
@@ -178,7 +184,9 @@ def test_a_missing_object_gives_errors_and_does_not_spin(make, proxy):
     result, late = run(make(proxy.url, key="nothing-here"), 1.0)
     n = len(result.ops["op"])
     assert failed(result) == {"reads"} and late < 1.0 and 1 <= n <= 20, "50 ms between two errors"
-    assert set(zip(result.ops["status"], result.ops["error"], result.ops["requests"], strict=True)) == {(404, "NoSuchKey", 1)}
+    assert set(zip(result.ops["status"], result.ops["error"], result.ops["requests"], strict=True)) == {
+        (404, "NoSuchKey", 1)
+    }
     assert sum(result.ops["wire_bytes"]) == proxy.received and result.engine["statuses"] == {"404": n}
 
 
@@ -189,7 +197,10 @@ def test_a_storm_of_errors_ends_at_the_limit(make, staged):
 
 def test_no_one_listens(make):
     result, late = run(make("http://127.0.0.1:9"), 0.5)
-    assert set(zip(result.ops["status"], result.ops["error"], strict=True)) == {(0, "EndpointConnectionError")} and late < 1.0
+    assert (
+        set(zip(result.ops["status"], result.ops["error"], strict=True)) == {(0, "EndpointConnectionError")}
+        and late < 1.0
+    )
 
 
 def test_a_silent_server_does_not_hold_the_client(make):
@@ -197,7 +208,12 @@ def test_a_silent_server_does_not_hold_the_client(make):
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         result, late = run(make(f"http://127.0.0.1:{server.getsockname()[1]}"), 0.5)
-    assert late < 1.0 and result.ops["op"] == [] and result.engine["abandoned"]["reads"] == 1 and failed(result) == {"reads"}
+    assert (
+        late < 1.0
+        and result.ops["op"] == []
+        and result.engine["abandoned"]["reads"] == 1
+        and failed(result) == {"reads"}
+    )
 
 
 def test_connections_cut_in_flight_are_errors_and_reads_go_on(make, proxy):
@@ -212,9 +228,12 @@ def test_connections_cut_in_flight_are_errors_and_reads_go_on(make, proxy):
     client._read = cut
     result = read(client, 12)
     errors = [e for e in result.ops["error"] if e]
-    assert errors and set(errors) <= {"ConnectionClosedError", "ClientPayloadError", "EndpointConnectionError", "ResponseStreamingError"}, (
-        set(errors)
-    )
+    assert errors and set(errors) <= {
+        "ConnectionClosedError",
+        "ClientPayloadError",
+        "EndpointConnectionError",
+        "ResponseStreamingError",
+    }, set(errors)
     assert 0 in result.reads["read"] and not failed(result)
     assert len(result.reads["read"]) + len(errors) == len(result.ops["op"])
 

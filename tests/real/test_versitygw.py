@@ -65,7 +65,12 @@ def test_up_and_down_are_idempotent(fresh):
     status, deployment = fresh.status(), fresh.deployment()
     assert status.state == "up" and status.version == fresh.version()
     assert deployment["daemons"] == {"s3": 4} and deployment["front_ends"] == 4 and deployment["redundancy"] == "none"
-    listening = {c.laddr.ip for p in fresh.actors().values() for c in psutil.Process(p).net_connections("inet") if c.status == "LISTEN"}
+    listening = {
+        c.laddr.ip
+        for p in fresh.actors().values()
+        for c in psutil.Process(p).net_connections("inet")
+        if c.status == "LISTEN"
+    }
     assert listening == {"127.0.0.1"}
     stopped = fresh.down()
     assert len(stopped) == 4 and gone(stopped)

@@ -38,8 +38,12 @@ def new(state: Path, **settings) -> XRootD:
 
 def left_behind(store: XRootD) -> list[str]:
     """Processes, namespace, link and sockets of a store that is down."""
-    out = [str(p.pid) for p in psutil.process_iter(["name"]) if p.info["name"] == "xrootd" and in_folder(p, store.folder)]
-    out += [n for n in (store.namespace.name,) if (Path("/run/netns") / n).exists() or (Path("/sys/class/net") / n).exists()]
+    out = [
+        str(p.pid) for p in psutil.process_iter(["name"]) if p.info["name"] == "xrootd" and in_folder(p, store.folder)
+    ]
+    out += [
+        n for n in (store.namespace.name,) if (Path("/run/netns") / n).exists() or (Path("/sys/class/net") / n).exists()
+    ]
     return out + [str(p) for p in store.folder.rglob("*") if p.is_socket() or p.is_fifo()]
 
 
@@ -79,7 +83,11 @@ def test_up_and_down(tmp_path, protocol):
         assert store.actors() == pids and list(pids) == ["xrootd-1"]
         assert psutil.Process(pids["xrootd-1"]).username() == "xrootd"  # not root
         status, deployment = store.status(), store.deployment()
-        assert status.state == "up" and re.match(r"\d+\.\d+", status.version) and deployment["protocol"] == protocol == store.protocol
+        assert (
+            status.state == "up"
+            and re.match(r"\d+\.\d+", status.version)
+            and deployment["protocol"] == protocol == store.protocol
+        )
         assert store.endpoints()[0].url.startswith(f"{protocol}://10.") and store.endpoints()[0].protocol == protocol
         assert str(store.folder) not in str(deployment)
         bucket = bucket_for(store, "kept")
@@ -221,7 +229,11 @@ def test_two_at_once_in_subnets_of_their_own(xrootd, fresh):
 
 
 def test_a_subnet_in_use_is_told_in_one_line(xrootd, tmp_path):
-    for subnet, said in ((xrootd.settings.subnet, "is in use"), ("127.0.0.0/30", "is in use"), ("10.213.77.1/30", "is no subnet")):
+    for subnet, said in (
+        (xrootd.settings.subnet, "is in use"),
+        ("127.0.0.0/30", "is in use"),
+        ("10.213.77.1/30", "is no subnet"),
+    ):
         store = new(tmp_path / "state", subnet=subnet)
         with pytest.raises(UserError, match=said) as caught:
             store.up()
@@ -239,7 +251,11 @@ def test_without_root(tmp_path, monkeypatch):
 
 
 def door(xrootd, kind: str, path: str = "", **settings):
-    url = f"root://{xrootd.namespace.server}:{xrootd.settings.port}/{path}" if kind == "root" else f"{xrootd._http()}{path}"
+    url = (
+        f"root://{xrootd.namespace.server}:{xrootd.settings.port}/{path}"
+        if kind == "root"
+        else f"{xrootd._http()}{path}"
+    )
     model = {"root": RootSettings, "http": HttpSettings}[kind]
     return make("door", model(**{"kind": kind, "endpoint": url, **settings}), Path("none"))
 
@@ -261,7 +277,9 @@ def test_a_door(xrootd, kind, path):
     access = store.access()
     with contextlib.ExitStack() as stack:  # from several threads, while processes are started
         threads = [
-            threading.Thread(target=lambda i=i: [access.write(places[i % 3].name, f"x{i}/y/{j}", bytes(500)) for j in range(10)])
+            threading.Thread(
+                target=lambda i=i: [access.write(places[i % 3].name, f"x{i}/y/{j}", bytes(500)) for j in range(10)]
+            )
             for i in range(6)
         ]
         for thread in threads:
@@ -274,10 +292,16 @@ def test_a_door(xrootd, kind, path):
     access.write(places[0].name, "x0/y/1", b"new")
     assert access.read(places[0].name, "x0/y/1") == b"new" and access.read(places[0].name, "x0/none") is None
     assert sorted(buckets.list_keys(access, places[0], "x0/y/1")) == [("x0/y/1", 3)]
-    assert len(list(buckets.list_keys(access, places[0]))) == 20 and list(buckets.list_keys(access, places[0], "none/")) == []
+    assert (
+        len(list(buckets.list_keys(access, places[0]))) == 20
+        and list(buckets.list_keys(access, places[0], "none/")) == []
+    )
     end = store.endpoints()[0]
     fs, target = filesystems.data(end, {}, 4), filesystems.path(end, places[0], "x3/y/2")
-    assert fs.cat_file(target, start=0, end=500) == bytes(500) and fs.cat_ranges([target] * 2, [0, 7], [5, 17]) == [bytes(5), bytes(10)]
+    assert fs.cat_file(target, start=0, end=500) == bytes(500) and fs.cat_ranges([target] * 2, [0, 7], [5, 17]) == [
+        bytes(5),
+        bytes(10),
+    ]
     if kind == "root":
         fs.invalidate_cache()  # what it holds open for reading nobody can replace
     with pytest.raises(UserError, match="marked for the campaign 'door'"):

@@ -19,7 +19,11 @@ from storelab.workloads.consistency.s3 import S3View
 
 @pytest.mark.parametrize(("tried", "bound"), [(1, 0.95), (10, 0.2589), (100, 0.029513), (3000, 0.00099807)])
 def test_none_of_n(tried, bound):
-    assert consistency.upper_bound(0, tried) == pytest.approx(bound, rel=1e-3) == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-3)
+    assert (
+        consistency.upper_bound(0, tried)
+        == pytest.approx(bound, rel=1e-3)
+        == pytest.approx(1 - 0.05 ** (1 / tried), rel=1e-3)
+    )
     assert consistency.upper_bound(0, tried) <= 3 / tried, "the rule of three is on the safe side"
 
 
@@ -63,7 +67,14 @@ def campaign(tmp_path):
     for point in points:
         folder = raw / point.key
         for client in range(point.axes["clients"]):
-            ops = {"client": [client], "op": ["PUT"], "count": [1], "bytes": [4000], "end_ns": [T0 + 2 * S], "status": [200]}
+            ops = {
+                "client": [client],
+                "op": ["PUT"],
+                "count": [1],
+                "bytes": [4000],
+                "end_ns": [T0 + 2 * S],
+                "status": [200],
+            }
             records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
             if point.workload != "consistency":
                 continue
@@ -99,7 +110,13 @@ def test_the_table(campaign):
     t = build.read(campaign, "consistency")
     assert list(t["scenario"]) == ["read_after_write", "read_after_write", "overwrite"], "in the order of SCENARIOS"
     same, other, untried = (row for _, row in t.iterrows())
-    assert (same["front_end"], same["runs"], same["tried"], same["anomalies"], same["fraction"]) == ("same", 2, 4000, 0, 0)
+    assert (same["front_end"], same["runs"], same["tried"], same["anomalies"], same["fraction"]) == (
+        "same",
+        2,
+        4000,
+        0,
+        0,
+    )
     assert same["fraction_upper95"] == pytest.approx(1 - 0.05 ** (1 / 4000)) and same["never_right"] == 0
     assert pd.isna(same["lasted_max_s"]) and pd.isna(same["example"])
     assert (other["front_end"], other["tried"], other["anomalies"], other["never_right"]) == ("other", 2000, 2, 1)
@@ -110,8 +127,17 @@ def test_the_table(campaign):
         5,
         "put: is not there",
     )
-    assert (untried["tried"], untried["errors"]) == (0, 12) and pd.isna(untried["fraction"]) and pd.isna(untried["fraction_upper95"])
-    assert same["store"] == "alpha" and same["clients"] == 2 and same["front_ends"] == 2 and same["redundancy"] == "default"
+    assert (
+        (untried["tried"], untried["errors"]) == (0, 12)
+        and pd.isna(untried["fraction"])
+        and pd.isna(untried["fraction_upper95"])
+    )
+    assert (
+        same["store"] == "alpha"
+        and same["clients"] == 2
+        and same["front_ends"] == 2
+        and same["redundancy"] == "default"
+    )
 
 
 def test_its_points_have_no_rates(campaign):
@@ -147,7 +173,9 @@ def test_a_body_says_what_it_is():
 def test_what_is_wrong_with_an_answer(data, finding):
     found = seen.difference(seen.Seen(0, 1, data=data), "k", 2, seen.body("k", 2, "n", 300))
     assert found is None if finding is None else re.search(finding, found)
-    assert seen.difference(seen.Seen(0, 1, seen.ABSENT, 404, "NoSuchKey"), "k", 2, b"") == "is not there (404 NoSuchKey)"
+    assert (
+        seen.difference(seen.Seen(0, 1, seen.ABSENT, 404, "NoSuchKey"), "k", 2, b"") == "is not there (404 NoSuchKey)"
+    )
 
 
 def test_a_long_listing_is_judged():
@@ -155,7 +183,9 @@ def test_a_long_listing_is_judged():
     many.there, many.unknown = {"many/1", "many/2", "many/3"}, {"many/4"}
     sizes = dict.fromkeys(many.there, listings.MANY_BYTES)
     assert many.wrong(seen.Seen(0, 1, names=sizes)) is None
-    assert many.wrong(seen.Seen(0, 1, names=sizes | {"many/4": 256})) is None, "nothing is said of an upload that failed"
+    assert many.wrong(seen.Seen(0, 1, names=sizes | {"many/4": 256})) is None, (
+        "nothing is said of an upload that failed"
+    )
     assert many.wrong(seen.Seen(0, 1, names={"many/1": 256})) == "of 3 keys 2 missing (many/2, many/3)"
     wrong = many.wrong(seen.Seen(0, 1, names=sizes | {"many/5": 256, "many/1": 1}, repeated=("many/2",)))
     assert wrong == "of 3 keys 1 listed twice (many/2), 1 never written (many/5), 1 of a wrong size (many/1)"
@@ -173,9 +203,13 @@ def pages(monkeypatch):
     """A function that lists a bucket whose answers are these, in turn."""
 
     def listed(*answers: bytes) -> seen.Seen:
-        view = S3View(Endpoint("http://127.0.0.1:1"), Bucket("b", "p/"), {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"})
+        view = S3View(
+            Endpoint("http://127.0.0.1:1"), Bucket("b", "p/"), {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
+        )
         turn = iter(range(len(answers)))
-        monkeypatch.setattr(view, "_ask", lambda *_, **__: seen.Seen(n := next(turn), n + 1, status=200, data=answers[n], requests=1))
+        monkeypatch.setattr(
+            view, "_ask", lambda *_, **__: seen.Seen(n := next(turn), n + 1, status=200, data=answers[n], requests=1)
+        )
         return view.list("")
 
     return listed

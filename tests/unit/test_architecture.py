@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "storelab"
-ROOMS = ("cli", "measure", "gang", "workloads", "engines", "stores", "install", "host", "datasets", "readplan", "analysis", "core")
+ROOMS = (
+    "cli",
+    "measure",
+    "gang",
+    "workloads",
+    "engines",
+    "stores",
+    "install",
+    "host",
+    "datasets",
+    "readplan",
+    "analysis",
+    "core",
+)
 BELOW = {room: set(ROOMS[i + 1 :]) - {"analysis"} for i, room in enumerate(ROOMS)} | {
     "cli": set(ROOMS[1:]),
     "analysis": {"core"},
@@ -86,7 +99,9 @@ def test_each_room_says_what_lives_there():
         for p in MODULES
         if p.name == "__init__.py" and "May import" not in (ast.get_docstring(ast.parse(p.read_text())) or "")
     ]
-    assert not [s for s in silent if s != "__init__.py"], "a room's __init__ says what lives there and what it may import"
+    assert not [s for s in silent if s != "__init__.py"], (
+        "a room's __init__ says what lives there and what it may import"
+    )
 
 
 def test_rooms_are_not_crowded():

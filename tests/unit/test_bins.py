@@ -34,7 +34,9 @@ def test_nothing_is_lost(tmp_path):
     kinds = np.arange(10_000) % 10
     error = ["SlowDown" if k == 0 else None for k in kinds]
     size = np.where(kinds == 0, 0, 4000)
-    columns = bins.binned(T0, start, end, "GET", error, np.where(kinds == 0, 503, 200).tolist(), sums={"bytes": size, "requests": 1})
+    columns = bins.binned(
+        T0, start, end, "GET", error, np.where(kinds == 0, 503, 200).tolist(), sums={"bytes": size, "requests": 1}
+    )
     records.write_table(tmp_path / "ops.0.parquet", records.OPS, columns | {"client": [0] * len(columns["op"])})
     rows = pq.read_table(tmp_path / "ops.0.parquet").to_pylist()
     assert sum(r["count"] for r in rows) == sum(r["requests"] for r in rows) == 10_000
@@ -42,14 +44,18 @@ def test_nothing_is_lost(tmp_path):
     assert sum(r["count"] for r in rows if r["error"]) == 1000
     assert {(r["status"], r["error"]) for r in rows} == {(200, None), (503, "SlowDown")}
     assert all(sum(h["count"] for h in r["latency_hist"]) == r["count"] for r in rows)
-    assert all(r["start_ns"] is None and r["intended_ns"] is None and (r["end_ns"] - T0) % bins.BIN_NS == 0 for r in rows)
+    assert all(
+        r["start_ns"] is None and r["intended_ns"] is None and (r["end_ns"] - T0) % bins.BIN_NS == 0 for r in rows
+    )
     for r in rows[:20]:
         inside = (end > r["end_ns"] - bins.BIN_NS) & (end <= r["end_ns"]) & ((kinds == 0) == bool(r["error"]))
         assert r["count"] == inside.sum()
 
 
 def test_a_bin_holds_its_end_and_what_ended_before_the_origin():
-    columns = bins.binned(T0, [T0 - 2 * S] * 4, [T0 - 1, T0, T0 + 1, T0 + bins.BIN_NS], "PUT", sums={"bytes": [1, 2, 4, 8]})
+    columns = bins.binned(
+        T0, [T0 - 2 * S] * 4, [T0 - 1, T0, T0 + 1, T0 + bins.BIN_NS], "PUT", sums={"bytes": [1, 2, 4, 8]}
+    )
     assert columns["end_ns"] == [T0, T0 + bins.BIN_NS] and columns["count"] == [2, 2] and columns["bytes"] == [3, 12]
 
 

@@ -24,7 +24,11 @@ SWEEPS = {
 
 
 def configured(**more) -> config.Config:
-    stores = {"a": {"kind": "seaweedfs"}, "far": {"kind": "s3", "endpoint": ["https://a", "https://b"]}, "web": {"kind": "nginx"}}
+    stores = {
+        "a": {"kind": "seaweedfs"},
+        "far": {"kind": "s3", "endpoint": ["https://a", "https://b"]},
+        "web": {"kind": "nginx"},
+    }
     base = {"campaign": "x", "name": "x", "stores": stores, "use_stores": ["a"], "repetitions": 2, "sweeps": SWEEPS}
     return config.Config.model_validate(base | more)
 
@@ -54,9 +58,13 @@ def test_memory_and_tmpfs_are_measured_once():
     found = {(a["target"], a["operation"], a["object_size"], a["clients"], a["workers"]) for a in local}
     assert len(found) == len(local) == 5 and {(a["phase"], a["engine"]) for a in local} == {("before", "none")}
     assert (
-        ("memory", "copy", 10_000_000, 2, 1) in found and ("tmpfs", "write", 4000, 2, 4) in found and ("tmpfs", "read", 4000, 2, 8) in found
+        ("memory", "copy", 10_000_000, 2, 1) in found
+        and ("tmpfs", "write", 4000, 2, 4) in found
+        and ("tmpfs", "read", 4000, 2, 8) in found
     )
-    assert not [a for p in ceilings(planned(sweeps={"r": {"workload": "get_range"}})) if (a := p.axes)["target"] == "tmpfs"]
+    assert not [
+        a for p in ceilings(planned(sweeps={"r": {"workload": "get_range"}})) if (a := p.axes)["target"] == "tmpfs"
+    ]
 
 
 def test_before_comes_first_and_after_last_and_the_rest_is_as_without():
@@ -72,7 +80,10 @@ def test_before_comes_first_and_after_last_and_the_rest_is_as_without():
 def test_https_has_a_ceiling_of_its_own():
     assert {p.axes["scheme"] for p in ceilings(planned(use_stores=["far"]), target="network")} == {"https"}
     sweeps = {"up": {"workload": "put", "axes": {"scheme": ["default", "https"]}}}
-    assert sorted(p.axes["scheme"] for p in ceilings(planned(sweeps=sweeps), target="network", phase="after")) == ["default", "https"]
+    assert sorted(p.axes["scheme"] for p in ceilings(planned(sweeps=sweeps), target="network", phase="after")) == [
+        "default",
+        "https",
+    ]
 
 
 def test_what_has_no_ceiling():
@@ -89,10 +100,13 @@ def test_a_large_object_gets_the_time_that_it_needs_whatever_the_scale():
     size = {"up": {"workload": "put", "axes": {"object_size": ["4 kB", "1 GB"], "workers": 4}}}
     for scale in (1, 0.1):
         seconds = {
-            p.axes["object_size"]: p.fixed["duration_ns"] / 1e9 for p in ceilings(planned(sweeps=size, scale=scale), target="network")
+            p.axes["object_size"]: p.fixed["duration_ns"] / 1e9
+            for p in ceilings(planned(sweeps=size, scale=scale), target="network")
         }
         assert seconds == {4000: 2, 10**9: 32}
-    huge = ceilings(planned(sweeps={"up": {"workload": "put", "axes": {"object_size": "10 GB", "workers": 64}}}), target="network")
+    huge = ceilings(
+        planned(sweeps={"up": {"workload": "put", "axes": {"object_size": "10 GB", "workers": 64}}}), target="network"
+    )
     assert {p.fixed["duration_ns"] for p in huge} == {calibration.LONGEST_NS}
 
 
@@ -105,7 +119,10 @@ def test_links_between_hosts_get_longer():
 def test_one_more_sweep_changes_no_ceiling_of_the_others():
     before = {p.key: p.fixed for p in ceilings(planned())}
     more = {
-        p.key: p.fixed for p in ceilings(planned(sweeps=SWEEPS | {"long": {"workload": "get", "duration": "60 s", "axes": {"clients": 1}}}))
+        p.key: p.fixed
+        for p in ceilings(
+            planned(sweeps=SWEEPS | {"long": {"workload": "get", "duration": "60 s", "axes": {"clients": 1}}})
+        )
     }
     assert len(more) == len(before) + 2 and all(more[k] == fixed for k, fixed in before.items())
 
@@ -126,7 +143,13 @@ def test_its_settings_stand_in_the_plan():
 
 
 def test_which_kinds_have_a_ceiling():
-    assert {kind for kind in stores.KINDS if stores.has_ceiling(kind)} == {"seaweedfs", "ceph", "versitygw", "minio", "s3"}
+    assert {kind for kind in stores.KINDS if stores.has_ceiling(kind)} == {
+        "seaweedfs",
+        "ceph",
+        "versitygw",
+        "minio",
+        "s3",
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,8 +181,14 @@ def example(tmp_path_factory):
     """alpha shares the clients' host, beta does not; against the null server a client reaches 1.2 times its rate with two front-ends."""
     folder = tmp_path_factory.mktemp("calibrated")
     axes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
-    sweeps = {"up": {"workload": "put", "duration": "4 s", "axes": axes}, "entries": {"workload": "read_entries", "duration": "4 s"}}
-    stores = {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": ["https://s3.example.org", "https://s4.example.org"]}}
+    sweeps = {
+        "up": {"workload": "put", "duration": "4 s", "axes": axes},
+        "entries": {"workload": "read_entries", "duration": "4 s"},
+    }
+    stores = {
+        "alpha": {"kind": "seaweedfs"},
+        "beta": {"kind": "s3", "endpoint": ["https://s3.example.org", "https://s4.example.org"]},
+    }
     make(folder, failed=(), calibrate=True, use_stores=["alpha", "beta"], stores=stores, sweeps=sweeps, repetitions=2)
     build.build(folder)
     return folder
@@ -169,15 +198,25 @@ def test_the_table_of_ceilings(example):
     t = build.read(example, "calibration")
     network = t[t["target"] == "network"]
     assert len(network) == 8 and set(network["scheme"]) == {"http", "https"}
-    r = network[(network["scheme"] == "https") & (network["object_size_bytes"] == 4000) & (network["clients"] == 2)].iloc[0]
+    r = network[
+        (network["scheme"] == "https") & (network["object_size_bytes"] == 4000) & (network["clients"] == 2)
+    ].iloc[0]
     assert (r["before_rate_per_s"], r["after_rate_per_s"], r["rate_per_s"]) == pytest.approx((480, 456, 480), rel=0.01)
-    assert r["drift_percent"] == pytest.approx(-5, abs=0.3) and r["throughput_mb_per_s"] == pytest.approx(1.92, rel=0.01) and r["runs"] == 2
+    assert (
+        r["drift_percent"] == pytest.approx(-5, abs=0.3)
+        and r["throughput_mb_per_s"] == pytest.approx(1.92, rel=0.01)
+        and r["runs"] == 2
+    )
     done = pd.Series(build.read(example, "points").set_index("key")["operations"])
     assert r["client_cpu_ms_per_operation"] == pytest.approx(
         1000 * 1.5 / done["nullserver/calibrate/operation~put_engine~s5cmd_clients~0002_scheme~https_rep~001"]
     )
     local = t[t["target"] != "network"]
-    assert set(local["target"]) == {"memory", "tmpfs"} and local["after_rate_per_s"].isna().all() and local["drift_percent"].isna().all()
+    assert (
+        set(local["target"]) == {"memory", "tmpfs"}
+        and local["after_rate_per_s"].isna().all()
+        and local["drift_percent"].isna().all()
+    )
 
 
 def test_points_near_their_ceiling_are_client_bound_where_the_cores_are_not_shared(example):
@@ -203,7 +242,11 @@ def test_a_calibration_is_no_result_of_a_store(example):
     assert set(build.read(example, "throughput")["workload"]) == {"put", "read_entries"}
     assert not {"operation", "target", "phase"} & set(build.read(example, "throughput").columns)
     value = build.read(example, "numbers").set_index("name")["value"]
-    assert value["stores"] == "two storage systems" and value["points"] == "36" and value["best_metadata_upload_store"] in ("alpha", "beta")
+    assert (
+        value["stores"] == "two storage systems"
+        and value["points"] == "36"
+        and value["best_metadata_upload_store"] in ("alpha", "beta")
+    )
     assert (
         value["calibration_ceilings"] == "8"
         and value["client_bound"] == "4"
@@ -214,7 +257,10 @@ def test_a_calibration_is_no_result_of_a_store(example):
 def test_without_calibration_nothing_is_claimed(tmp_path):
     make(tmp_path, failed=(), repetitions=1, sweeps={"up": {"workload": "put", "duration": "4 s"}})
     build.build(tmp_path)
-    assert build.read(tmp_path, "calibration").empty and list(build.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
+    assert (
+        build.read(tmp_path, "calibration").empty
+        and list(build.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
+    )
     for name in ("points", "throughput"):
         t = build.read(tmp_path, name)
         assert t["client_bound"].isna().all() and t["ceiling_percent"].isna().all()
@@ -243,8 +289,13 @@ def test_in_the_paper(example, tmp_path):
     write.build(example)
     tex = {p.stem: p.read_text() for p in (example / "tex").glob("*.tex")}
     assert r"\HasCalibrationtrue" in tex["figures"] and r"\HasClientBoundtrue" in tex["figures"]
-    assert r"\newcommand{\NumClientBound}{4}" in tex["numbers"] and "80~\\%" in tex["numbers"].split("NumClientBoundFrom")[1][:12]
-    rows = [line for line in tex["table_calibration"].splitlines() if line.startswith(("put", "memory", "write", "read"))]
+    assert (
+        r"\newcommand{\NumClientBound}{4}" in tex["numbers"]
+        and "80~\\%" in tex["numbers"].split("NumClientBoundFrom")[1][:12]
+    )
+    rows = [
+        line for line in tex["table_calibration"].splitlines() if line.startswith(("put", "memory", "write", "read"))
+    ]
     assert len(rows) == len(build.read(example, "calibration")) and any("https" in r and r"& -5 &" in r for r in rows)
     bound = [line for line in tex["table_throughput"].splitlines() if line.endswith(r"c \\")]
     assert len(bound) == 4 and all(line.startswith("beta") for line in bound)
@@ -252,7 +303,19 @@ def test_in_the_paper(example, tmp_path):
 
 def test_a_campaign_of_calibrations_alone_has_its_table(tmp_path):
     sweep = {"workload": "calibrate", "axes": {"operation": ["put", "get"], "engine": "obstore"}}
-    make(tmp_path, failed=(), stores={"null": {"kind": "nullserver"}}, use_stores=["null"], sweeps={"c": sweep}, repetitions=3)
+    make(
+        tmp_path,
+        failed=(),
+        stores={"null": {"kind": "nullserver"}},
+        use_stores=["null"],
+        sweeps={"c": sweep},
+        repetitions=3,
+    )
     build.build(tmp_path)
     t = build.read(tmp_path, "calibration")
-    assert len(t) == 2 and set(t["runs"]) == {3} and t["after_rate_per_s"].isna().all() and build.read(tmp_path, "throughput").empty
+    assert (
+        len(t) == 2
+        and set(t["runs"]) == {3}
+        and t["after_rate_per_s"].isna().all()
+        and build.read(tmp_path, "throughput").empty
+    )

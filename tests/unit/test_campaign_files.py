@@ -18,11 +18,20 @@ MANY = "sweeps.accounts_upload.axes.buckets: an account of store uds may have 10
 REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; all others are planned
     ("own-file", None): NO_FILE,
     **{("own-file", preset): NO_FILE for preset in PRESETS},
-    **{("redundancy", preset): "sweeps.ceph_upload.stores: 'ceph' is none of the campaign's stores; used: uds" for preset in PRESETS},
-    **{("systems", preset): "sweeps.capabilities_s3.stores: 'seaweedfs' is none of the campaign's stores" for preset in PRESETS},
+    **{
+        ("redundancy", preset): "sweeps.ceph_upload.stores: 'ceph' is none of the campaign's stores; used: uds"
+        for preset in PRESETS
+    },
+    **{
+        ("systems", preset): "sweeps.capabilities_s3.stores: 'seaweedfs' is none of the campaign's stores"
+        for preset in PRESETS
+    },
     # Points of one and of few accounts with 2100 buckets are for a store without a bound.
     **{("buckets2013", preset): MANY for preset in PRESETS},
-    ("bigfiles", "huawei-uds-1"): "sweeps.upload.axes.part_size: store uds takes no multipart uploads; leave it out: each object goes in a",
+    (
+        "bigfiles",
+        "huawei-uds-1",
+    ): "sweeps.upload.axes.part_size: store uds takes no multipart uploads; leave it out: each object goes in a",
 }
 
 
@@ -35,7 +44,9 @@ def at(preset: str) -> dict:
 
 def checked(campaign: str, preset: str | None, **more) -> int:
     """Points of the plan, held against limits, stores and engines. Raises UserError."""
-    settings = config.load(ROOT / "config.yaml", overrides={"campaign": campaign} | (at(preset) if preset else {}) | more)
+    settings = config.load(
+        ROOT / "config.yaml", overrides={"campaign": campaign} | (at(preset) if preset else {}) | more
+    )
     points = plan.make(settings, WORKLOADS)
     check.limits(settings, points)
     check.rights(settings, points, WORKLOADS, all_stores(settings))

@@ -25,8 +25,16 @@ def test_what_was_not_tried_gives_way():
         "evidence": "403",
         "asked": 1,
     }
-    assert capabilities.agreed(rows(("not tried", "a"), ("error", "b"))) == {"answer": "error", "evidence": "b", "asked": 0}
-    assert capabilities.agreed(rows(("no", "first"), ("no", "second"))) == {"answer": "no", "evidence": "first", "asked": 2}
+    assert capabilities.agreed(rows(("not tried", "a"), ("error", "b"))) == {
+        "answer": "error",
+        "evidence": "b",
+        "asked": 0,
+    }
+    assert capabilities.agreed(rows(("no", "first"), ("no", "second"))) == {
+        "answer": "no",
+        "evidence": "first",
+        "asked": 2,
+    }
 
 
 def test_contradictions_are_shown():
@@ -61,7 +69,9 @@ def record(config, point, answers):
             "end_ns": [end] * n,
         }
         records.write_table(folder / f"answers.{i}.parquet", records.ANSWERS, columns)
-        clients.append({"client": i, "start_ns": T0, "end_ns": end, "endpoint": "http://127.0.0.1:1", "connections_max": None})
+        clients.append(
+            {"client": i, "start_ns": T0, "end_ns": end, "endpoint": "http://127.0.0.1:1", "connections_max": None}
+        )
     head = {
         "point": asdict(point),
         "start_ns": T0,
@@ -85,7 +95,11 @@ def campaign(tmp_path):
             "use_stores": ["b", "a"],
             "repetitions": 1,
             "sweeps": {
-                "p": {"workload": "probe", "duration": "60 s", "axes": {"accounts": [1, 2], "scheme": ["default", "https"], "clients": 2}}
+                "p": {
+                    "workload": "probe",
+                    "duration": "60 s",
+                    "axes": {"accounts": [1, 2], "scheme": ["default", "https"], "clients": 2},
+                }
             },
         }
     )
@@ -103,20 +117,45 @@ def campaign(tmp_path):
 
 def test_one_row_for_each_question_and_deployment(campaign):
     t = build.read(campaign, "capabilities")
-    assert list(t.columns) == ["store", "redundancy", "servers", "backing", "scheme", "topic", "check", "answer", "evidence", "asked"]
+    assert list(t.columns) == [
+        "store",
+        "redundancy",
+        "servers",
+        "backing",
+        "scheme",
+        "topic",
+        "check",
+        "answer",
+        "evidence",
+        "asked",
+    ]
     assert len(t) == 2 * 2 * 3
     assert list(t["store"].unique()) == list(load(campaign).plan["stores"])
     assert list(t["check"][:3]) == ["single range", "read refused", "HTTPS"]
-    assert set(t[t["check"] == "read refused"]["answer"]) == {"yes"} and set(t[t["check"] == "read refused"]["asked"]) == {1}
-    assert dict(t[t["check"] == "HTTPS"].groupby("scheme")["answer"].unique().map(list)) == {"default": ["not tried"], "https": ["yes"]}
-    assert dict(t[t["check"] == "single range"].groupby("store")["answer"].unique().map(list)) == {"a": ["unclear"], "b": ["yes"]}
+    assert set(t[t["check"] == "read refused"]["answer"]) == {"yes"} and set(
+        t[t["check"] == "read refused"]["asked"]
+    ) == {1}
+    assert dict(t[t["check"] == "HTTPS"].groupby("scheme")["answer"].unique().map(list)) == {
+        "default": ["not tried"],
+        "https": ["yes"],
+    }
+    assert dict(t[t["check"] == "single range"].groupby("store")["answer"].unique().map(list)) == {
+        "a": ["unclear"],
+        "b": ["yes"],
+    }
 
 
 def test_a_probe_has_no_rate(campaign):
     points = build.read(campaign, "points")
     assert len(points) == 8 and set(points["state"]) == {"ok"}
     assert (
-        points[[c for c in points if c.startswith(("overlap", "first_done", "last_done", "tail", "steadiness", "operations"))]]
+        points[
+            [
+                c
+                for c in points
+                if c.startswith(("overlap", "first_done", "last_done", "tail", "steadiness", "operations"))
+            ]
+        ]
         .isna()
         .all(axis=None)
     )
@@ -127,6 +166,11 @@ def test_a_probe_has_no_rate(campaign):
 def test_a_campaign_without_a_probe_has_an_empty_table(tmp_path):
     from make_examples import make
 
-    make(tmp_path, failed=(), sweeps={"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1]}}}, repetitions=1)
+    make(
+        tmp_path,
+        failed=(),
+        sweeps={"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1]}}},
+        repetitions=1,
+    )
     build.build(tmp_path)
     assert build.read(tmp_path, "capabilities").empty

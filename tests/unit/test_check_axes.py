@@ -19,7 +19,8 @@ def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -
     every = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     point = Point("uds", workload, every, 1, "", "sweep", 1, 1)
     check_axes.possible(
-        point, SimpleNamespace(name="uds", protocol=protocol, settings=SimpleNamespace(kind="x"), multipart=lambda: multipart)
+        point,
+        SimpleNamespace(name="uds", protocol=protocol, settings=SimpleNamespace(kind="x"), multipart=lambda: multipart),
     )
 
 
@@ -36,7 +37,11 @@ def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -
         ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}, True),
         ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}, True),
         ("read_entries", {"engine": "planned", "transport": "http"}, True),
-        ("events", {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5}, True),
+        (
+            "events",
+            {"clients": 8, "files": 8, "cache": "readahead", "read_ahead": MIB, "navigation": "random", "step": 5},
+            True,
+        ),
         ("events", {"engine": "planned", "clients": 2, "files": 8, "max_amplification": 3, "step": 1000}, True),
         ("events", {"cache": "all", "scale": "mine", "step": 5000}, True),
     ],
@@ -54,18 +59,63 @@ def test_what_can_be(workload, axes, multipart):
             True,
             "sweeps.sweep.axes.arrival_rate: engine s5cmd has no arrival_rate; sweep engine obstore or loadgen",
         ),
-        ("put", {"engine": "fsspec", "part_size": 10**7}, True, "engine fsspec has no part_size; sweep engine s5cmd or obstore or loadgen"),
-        ("put", {"part_size": 10**7, "object_size": 10**9}, True, "10 MB is no multiple of 1 MiB, as s5cmd wants; write it like 16 MiB"),
-        ("put", {"part_size": 16 * MIB, "object_size": 10**9}, False, "store uds takes no multipart uploads; leave it out"),
-        ("get", {"balance": "least_load"}, True, "sweeps.sweep.axes.balance: engine s5cmd has no balance; sweep engine loadgen"),
-        ("put", {"engine": "obstore", "payload": "sha256"}, True, "engine obstore has no payload; sweep engine loadgen"),
+        (
+            "put",
+            {"engine": "fsspec", "part_size": 10**7},
+            True,
+            "engine fsspec has no part_size; sweep engine s5cmd or obstore or loadgen",
+        ),
+        (
+            "put",
+            {"part_size": 10**7, "object_size": 10**9},
+            True,
+            "10 MB is no multiple of 1 MiB, as s5cmd wants; write it like 16 MiB",
+        ),
+        (
+            "put",
+            {"part_size": 16 * MIB, "object_size": 10**9},
+            False,
+            "store uds takes no multipart uploads; leave it out",
+        ),
+        (
+            "get",
+            {"balance": "least_load"},
+            True,
+            "sweeps.sweep.axes.balance: engine s5cmd has no balance; sweep engine loadgen",
+        ),
+        (
+            "put",
+            {"engine": "obstore", "payload": "sha256"},
+            True,
+            "engine obstore has no payload; sweep engine loadgen",
+        ),
         ("get_range", {"range_size": 2 * 10**7}, True, "axes.range_size: 20 MB is more than the object"),
-        ("get_range", {"offset": "9999kB"}, True, "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier"),
-        ("events", {"clients": 4, "files": 2}, True, "files: 4 clients read a file of their own each, and there are 2; raise `files`"),
-        ("events", {"engine": "planned", "cache": "all"}, True, "axes.cache: engine planned has no cache; sweep engine fsspec"),
+        (
+            "get_range",
+            {"offset": "9999kB"},
+            True,
+            "axes.offset: a range of 4 kB at 9999kB ends behind the object; begin earlier",
+        ),
+        (
+            "events",
+            {"clients": 4, "files": 2},
+            True,
+            "files: 4 clients read a file of their own each, and there are 2; raise `files`",
+        ),
+        (
+            "events",
+            {"engine": "planned", "cache": "all"},
+            True,
+            "axes.cache: engine planned has no cache; sweep engine fsspec",
+        ),
         ("events", {"thrift": 2}, True, "axes.thrift: engine fsspec has no thrift; sweep engine planned"),
         ("events", {"cache": "bytes"}, True, "read_ahead: cache bytes reads ahead by 0 B; give a size, like 1 MiB"),
-        ("events", {"read_ahead": MIB}, True, "read_ahead: cache none does not read ahead; leave it out, or sweep cache readahead or"),
+        (
+            "events",
+            {"read_ahead": MIB},
+            True,
+            "read_ahead: cache none does not read ahead; leave it out, or sweep cache readahead or",
+        ),
         ("events", {"step": 1001}, True, "axes.step: file S holds 1000 events; make the step smaller"),
         (
             "read_entries",
@@ -74,15 +124,30 @@ def test_what_can_be(workload, axes, multipart):
             "max_range_gap: engine planned has no max_range_gap; sweep engine",
         ),
         ("read_volume", {"thrift": 3}, True, "axes.thrift: engine uproot-s3fs has no thrift; sweep engine planned"),
-        ("read_volume", {"transport": "http"}, True, "axes.transport: engine uproot-s3fs has no transport; sweep engine planned"),
+        (
+            "read_volume",
+            {"transport": "http"},
+            True,
+            "axes.transport: engine uproot-s3fs has no transport; sweep engine planned",
+        ),
         (
             "replay",
             {"merge": "gap", "max_amplification": 3},
             True,
             "max_amplification: merge gap has no max_amplification; sweep merge planned",
         ),
-        ("replay", {"max_range_gap": 0}, True, "axes.max_range_gap: merge planned has no max_range_gap; sweep merge gap"),
-        ("delete", {"batch": 1001}, True, "axes.batch: 1001 objects are more than one request may delete; at most 1000"),
+        (
+            "replay",
+            {"max_range_gap": 0},
+            True,
+            "axes.max_range_gap: merge planned has no max_range_gap; sweep merge gap",
+        ),
+        (
+            "delete",
+            {"batch": 1001},
+            True,
+            "axes.batch: 1001 objects are more than one request may delete; at most 1000",
+        ),
     ],
 )
 def test_what_cannot(workload, axes, multipart, line):
@@ -91,13 +156,17 @@ def test_what_cannot(workload, axes, multipart, line):
     assert line in str(caught.value)
 
 
-@pytest.mark.parametrize(("value", "text"), [("random", "random"), ("sequential", "sequential"), ("1 MB", "1MB"), ("0 B", "0B")])
+@pytest.mark.parametrize(
+    ("value", "text"), [("random", "random"), ("sequential", "sequential"), ("1 MB", "1MB"), ("0 B", "0B")]
+)
 def test_places_of_ranges(value, text):
     assert WORKLOADS["get_range"].axis("offset").parse(value, "here") == text
 
 
 def test_no_place():
-    with pytest.raises(UserError, match="here: 'somewhere' is no place; one of: random, sequential, or a size like 1 MB"):
+    with pytest.raises(
+        UserError, match="here: 'somewhere' is no place; one of: random, sequential, or a size like 1 MB"
+    ):
         WORKLOADS["get_range"].axis("offset").parse("somewhere", "here")
 
 
@@ -123,12 +192,32 @@ def test_objects_that_are_made_to_be_deleted_count():
 @pytest.mark.parametrize(
     ("protocol", "axes", "line"),
     [
-        ("http", {"engine": "root"}, "axes.engine: root speaks root and file, store uds (kind x) speaks http; sweep engine `planned`"),
-        ("s3", {"engine": "root"}, "root speaks root and file, store uds (kind x) speaks s3; sweep engine `uproot-s3fs`"),
-        ("file", {"engine": "uproot-s3fs"}, "uproot-s3fs speaks s3, store uds (kind x) speaks file; sweep engine `planned`"),
-        ("file", {"engine": "root", "max_range_gap": 0}, "axes.max_range_gap: engine root has no max_range_gap; sweep engine uproot-s3fs"),
+        (
+            "http",
+            {"engine": "root"},
+            "axes.engine: root speaks root and file, store uds (kind x) speaks http; sweep engine `planned`",
+        ),
+        (
+            "s3",
+            {"engine": "root"},
+            "root speaks root and file, store uds (kind x) speaks s3; sweep engine `uproot-s3fs`",
+        ),
+        (
+            "file",
+            {"engine": "uproot-s3fs"},
+            "uproot-s3fs speaks s3, store uds (kind x) speaks file; sweep engine `planned`",
+        ),
+        (
+            "file",
+            {"engine": "root", "max_range_gap": 0},
+            "axes.max_range_gap: engine root has no max_range_gap; sweep engine uproot-s3fs",
+        ),
         ("file", {"engine": "root", "thrift": 1}, "axes.thrift: engine root has no thrift; sweep engine planned"),
-        ("file", {"engine": "planned", "transport": "http"}, "axes.transport: http asks for S3 or HTTP, store uds (kind x) speaks file"),
+        (
+            "file",
+            {"engine": "planned", "transport": "http"},
+            "axes.transport: http asks for S3 or HTTP, store uds (kind x) speaks file",
+        ),
     ],
 )
 def test_what_speaks_what(protocol, axes, line):

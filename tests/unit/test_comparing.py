@@ -37,7 +37,9 @@ def test_coverage_of_moses():
     assert ratios.moses(3, 3) == (0, 0.0)
     assert ratios.moses(8, 8)[1] == pytest.approx(0.95, abs=0.001)
     k, coverage = ratios.moses(30, 40)
-    assert coverage == pytest.approx(0.95, abs=0.001) and k == pytest.approx(600 - 1.96 * math.sqrt(1200 * 71 / 12), abs=3)
+    assert coverage == pytest.approx(0.95, abs=0.001) and k == pytest.approx(
+        600 - 1.96 * math.sqrt(1200 * 71 / 12), abs=3
+    )
 
 
 def test_words():
@@ -92,7 +94,16 @@ def run(*arguments: str):
 
 
 def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
-    result = run(campaigns / "one", campaigns / "one", "--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex", "--fail-on", "slower")
+    result = run(
+        campaigns / "one",
+        campaigns / "one",
+        "--csv",
+        tmp_path / "t.csv",
+        "--latex",
+        tmp_path / "t.tex",
+        "--fail-on",
+        "slower",
+    )
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "t.csv")
     assert set(table["verdict"]) == {"cannot tell"} and len(table) == 2 * 5 + 1  # points, and the whole
@@ -168,7 +179,9 @@ def test_one_point_is_its_own_whole(tmp_path):
 def test_bad_input_is_one_line(campaigns, arguments, said):
     if not (campaigns / "probes").exists():
         make(campaigns / "probes", failed=(), repetitions=1, sweeps={"p": {"workload": "probe", "duration": "4 s"}})
-        make(campaigns / "reads", failed=(), repetitions=1, sweeps={"r": {"workload": "read_entries", "duration": "4 s"}})
+        make(
+            campaigns / "reads", failed=(), repetitions=1, sweeps={"r": {"workload": "read_entries", "duration": "4 s"}}
+        )
         stores = {n: {"kind": "s3", "endpoint": "https://s3.example.org"} for n in ("gamma", "delta")}
         make(campaigns / "other", failed=(), repetitions=1, sweeps=SWEEPS, use_stores=["gamma", "delta"], stores=stores)
     result = run(*(a.format(campaigns) for a in arguments))

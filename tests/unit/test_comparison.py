@@ -14,7 +14,11 @@ RAW = {"object_size": ["4 kB", "10 MB"], "redundancy": ["default", "replica-2"]}
 SWEEPS = {
     "put": {"workload": "put", "duration": "4 s", "axes": RAW | {"buckets": [1, 8]}},
     "get": {"workload": "get", "duration": "4 s", "axes": RAW},
-    "space": {"workload": "space", "duration": "4 s", "axes": {"object_size": "4 kB", "redundancy": ["default", "replica-2", "replica-3"]}},
+    "space": {
+        "workload": "space",
+        "duration": "4 s",
+        "axes": {"object_size": "4 kB", "redundancy": ["default", "replica-2", "replica-3"]},
+    },
     "probe": {"workload": "probe", "duration": "4 s"},
     "consistency": {"workload": "consistency", "duration": "4 s", "axes": {"clients": 2, "front_ends": 2}},
 }
@@ -46,7 +50,9 @@ def test_what_is_no_rate_is_in_no_table_of_rates(folder):
 def test_systems_stand_side_by_side(folder):
     fig = draw(catalogue.FIGURES["systems"], build.read(folder, "throughput"))
     names = [t.get_text() for t in fig.axes[0].get_yticklabels()]
-    assert names == ["beta, replica-2", "beta", "alpha, replica-2", "alpha"], "deployments as configured bear the store's name alone"
+    assert names == ["beta, replica-2", "beta", "alpha, replica-2", "alpha"], (
+        "deployments as configured bear the store's name alone"
+    )
     assert len(fig.axes) == 4 and "n = 3 runs" in fig.get_supxlabel()
     tex = (folder / "tex" / "table_systems.tex").read_text()
     assert "alpha, replica-2 & s5cmd" in tex and "Uploads 4 kB" in tex.replace("~", " ")
@@ -56,13 +62,19 @@ def test_buckets_have_a_figure_and_front_ends_have_none(folder):
     throughput = build.read(folder, "throughput")
     assert draw(catalogue.FIGURES["front_ends"], throughput) is None
     fig = draw(catalogue.FIGURES["buckets"], throughput)
-    assert [ax.get_xlabel() for ax in fig.axes] == ["Buckets"] * len(fig.axes) and "alpha, replica-2, uploads of 4 kB" in {
-        ax.get_title() for ax in fig.axes
-    }
+    assert [ax.get_xlabel() for ax in fig.axes] == ["Buckets"] * len(
+        fig.axes
+    ) and "alpha, replica-2, uploads of 4 kB" in {ax.get_title() for ax in fig.axes}
 
 
 def test_front_ends_on_shared_cores_say_that_they_cannot_tell(tmp_path):
-    sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "front_ends": [1, 2]}}}
+    sweeps = {
+        "d": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": "10 MB", "clients": [1, 2], "front_ends": [1, 2]},
+        }
+    }
     make(tmp_path, sweeps=sweeps)
     build.build(tmp_path)
     table = build.read(tmp_path, "throughput")

@@ -66,12 +66,18 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
     [
         ({"repetition": 3}, "command line: repetition: unknown key 'repetition'; did you mean 'repetitions'?"),
         ({"limits": {"object": 1}}, "command line: limits.object: unknown key 'object'; did you mean 'objects'?"),
-        ({"stores": {"far": {"endpiont": "x"}}}, "command line: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?"),
+        (
+            {"stores": {"far": {"endpiont": "x"}}},
+            "command line: stores.far.endpiont: unknown key 'endpiont'; did you mean 'endpoint'?",
+        ),
         (
             {"stores": {"far": {"kind": "s4"}}},
             "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, nullserver, directory, s3, root, http, webhdfs",
         ),
-        ({"limits": {"stored_bytes": "4 KB"}}, "command line: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?"),
+        (
+            {"limits": {"stored_bytes": "4 KB"}},
+            "command line: limits.stored_bytes: unit 'KB' of '4 KB' is not known; did you mean 'kB'?",
+        ),
         (
             {"sweeps": {"up": {"duration": 10}}},
             "command line: sweeps.up.duration: 10 is not a duration with its unit; write it like 10 s, 500 ms or 2 min",
@@ -82,7 +88,10 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ({"campaign": "smal"}, "did you mean 'small'?"),
         ({"name": "a/b"}, "command line: name: 'a/b' is not a name; use letters, digits, '.' and '-'"),
         ({"sweeps": {"up": {"workload": "putt"}}}, "sweeps.up.workload: no workload 'putt'; did you mean 'put'?"),
-        ({"sweeps": {"up": {"axes": {"client": 1}}}}, "sweeps.up.axes.client: put has no axis 'client'; did you mean 'clients'?"),
+        (
+            {"sweeps": {"up": {"axes": {"client": 1}}}},
+            "sweeps.up.axes.client: put has no axis 'client'; did you mean 'clients'?",
+        ),
         (
             {"sweeps": {"up": {"axes": {"clients": []}}}},
             "sweeps.up.axes.clients: the sweep has no value; give one or a list, or leave it out for 1",
@@ -90,7 +99,10 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ({"sweeps": {"up": {"axes": {"clients": None}}}}, "sweeps.up.axes.clients: the sweep has no value"),
         ({"sweeps": {"up": {"axes": {"clients": "two"}}}}, "sweeps.up.axes.clients: 'two' is not a whole number"),
         ({"sweeps": {"up": {"axes": {"clients": 0}}}}, "sweeps.up.axes.clients: 0 is too small; at least 1"),
-        ({"sweeps": {"up": {"axes": {"object_size": "4 KB"}}}}, "sweeps.up.axes.object_size: unit 'KB' of '4 KB' is not known"),
+        (
+            {"sweeps": {"up": {"axes": {"object_size": "4 KB"}}}},
+            "sweeps.up.axes.object_size: unit 'KB' of '4 KB' is not known",
+        ),
         ({"sweeps": {"up": {"axes": {"engine": "scp"}}}}, "sweeps.up.axes.engine: 'scp' is not known; one of: s5cmd"),
         ({"sweeps": {"up": {"warm_up": "2 s"}}}, "sweeps.up.warm_up: leaves nothing of the duration"),
         (
@@ -106,7 +118,10 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
             "sweeps.v.axes.volume_fraction: -1 is not a percentage; give a number in (0, 100]",
         ),
         (
-            {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mien"}}}, "files": {"mine": {"path": "a.root"}}},
+            {
+                "sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mien"}}},
+                "files": {"mine": {"path": "a.root"}},
+            },
             "sweeps.v.axes.scale: 'mien' is no scale and no name in `files`; one of: S, M, L, mine; or name your file in `files`",
         ),
         (
@@ -116,11 +131,23 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
             },
             "sweeps.v.axes.codec: mine is a file of your own, and stays as it is packed; leave the axis out",
         ),
-        ({"files": {"mine": {"tree": "events"}}}, "command line: files.mine.path: 'path' is missing; see docs/configuration.md"),
-        ({"files": {"mine": {"path": ""}}}, 'command line: files.mine.path: "": string should have at least 1 character'),
-        ({"files": {"mine": {"path": "a", "tre": "b"}}}, "command line: files.mine.tre: unknown key 'tre'; did you mean 'tree'?"),
+        (
+            {"files": {"mine": {"tree": "events"}}},
+            "command line: files.mine.path: 'path' is missing; see docs/configuration.md",
+        ),
+        (
+            {"files": {"mine": {"path": ""}}},
+            'command line: files.mine.path: "": string should have at least 1 character',
+        ),
+        (
+            {"files": {"mine": {"path": "a", "tre": "b"}}},
+            "command line: files.mine.tre: unknown key 'tre'; did you mean 'tree'?",
+        ),
         ({"files": {"my file": {"path": "a"}}}, "'my file' is not a name; use letters, digits, '.' and '-'"),
-        ({"files": {"S": {"path": "a"}}}, "command line: files: S is a scale of the generated ROOT file; give your file another name"),
+        (
+            {"files": {"S": {"path": "a"}}},
+            "command line: files: S is a scale of the generated ROOT file; give your file another name",
+        ),
     ],
 )
 def test_a_mistake_gets_one_line_with_place_value_and_mend(folder, overrides, line):
@@ -132,7 +159,9 @@ def test_a_mistake_gets_one_line_with_place_value_and_mend(folder, overrides, li
 
 def test_the_file_that_holds_the_mistake_is_named(folder):
     (folder / "campaigns" / "small.yaml").write_text(CAMPAIGN + "repetitons: 3\n")
-    with pytest.raises(UserError, match=r"campaigns/small\.yaml: repetitons: unknown key 'repetitons'; did you mean 'repetitions'"):
+    with pytest.raises(
+        UserError, match=r"campaigns/small\.yaml: repetitons: unknown key 'repetitons'; did you mean 'repetitions'"
+    ):
         points(folder)
 
 

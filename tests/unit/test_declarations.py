@@ -28,8 +28,12 @@ def test_workloads_pick_declared_axes(workload):
     own = {a.name: a for a in (calibration.OPERATION, calibration.TARGET, calibration.PHASE)}
     for axis in workload.axes:
         declared = (axes.ALL | own)[axis.name]
-        same = replace(axis, default=declared.default, help=declared.help, minimum=declared.minimum, choices=declared.choices)
-        assert same == declared, "a workload changes the default, the help and the bounds, and nothing of what the axis is to others"
+        same = replace(
+            axis, default=declared.default, help=declared.help, minimum=declared.minimum, choices=declared.choices
+        )
+        assert same == declared, (
+            "a workload changes the default, the help and the bounds, and nothing of what the axis is to others"
+        )
     assert len({a.name for a in workload.axes}) == len(workload.axes)
 
 
@@ -69,7 +73,11 @@ def test_an_axis_that_an_engine_obeys_joins_its_workloads_at_the_end(monkeypatch
 
 
 def test_scaled_values_follow_the_kind_of_the_axis():
-    point = {"workload": "read_volume", "axes": {"volume_fraction": [50, 100], "clients": [8]}, "scaled_axes": ["volume_fraction"]}
+    point = {
+        "workload": "read_volume",
+        "axes": {"volume_fraction": [50, 100], "clients": [8]},
+        "scaled_axes": ["volume_fraction"],
+    }
     with pytest.raises(UserError, match=r"scaled_axes: volume_fraction is a percent and cannot be scaled"):
         points(scale=0.5, sweeps={"r": point})
     halved = points(scale=0.5, sweeps={"r": point | {"scaled_axes": ["clients"]}})
@@ -112,7 +120,9 @@ def test_words(column, value, said, head):
 def test_a_default_is_said_in_words_of_its_own():
     for axis in axes.ALL.values():
         assert words.value_text(axis.column, axis.default) is not None
-        assert not set(axis.values) - {str(v) for v in (axis.default, *axis.choices, 0)}, "words for a value that cannot be"
+        assert not set(axis.values) - {str(v) for v in (axis.default, *axis.choices, 0)}, (
+            "words for a value that cannot be"
+        )
 
 
 # --- checks ---
@@ -166,7 +176,9 @@ def test_an_axis_that_decides_a_ceiling_is_one_of_the_calibration():
 def test_a_payload_that_is_hashed_has_a_ceiling_of_its_own():
     """It was held against a calibration without the hashing."""
     up = {"workload": "put", "axes": {"engine": "loadgen", "payload": ["default", "sha256"]}}
-    found = [p for p in points(sweeps={"up": up}) if p.workload == calibration.WORKLOAD and p.axes["target"] == "network"]
+    found = [
+        p for p in points(sweeps={"up": up}) if p.workload == calibration.WORKLOAD and p.axes["target"] == "network"
+    ]
     assert sorted((p.axes["payload"], p.axes["phase"]) for p in found) == [
         ("default", "after"),
         ("default", "before"),
@@ -182,7 +194,13 @@ def test_a_payload_that_is_hashed_has_a_ceiling_of_its_own():
 def test_no_two_verdicts_read_alike():
     """Axes that no list of the verdicts knew gave two rows of the same words: cold and warm, codecs, transports."""
     base = {a.column: a.default for a in WORKLOADS["read_volume"].axes} | {"store": "a", "workload": "read_volume"}
-    for axis, value in (("access", "cold"), ("codec", "lz4"), ("transport", "http"), ("header", "cached"), ("connections", 8)):
+    for axis, value in (
+        ("access", "cold"),
+        ("codec", "lz4"),
+        ("transport", "http"),
+        ("header", "cached"),
+        ("connections", 8),
+    ):
         other = base | {axis: value}
         assert verdicts.said(base) != verdicts.said(other), axis
         assert verdicts.said(other)[-1] == f"{axis} {value}"
@@ -195,5 +213,7 @@ def test_what_differs_in_a_verdict_is_said_for_every_axis():
         for axis in workload.axes:
             if axis.column in verdicts.VARIED or axis.name in (*axes.DEPLOYMENT_NAMES, "engine"):
                 continue
-            other = {"int": 7, "size": 12345, "percent": 3.0}.get(axis.kind) or next(c for c in (*axis.choices, "x") if c != axis.default)
+            other = {"int": 7, "size": 12345, "percent": 3.0}.get(axis.kind) or next(
+                c for c in (*axis.choices, "x") if c != axis.default
+            )
             assert verdicts.said(base) != verdicts.said(base | {axis.column: other}), (workload.name, axis.name)

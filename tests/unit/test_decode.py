@@ -23,7 +23,10 @@ def rows_of(layout, name, entries):
 def decoded(data, layout, name, form, entries):
     rows = rows_of(layout, name, entries)
     contents = [decode.unpack(data[o : o + s]) for o, s in zip(layout.offset[rows], layout.size[rows], strict=True)]
-    wanted = [entries[(entries >= a) & (entries < b)] - a for a, b in zip(layout.entry_start[rows], layout.entry_stop[rows], strict=True)]
+    wanted = [
+        entries[(entries >= a) & (entries < b)] - a
+        for a, b in zip(layout.entry_start[rows], layout.entry_stop[rows], strict=True)
+    ]
     return decode.take(form, contents, wanted)
 
 
@@ -121,7 +124,12 @@ def test_a_header_is_kept_and_only_for_the_same_file(tmp_path, monkeypatch):
         made = header.Header.of(file[generated.TREE], known)
     made.save(tmp_path / "kept" / "h.parquet")
     found = header.Header.load(tmp_path / "kept" / "h.parquet", known)
-    assert (found.tree, found.entries, found.forms, found.layout.names) == (made.tree, 103, made.forms, made.layout.names)
+    assert (found.tree, found.entries, found.forms, found.layout.names) == (
+        made.tree,
+        103,
+        made.forms,
+        made.layout.names,
+    )
     assert all(np.array_equal(getattr(found.layout, k), getattr(made.layout, k)) for k in header.COLUMNS)
     assert header.Header.load(tmp_path / "kept" / "h.parquet", {**known, "etag": "2"}) is None
     assert header.Header.load(tmp_path / "none.parquet", known) is None
@@ -164,7 +172,9 @@ def test_selections_are_what_uproot_reads(tmp_path, tiny, batch, entries):
     rows, needed, _ = baskets.ranges(head.layout, names, entries)
     assert (spent.baskets, spent.needed_bytes, spent.decoded) == (len(rows), needed, 35 * len(entries))
     assert spent.requests == memory.requests and spent.asked_bytes == sum(b - a for a, b in memory.log) >= needed
-    assert (spent.transfers == 1) == (batch > 5000) and min(spent.plan_s, spent.transfer_s, spent.decompress_s, spent.deserialise_s) > 0
+    assert (spent.transfers == 1) == (batch > 5000) and min(
+        spent.plan_s, spent.transfer_s, spent.decompress_s, spent.deserialise_s
+    ) > 0
 
 
 def test_branches_that_are_not_there_or_beyond_us(tiny):

@@ -43,9 +43,21 @@ EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
 @pytest.mark.parametrize(
     ("axes", "more", "line"),
     [
-        ({"redundancy": "ec-2-1"}, {}, "axes.redundancy: store one (kind seaweedfs) has no redundancy 'ec-2-1'; input should be 'none'"),
-        ({"servers": 99}, {}, "axes.servers: store one (kind seaweedfs) has no servers 99; input should be less than or equal to 7"),
-        ({"servers": 3}, {"store": EXTERNAL}, "axes.servers: store one (kind s3) has no servers to choose; leave it out"),
+        (
+            {"redundancy": "ec-2-1"},
+            {},
+            "axes.redundancy: store one (kind seaweedfs) has no redundancy 'ec-2-1'; input should be 'none'",
+        ),
+        (
+            {"servers": 99},
+            {},
+            "axes.servers: store one (kind seaweedfs) has no servers 99; input should be less than or equal to 7",
+        ),
+        (
+            {"servers": 3},
+            {"store": EXTERNAL},
+            "axes.servers: store one (kind s3) has no servers to choose; leave it out",
+        ),
         ({"front_ends": 99}, {}, "sweeps.s.axes.front_ends: store one (kind seaweedfs) has at most 23; sweep fewer"),
         ({"accounts": 2}, {"store": EXTERNAL}, "has at most 1; list more of them in the configuration, or sweep fewer"),
         ({"accounts": 2, "clients": 2}, {}, "sweeps.s.axes.accounts: 2 accounts need as many buckets and clients"),
@@ -64,8 +76,16 @@ EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
             {"store": EXTERNAL | {"preset": "huawei-uds-1"}},
             "an account of store one may have 100 buckets, 101 are asked; sweep fewer buckets, or more `accounts`",
         ),
-        ({"range_size": "2 MB", "object_size": "1 MB"}, {"workload": "get_range"}, "sweeps.s.axes.range_size: 2MB is more than the object"),
-        ({}, {"workload": "space", "store": EXTERNAL}, "asks how much space is used, and store one (kind s3) does not tell"),
+        (
+            {"range_size": "2 MB", "object_size": "1 MB"},
+            {"workload": "get_range"},
+            "sweeps.s.axes.range_size: 2MB is more than the object",
+        ),
+        (
+            {},
+            {"workload": "space", "store": EXTERNAL},
+            "asks how much space is used, and store one (kind s3) does not tell",
+        ),
     ],
 )
 def test_what_a_store_cannot_do_is_refused(tmp_path, axes, more, line):
@@ -106,7 +126,11 @@ def test_accounts_own_buckets_in_turn_and_defaults_rename_nothing(tmp_path):
 
 @pytest.mark.parametrize("kind", ["s3", "http"])
 def test_a_missing_ca_file_is_told(tmp_path, kind):
-    store = {"kind": kind, "endpoint": "https://door.example.org/folder"[: 24 if kind == "s3" else None], "ca_file": "/none.pem"}
+    store = {
+        "kind": kind,
+        "endpoint": "https://door.example.org/folder"[: 24 if kind == "s3" else None],
+        "ca_file": "/none.pem",
+    }
     with pytest.raises(UserError, match=r"stores\.one\.ca_file: '/none\.pem' is not there; give a PEM file"):
         all_stores(config(tmp_path, {}, store=store))["one"].endpoints()
 

@@ -30,7 +30,9 @@ def quoted(text: str) -> set[str]:
 
 
 def test_commands_stand_in_their_page_and_no_others():
-    listed = re.findall(r"`storelab (\w+)`", "".join(re.findall(r"^\| (`.+?) \|", PAGES["commands.md"], flags=re.MULTILINE)))
+    listed = re.findall(
+        r"`storelab (\w+)`", "".join(re.findall(r"^\| (`.+?) \|", PAGES["commands.md"], flags=re.MULTILINE))
+    )
     assert sorted(listed) == sorted(cli.list_commands(None))
 
 

@@ -15,12 +15,18 @@ class GenericError(Exception):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (REFUSED.format(m="GET", s="503 Service Unavailable", body="<Error><Code>SlowDown</Code></Error>"), ("SlowDown", 503)),
+        (
+            REFUSED.format(m="GET", s="503 Service Unavailable", body="<Error><Code>SlowDown</Code></Error>"),
+            ("SlowDown", 503),
+        ),
         (REFUSED.format(m="PUT", s="403 Forbidden", body=""), ("Http403", 403)),
         (HTTP.format(cause="HttpError { kind: Timeout, source: TimedOut }"), ("Timeout", 0)),
         (HTTP.format(cause="Os { code: 111, kind: ConnectionRefused }"), ("ConnectionRefused", 0)),
         (HTTP.format(cause="hyper::Error( IncompleteMessage )"), ("ConnectionClosed", 0)),
-        ("Generic S3 error: HTTP error: request or response body error Custom { kind: UnexpectedEof }", ("ConnectionClosed", 0)),
+        (
+            "Generic S3 error: HTTP error: request or response body error Custom { kind: UnexpectedEof }",
+            ("ConnectionClosed", 0),
+        ),
         ("Generic S3 error: Received non-partial response when range requested … NotPartial", ("NotPartial", 0)),
         ("something new", ("GenericError", 0)),
     ],
@@ -30,5 +36,9 @@ def test_obstore(text, found):
 
 
 def test_words_of_the_network_are_one_class_whatever_the_language():
-    assert network("dial tcp 127.0.0.1:1: connect: connection refused") == network("kind: ConnectionRefused") == "ConnectionRefused"
+    assert (
+        network("dial tcp 127.0.0.1:1: connect: connection refused")
+        == network("kind: ConnectionRefused")
+        == "ConnectionRefused"
+    )
     assert network("NoSuchKey: status code: 404") is None

@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_conda_file_agrees_with_the_package():
-    (python,) = (d for d in yaml.safe_load((ROOT / "envs/conda.yaml").read_text())["dependencies"] if d.startswith("python="))
+    (python,) = (
+        d for d in yaml.safe_load((ROOT / "envs/conda.yaml").read_text())["dependencies"] if d.startswith("python=")
+    )
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert wanted == f">={python.removeprefix('python=')}"
 
@@ -26,4 +28,6 @@ def test_the_package_depends_on_what_the_list_says():
     """All of envs/requirements.in down to what only notebooks and developers need, in the same order, with the same versions."""
     text, found, _ = (ROOT / "envs/requirements.in").read_text().partition("# Notebooks and development")
     wanted = [line.partition("#")[0].strip() for line in text.splitlines()]
-    assert found and tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == [w for w in wanted if w]
+    assert found and tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == [
+        w for w in wanted if w
+    ]

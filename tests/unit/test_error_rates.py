@@ -25,11 +25,19 @@ def folder(tmp_path_factory):
 def test_errors_by_status_and_class(folder):
     t = build.read(folder, "errors")
     row = t[t["key"] == "alpha/get/rep~001"].iloc[0]
-    assert (row["state"], row["op"], row["status"], row["error"], row["operations"]) == ("invalid", "GET", 503, "SlowDown", 450)
+    assert (row["state"], row["op"], row["status"], row["error"], row["operations"]) == (
+        "invalid",
+        "GET",
+        503,
+        "SlowDown",
+        450,
+    )
     assert row["fraction"] == row["run_fraction"] == pytest.approx(450 / 901)
     assert row["first_s"] == pytest.approx(0.01) and row["last_s"] == pytest.approx(4.5)
     few = t[t["workload"] == "put"].iloc[0]
-    assert (few["state"], few["operations"], few["first_s"], few["last_s"]) == ("ok", 1, 2, 2) and t["run_fraction"].is_monotonic_decreasing
+    assert (few["state"], few["operations"], few["first_s"], few["last_s"]) == ("ok", 1, 2, 2) and t[
+        "run_fraction"
+    ].is_monotonic_decreasing
 
 
 def test_several_classes_share_the_fraction(folder):
@@ -40,9 +48,18 @@ def test_several_classes_share_the_fraction(folder):
 def test_over_time_counts_every_operation_of_the_runs_with_errors(folder):
     t = build.read(folder, "errors_over_time")
     run = t[t["key"] == "alpha/get/rep~001"]
-    assert run["operations"].sum() == 901 and set(run["class"]) == {"good", "503 SlowDown"} and set(run["failure_budget"]) == {0.01}
-    assert run.pivot_table(index="second", columns="class", values="operations").loc[0].to_dict() == {"good": 100, "503 SlowDown": 100}
-    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, "without an HTTP status the class stands alone"
+    assert (
+        run["operations"].sum() == 901
+        and set(run["class"]) == {"good", "503 SlowDown"}
+        and set(run["failure_budget"]) == {0.01}
+    )
+    assert run.pivot_table(index="second", columns="class", values="operations").loc[0].to_dict() == {
+        "good": 100,
+        "503 SlowDown": 100,
+    }
+    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, (
+        "without an HTTP status the class stands alone"
+    )
 
 
 def test_labels():
@@ -60,7 +77,11 @@ def test_a_campaign_that_is_refused_has_no_rate_and_still_a_paper(folder):
         and numbers["errors_commonest"] == "503 SlowDown"
     )
     tex = {p.stem: p.read_text() for p in (folder / "tex").glob("*.tex")}
-    assert "503 SlowDown" in tex["table_errors"] and "failure\\_budget" in tex["table_invalid"] and tex["table_invalid"].count("get/") >= 4
+    assert (
+        "503 SlowDown" in tex["table_errors"]
+        and "failure\\_budget" in tex["table_invalid"]
+        and tex["table_invalid"].count("get/") >= 4
+    )
     assert r"\HasInvalidtrue" in tex["figures"] and r"\FigErrorsOverTime" in tex["figures"]
 
 
@@ -68,9 +89,20 @@ def test_the_figure_names_runs_budget_and_classes(folder):
     table = build.read(folder, "errors_over_time")
     fig = draw(catalogue.FIGURES["errors_over_time"], table)
     said = "\n".join(
-        [fig.get_supxlabel().replace("\n", " "), *(ax.get_title() for ax in fig.axes), *(t.get_text() for t in fig.legends[0].get_texts())]
+        [
+            fig.get_supxlabel().replace("\n", " "),
+            *(ax.get_title() for ax in fig.axes),
+            *(t.get_text() for t in fig.legends[0].get_texts()),
+        ]
     )
-    for part in ("INVALID, 50 % failed", "alpha, get, clients 2, rep", "failure budget of 1 %", "503 SlowDown", "good", "SlowDown"):
+    for part in (
+        "INVALID, 50 % failed",
+        "alpha, get, clients 2, rep",
+        "failure budget of 1 %",
+        "503 SlowDown",
+        "good",
+        "SlowDown",
+    ):
         assert part in said, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
     assert "Operations that ended in each second" in catalogue.caption(catalogue.FIGURES["errors_over_time"], table)

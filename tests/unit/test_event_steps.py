@@ -28,7 +28,11 @@ def test_a_scan_goes_through_the_file_and_begins_anew():
 
 def test_random_navigation_jumps_evenly_the_same_for_the_same_job():
     found = [step_of("random", 103, 5, 42, n) for n in range(4000)]
-    assert found == [step_of("random", 103, 5, 42, n) for n in range(4000)] != [step_of("random", 103, 5, 43, n) for n in range(4000)]
+    assert (
+        found
+        == [step_of("random", 103, 5, 42, n) for n in range(4000)]
+        != [step_of("random", 103, 5, 43, n) for n in range(4000)]
+    )
     firsts = np.array([a for a, _ in found])
     assert {b - a for a, b in found} == {5} and firsts.min() == 0 and firsts.max() == 98
     assert (np.diff(firsts) < 0).mean() == pytest.approx(0.5, abs=0.05), "in no order"
@@ -121,7 +125,14 @@ def test_branches_without_a_form_are_left_to_uproot(tiny):
 def settings(**axes):
     sweeps = {"e": {"workload": "events", "duration": "2 s", "axes": axes}}
     return config.Config.model_validate(
-        {"campaign": "c", "name": "c", "stores": {"sw": {"kind": "seaweedfs"}}, "use_stores": ["sw"], "sweeps": sweeps, "repetitions": 1}
+        {
+            "campaign": "c",
+            "name": "c",
+            "stores": {"sw": {"kind": "seaweedfs"}},
+            "use_stores": ["sw"],
+            "sweeps": sweeps,
+            "repetitions": 1,
+        }
     )
 
 
@@ -131,14 +142,20 @@ def test_all_numbers_of_jobs_share_the_copies_that_lie_in_one_bucket(tmp_path, m
     dataset = points[0].dataset
     assert dataset["buckets"] == 1 and dataset["files"] == 4 and stage.root_copies(dataset) == 4
     one = next(p.dataset for p in plan.make(settings(), WORKLOADS) if p.workload == "events")
-    assert one == {"name": "root-S", "kind": "root", "scale": "S", "buckets": 1, "seed": dataset["seed"]}, "the data set of the other reads"
+    assert one == {"name": "root-S", "kind": "root", "scale": "S", "buckets": 1, "seed": dataset["seed"]}, (
+        "the data set of the other reads"
+    )
     assert stage.dataset_bytes(dataset) == 4 * stage.dataset_bytes(one)
     summary = check.summarise(points, "sw")
     assert summary.staged_objects == 4 and summary.buckets == 1
     monkeypatch.setitem(generated.SCALES, "S", TINY)
     with_scratch = SimpleNamespace(scratch=str(tmp_path))
-    manifest, files = stage._root(with_scratch, SimpleNamespace(name="sw"), dataset, [SimpleNamespace(name="b", prefix="")], tmp_path / "m")
-    assert manifest["objects"]["key"] == [f"data/root-S-4files/events-{i:04d}.root" for i in range(4)] and len(files) == 1
+    manifest, files = stage._root(
+        with_scratch, SimpleNamespace(name="sw"), dataset, [SimpleNamespace(name="b", prefix="")], tmp_path / "m"
+    )
+    assert (
+        manifest["objects"]["key"] == [f"data/root-S-4files/events-{i:04d}.root" for i in range(4)] and len(files) == 1
+    )
     assert manifest["objects"]["bucket"] == [0] * 4 and manifest["objects"]["body"] == [0] * 4
 
 
@@ -153,7 +170,9 @@ def go_through(reader, data, entries, step):
     for number in range(-(-entries // step)):
         first, stop = step_of("scan", entries, step, 1, number)
         rows, new = reader.rows(first, stop)
-        reader.unpack(new, [data[o : o + s] for o, s in zip(reader.layout.offset[new], reader.layout.size[new], strict=True)])
+        reader.unpack(
+            new, [data[o : o + s] for o, s in zip(reader.layout.offset[new], reader.layout.size[new], strict=True)]
+        )
         decoded += reader.arrays(rows, first, stop)
         fetched += new.tolist()
     return fetched, decoded
@@ -186,4 +205,9 @@ def test_baskets_in_the_header_are_never_missing():
         missing = [n for n in names if known.forms[known.layout.names.index(n)] is None]
         reader = steps.StepReader(known, names, decoder({n: tree[n] for n in missing}))
         fetched, decoded = go_through(reader, np.fromfile(path, np.uint8), known.entries, 70)
-    assert inside.any() and not inside[fetched].any() and len(set(fetched)) == (~inside).sum() and decoded == known.entries * len(names)
+    assert (
+        inside.any()
+        and not inside[fetched].any()
+        and len(set(fetched)) == (~inside).sum()
+        and decoded == known.entries * len(names)
+    )

@@ -41,8 +41,14 @@ def test_rates_are_of_the_window_and_totals_of_the_whole_run(table):
     r = one(table, engine="fsspec", cache="none", navigation="scan", clients=1)
     assert r["n"] == 3 and (r["events_median_per_s"], r["events_low_per_s"], r["events_high_per_s"]) == (200, 180, 220)
     assert (r["wire_median_mb_per_s"], r["needed_median_mb_per_s"], r["asked_median_mb_per_s"]) == (1.0, 1.0, 1.0)
-    assert (r["wire_median_bytes_per_event"], r["requests_median_per_event"], r["amplification_median_ratio"]) == (5000, 0.5, 1.0)
-    assert (r["processed_median_events"], r["processed_high_events"]) == (800, 880), "four seconds, the warm-up too; nothing of the grace"
+    assert (r["wire_median_bytes_per_event"], r["requests_median_per_event"], r["amplification_median_ratio"]) == (
+        5000,
+        0.5,
+        1.0,
+    )
+    assert (r["processed_median_events"], r["processed_high_events"]) == (800, 880), (
+        "four seconds, the warm-up too; nothing of the grace"
+    )
     assert r["moved_median_mb"] == pytest.approx(5.0) and r["opening_median_mb_per_job"] == 1.0
     two = one(table, engine="fsspec", cache="none", navigation="scan", clients=2)
     assert two["n"] == 2 and (two["events_low_per_s"], two["events_high_per_s"]) == pytest.approx((400, 440), rel=1e-3)
@@ -63,9 +69,14 @@ def test_a_campaign_without_events_has_an_empty_table_with_its_columns(tmp_path)
 
 
 def test_wire_bytes_that_nobody_told_are_no_zero(built, table, monkeypatch):
-    rows = table.assign(wire_median_mb_per_s=float("nan"), wire_low_mb_per_s=float("nan"), wire_high_mb_per_s=float("nan"))
+    rows = table.assign(
+        wire_median_mb_per_s=float("nan"), wire_low_mb_per_s=float("nan"), wire_high_mb_per_s=float("nan")
+    )
     fig = figures_events.events_throughput(rows)
-    assert len(fig.axes[0].lines) >= 3 and max(line.get_xdata().max() for line in fig.axes[0].lines if len(line.get_xdata())) > 0
+    assert (
+        len(fig.axes[0].lines) >= 3
+        and max(line.get_xdata().max() for line in fig.axes[0].lines if len(line.get_xdata())) > 0
+    )
     assert {n: v for n, v, _ in events.numbers(rows)}["events_scan_most_moved"] == pytest.approx(10.0, rel=1e-3)
 
 
@@ -73,7 +84,9 @@ def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
     fig = figures_events.events_throughput(table)
     assert len(fig.axes) == 4
     printed = published.load("hepix_2010_storage_lab").dropna()
-    for ours, theirs, navigation, use_case in zip(fig.axes[::2], fig.axes[1::2], ("scan", "random"), ("CMS", "ATLAS"), strict=True):
+    for ours, theirs, navigation, use_case in zip(
+        fig.axes[::2], fig.axes[1::2], ("scan", "random"), ("CMS", "ATLAS"), strict=True
+    ):
         assert navigation in ours.get_title() and "measured here" in ours.get_title()
         assert theirs.get_title().startswith("published: HEPiX 2010") and use_case in theirs.get_title()
         assert "MB/s" in ours.get_xlabel() and "Events/s" in ours.get_ylabel() and "millions" in theirs.get_ylabel()
@@ -85,7 +98,9 @@ def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
         measured = sorted(zip(rows["wire_median_mb_per_s"], rows["events_median_per_s"], strict=True))
         points = {(x, y) for line in ours.lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}
         assert set(measured) <= points and max(y for _, y in points) < 10_000
-        assert sorted(t.get_text() for t in ours.texts) == sorted(["1", "2"] * 3), "the number of jobs stands beside each point"
+        assert sorted(t.get_text() for t in ours.texts) == sorted(["1", "2"] * 3), (
+            "the number of jobs stands beside each point"
+        )
     said = [t.get_text() for t in fig.legends[0].get_texts()]
     assert said == ["alpha, no cache", "alpha, planned", "alpha, readahead of 1 MiB"]
 
@@ -113,7 +128,10 @@ def test_the_paper_has_a_section_of_them(built):
 
 def test_settings_in_words():
     base = {"engine": "fsspec", "cache": "none", "read_ahead_bytes": 0, "thrift": 0, "max_amplification": 0}
-    said = [events.setting(base | more) for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})]
+    said = [
+        events.setting(base | more)
+        for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})
+    ]
     assert said == ["no cache", "whole file kept", "blockcache of 4 KiB"]
     assert events.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, at most 3"
 
@@ -123,5 +141,6 @@ def test_verdicts_tell_the_settings_apart(built):
     what = found[found["workload"] == "events"]["what"].tolist()
     assert (
         len(set(what)) == 4
-        and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files" in what
+        and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files"
+        in what
     )

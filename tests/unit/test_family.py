@@ -41,7 +41,13 @@ def master(daemons):
     argv = (sys.executable, "-c", MASTER)
     ready = lambda: all((daemons.folder / f"worker-{i}").exists() for i in range(2))  # noqa: E731
     daemon = Daemon(
-        "web-1", argv, "127.0.0.1", (9,), ready, prefix=("/bin/sh", "-c", 'exec "$@"', "sh"), environ={"PATH": os.environ["PATH"]}
+        "web-1",
+        argv,
+        "127.0.0.1",
+        (9,),
+        ready,
+        prefix=("/bin/sh", "-c", 'exec "$@"', "sh"),
+        environ={"PATH": os.environ["PATH"]},
     )
     daemons.start(daemon)
     daemons.wait_healthy(daemon)

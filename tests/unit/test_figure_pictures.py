@@ -44,7 +44,11 @@ def difference(first: Path, second: Path) -> float:
         return float("inf")
     one, two = (np.asarray(p.filter(ImageFilter.GaussianBlur(1.5)), dtype=float) for p in pictures)
     apart = np.abs(one - two).mean(axis=2)
-    return max(apart[y : y + TILE, x : x + TILE].mean() for y in range(0, len(apart), TILE) for x in range(0, apart.shape[1], TILE))
+    return max(
+        apart[y : y + TILE, x : x + TILE].mean()
+        for y in range(0, len(apart), TILE)
+        for x in range(0, apart.shape[1], TILE)
+    )
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -55,7 +59,9 @@ def test_figures_look_as_they_did(name, tmp_path):
         made[figure].write_bytes(png)
     assert sorted(made) == sorted(p.stem for p in (PICTURES / name).glob("*.png"))
     apart = {figure: difference(path, PICTURES / name / f"{figure}.png") for figure, path in made.items()}
-    assert not {f: round(d, 1) for f, d in apart.items() if d > MOST}, f"look at {tmp_path}; renew with --update (docs/figures.md)"
+    assert not {f: round(d, 1) for f, d in apart.items() if d > MOST}, (
+        f"look at {tmp_path}; renew with --update (docs/figures.md)"
+    )
 
 
 def test_a_changed_curve_is_seen_and_a_shifted_letter_is_not(tmp_path):

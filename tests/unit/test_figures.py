@@ -20,10 +20,21 @@ def example(tmp_path_factory):
 
 def texts(fig) -> str:
     handles = [t.get_text() for legend in fig.legends for t in (*legend.get_texts(), legend.get_title())]
-    return "\n".join([*handles, fig.get_supxlabel(), *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes)])
+    return "\n".join(
+        [*handles, fig.get_supxlabel(), *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes)]
+    )
 
 
-ELSEWHERE = ("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum", "errors_over_time")
+ELSEWHERE = (
+    "systems",
+    "front_ends",
+    "buckets",
+    "space",
+    "latency_closed",
+    "latency_open",
+    "latency_spectrum",
+    "errors_over_time",
+)
 ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front", "events_throughput")
 OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
 
@@ -96,7 +107,9 @@ def test_gaps_and_the_front(requests):
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
     fig = draw(catalogue.FIGURES["front"], requests)
     said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
-    assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(said) == 2
+    assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(
+        said
+    ) == 2
     assert "thrift" in catalogue.caption(catalogue.FIGURES["front"], requests) and "obstore" in catalogue.caption(
         catalogue.FIGURES["gaps"], requests
     )
@@ -106,7 +119,10 @@ def test_gaps_and_the_front(requests):
 
 def test_a_row_of_panels_for_each_number_of_copies(requests):
     fig = draw(catalogue.FIGURES["volume"], requests)
-    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
+    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == [
+        "alpha, one bucket",
+        "alpha, a copy in each of 2 buckets",
+    ]
     replayed = draw(catalogue.FIGURES["replay"], requests)  # the other requests stand in figures of their own
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
@@ -115,7 +131,9 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
 
 def test_the_network_limit_of_several_nodes_is_drawn(example):
     table = build.read(example, "throughput")
-    assert "network limit" not in str([t.get_text() for t in draw(catalogue.FIGURES["throughput_download"], table).axes[0].texts])
+    assert "network limit" not in str(
+        [t.get_text() for t in draw(catalogue.FIGURES["throughput_download"], table).axes[0].texts]
+    )
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
     ax = draw(catalogue.FIGURES["throughput_download"], far).axes[0]
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
@@ -123,7 +141,9 @@ def test_the_network_limit_of_several_nodes_is_drawn(example):
     assert [t.get_text() for t in ax.texts] == ["network limit"]
     told = [catalogue.caption(catalogue.FIGURES["throughput_download"], t) for t in (far, table)]
     assert "near-null server" in told[0] and "near-null" not in told[1]
-    told = [catalogue.caption(catalogue.FIGURES["front_ends"], t) for t in (far, table)]  # the example's clients and server share a host
+    told = [
+        catalogue.caption(catalogue.FIGURES["front_ends"], t) for t in (far, table)
+    ]  # the example's clients and server share a host
     assert "cannot tell" not in told[0] and "cannot tell" in told[1]
 
 
@@ -137,7 +157,13 @@ def test_the_bars_are_the_range(example):
 
 
 def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
-    sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}}}
+    sweeps = {
+        "d": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
+        }
+    }
     make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
     build.build(tmp_path)
     fig = draw(catalogue.FIGURES["throughput_download"], build.read(tmp_path, "throughput"))
@@ -153,8 +179,15 @@ def test_without_data_nothing_is_drawn(tmp_path):
     write.build(tmp_path)
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
     assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
-    assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
-    assert all(draw(spec, pd.DataFrame({"workload": [], "n": []})) is None for name, spec in catalogue.FIGURES.items() if name != "entries")
+    assert (
+        not (tmp_path / "figures/entries.pdf").exists()
+        and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
+    )
+    assert all(
+        draw(spec, pd.DataFrame({"workload": [], "n": []})) is None
+        for name, spec in catalogue.FIGURES.items()
+        if name != "entries"
+    )
 
 
 @pytest.mark.parametrize("kind", ["pdf", "png"])

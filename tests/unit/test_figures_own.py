@@ -17,7 +17,11 @@ from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "figures.md"
-SHOWN = {k: v for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) for k, v in yaml.safe_load(text)["figures"].items()}
+SHOWN = {
+    k: v
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)
+    for k, v in yaml.safe_load(text)["figures"].items()
+}
 
 
 EMPTY = {"nothing_there": {"table": "throughput", "x": "clients", "y": "rate", "where": {"clients": ">= 99"}}}
@@ -56,7 +60,10 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
     write.build(campaign, ["download_by_engine", "nothing_there"])
     folder = campaign / "figures"
     assert records.read_json(folder / "nothing_there.json") == {"table": "throughput.csv", "empty": True}
-    assert not (folder / "nothing_there.pdf").exists() and not records.read_json(folder / "download_by_engine.json")["empty"]
+    assert (
+        not (folder / "nothing_there.pdf").exists()
+        and not records.read_json(folder / "download_by_engine.json")["empty"]
+    )
     with pytest.raises(UserError, match="no figure 'downloads'"):
         write.build(campaign, ["downloads"])
 
@@ -65,7 +72,10 @@ def test_names_come_from_the_plan_alone(campaign):
     plan = records.read_json(campaign / "raw" / "plan.json")
     assert {"throughput_download", "front_ends", "entries", *SHOWN} <= set(catalogue.names(plan))
     assert not {"space", "events_throughput", "latency_open", "systems", "buckets"} & set(catalogue.names(plan))
-    assert catalogue.modules("space")[0].endswith("figures.systems") and catalogue.modules("small_objects")[0] == own.__name__
+    assert (
+        catalogue.modules("space")[0].endswith("figures.systems")
+        and catalogue.modules("small_objects")[0] == own.__name__
+    )
     assert catalogue.names({k: v for k, v in plan.items() if k != "figures"}) == [
         n for n in catalogue.names(plan) if n not in SHOWN | EMPTY
     ]
@@ -98,9 +108,13 @@ def test_axes_become_columns_and_values_are_parsed():
 
 def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):
     table = build.read(campaign, "throughput")
-    spec = own.figures({"figures": resolved(**FOUR, where={"workload": "get"}, limits=[{"at": 1250, "label": "10 Gbit/s"}])})["mine"]
+    spec = own.figures(
+        {"figures": resolved(**FOUR, where={"workload": "get"}, limits=[{"at": 1250, "label": "10 Gbit/s"}])}
+    )["mine"]
     fig = draw(spec, table)
-    assert any("1 front-end" in t.get_text() for t in fig.legends[0].get_texts()), "front-ends vary, and nobody named them"
+    assert any("1 front-end" in t.get_text() for t in fig.legends[0].get_texts()), (
+        "front-ends vary, and nobody named them"
+    )
     assert {t.get_text() for t in fig.axes[0].texts} == {"10 Gbit/s"} and fig.axes[0].get_ylim()[1] > 1250
 
 
@@ -112,10 +126,17 @@ def test_every_metric_is_a_column_of_its_table(campaign):
 
 def test_more_curves_than_can_be_told_apart_become_panels(campaign):
     table = build.read(campaign, "throughput")
-    rows = table[(table["workload"] == "get") & (table["object_size_bytes"] == table["object_size_bytes"].max())].head(1)
-    many = pd.concat([rows.assign(workers=w, buckets=b, clients=c) for w in range(1, 9) for b in (1, 2) for c in (1, 2)], ignore_index=True)
+    rows = table[(table["workload"] == "get") & (table["object_size_bytes"] == table["object_size_bytes"].max())].head(
+        1
+    )
+    many = pd.concat(
+        [rows.assign(workers=w, buckets=b, clients=c) for w in range(1, 9) for b in (1, 2) for c in (1, 2)],
+        ignore_index=True,
+    )
     fig = draw(catalogue.FIGURES["throughput_download"], many)
-    assert len(fig.axes) == 2 and len(fig.legends[0].get_texts()) == 8, "16 curves: eight numbers of workers in a panel for each of buckets"
+    assert len(fig.axes) == 2 and len(fig.legends[0].get_texts()) == 8, (
+        "16 curves: eight numbers of workers in a panel for each of buckets"
+    )
     assert "2 buckets" in fig.axes[1].get_title()
     colours = [h.get_color() for h in fig.legends[0].legend_handles]
     assert len(set(map(tuple, colours))) == 8

@@ -16,7 +16,10 @@ def test_a_gang_takes_its_clients_files_along(tmp_path):
         (gang.scratch / name).mkdir()
     with scratch.using(tmp_path):  # by another node's agent on this machine
         gang.remove()
-        assert sorted(p.name for p in gang.scratch.iterdir() if p.is_dir()) == ["a1-1", "bodies"]  # client 1 is another node's
+        assert sorted(p.name for p in gang.scratch.iterdir() if p.is_dir()) == [
+            "a1-1",
+            "bodies",
+        ]  # client 1 is another node's
     GangFolder(tmp_path, "a2", 0, [0]).remove()
     assert not gang.scratch.exists()
 

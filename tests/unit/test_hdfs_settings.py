@@ -73,7 +73,9 @@ def test_pins_are_of_one_version_and_name_no_host():
     assert f"<hadoop.version>{recipe.HADOOP}</hadoop.version>" in pom
     jars = [line.split()[1] for line in sums.splitlines()]
     assert {f"hadoop-{n}-{recipe.HADOOP}.jar" for n in ("common", "hdfs", "hdfs-client")} <= set(jars)
-    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.jar", line) for line in sums.splitlines()) and jars == sorted(jars)
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.jar", line) for line in sums.splitlines()) and jars == sorted(
+        jars
+    )
     assert "repository" not in pom and re.findall(r"https?://[^\s\"<]*", pom) == ["http://maven.apache.org/POM/4.0.0"]
 
 
@@ -94,7 +96,9 @@ def test_the_jar_that_names_all_others(tmp_path):
     raw = zipfile.ZipFile(tmp_path / "hdfs.jar").read("META-INF/MANIFEST.MF")
     assert max(len(line) for line in raw.split(b"\r\n")) <= 70
     text = raw.decode().replace("\r\n ", "")
-    assert [line.split()[1] for line in sums.splitlines()] == re.search(r"Class-Path: (.*)\r\n", text).group(1).split(" ")
+    assert [line.split()[1] for line in sums.splitlines()] == re.search(r"Class-Path: (.*)\r\n", text).group(1).split(
+        " "
+    )
 
 
 def test_java_of_a_usable_version(tmp_path, monkeypatch):

@@ -32,13 +32,20 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def one(tmp_path):
     """A campaign of one point with one client, whose operations a test may write anew."""
-    make(tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"engine": "obstore"}}}, repetitions=1, calibrate=False)
+    make(
+        tmp_path,
+        sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"engine": "obstore"}}},
+        repetitions=1,
+        calibrate=False,
+    )
 
     def write(**columns) -> Campaign:
         folder = next((tmp_path / "raw").rglob("run.json")).parent
         n = len(columns["end_ns"])
         records.write_table(
-            folder / "ops.0.parquet", records.OPS, {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [1] * n} | columns
+            folder / "ops.0.parquet",
+            records.OPS,
+            {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [1] * n} | columns,
         )
         records.finish(folder, records.read_json(folder / "run.json"))
         records.write_sums(tmp_path / "raw")
@@ -55,7 +62,9 @@ def expected(folder, key: str) -> np.ndarray:
     campaign = load(folder)
     edges = scan.bounds(campaign).set_index("key").loc[key]
     rows = pa.concat_tables([pq.read_table(p) for p in (folder / "raw" / key).glob("ops.*.parquet")])
-    begun = pc.coalesce(rows["intended_ns"], rows["start_ns"]).to_numpy()  # whole numbers: floats know UTC to 256 ns only
+    begun = pc.coalesce(
+        rows["intended_ns"], rows["start_ns"]
+    ).to_numpy()  # whole numbers: floats know UTC to 256 ns only
     inside = rows["error"].is_null().to_numpy() & (begun > edges["overlap_begin_ns"]) & (begun <= edges["first_end_ns"])
     return (rows["end_ns"].to_numpy() - begun)[inside] / 1e6
 
@@ -71,25 +80,42 @@ def test_medians_over_runs(folder):
     t = build.read(folder, "latency")
     row = t[(t["clients"] == 4) & (t["object_size_bytes"] == 4000)].iloc[0]
     of_runs = [
-        np.quantile(expected(folder, f"alpha/get/engine~obstore_clients~0004_rep~{i:03d}"), 0.99, method="inverted_cdf") for i in (1, 2, 3)
+        np.quantile(expected(folder, f"alpha/get/engine~obstore_clients~0004_rep~{i:03d}"), 0.99, method="inverted_cdf")
+        for i in (1, 2, 3)
     ]
-    assert row["latency_p99_median_ms"] == pytest.approx(np.median(of_runs)) and row["latency_p99_high_ms"] == pytest.approx(max(of_runs))
+    assert row["latency_p99_median_ms"] == pytest.approx(np.median(of_runs)) and row[
+        "latency_p99_high_ms"
+    ] == pytest.approx(max(of_runs))
     assert (row["n"], row["interval"], row["loop"], row["concurrency"], row["op"]) == (3, "range", "closed", 32, "GET")
-    assert row["ttfb_p50_median_ms"] == pytest.approx(row["latency_p50_median_ms"] / 2) and row["latency_max_median_ms"] == 100
+    assert (
+        row["ttfb_p50_median_ms"] == pytest.approx(row["latency_p50_median_ms"] / 2)
+        and row["latency_max_median_ms"] == 100
+    )
     assert not row["binned"] and row["failed"] == 12, "one failed operation of each client and run begins in the window"
 
 
 def test_too_few_operations_give_no_quantile(folder):
     t = build.read(folder, "latency").query("object_size_bytes == 10000000 and clients == 1").iloc[0]
     assert t["operations"] == 180 and t["latency_p90_median_ms"] == 91 and pd.isna(t["latency_p99_median_ms"])
-    assert latency.enough(100, 0.99) and not latency.enough(99, 0.99) and latency.enough(1000, 0.999) and not latency.enough(999, 0.999)
+    assert (
+        latency.enough(100, 0.99)
+        and not latency.enough(99, 0.99)
+        and latency.enough(1000, 0.999)
+        and not latency.enough(999, 0.999)
+    )
 
 
 def test_an_open_loop_counts_from_when_an_operation_was_due(folder):
     t = build.read(folder, "latency").query("loop == 'open'").set_index("arrival_rate")
-    closed = build.read(folder, "latency").query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
-    assert list(t.index) == [100, 200, 400] and (t["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
-    assert t["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5) and pd.isna(closed["completed_percent"])
+    closed = (
+        build.read(folder, "latency").query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
+    )
+    assert (
+        list(t.index) == [100, 200, 400] and (t["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
+    )
+    assert t["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5) and pd.isna(
+        closed["completed_percent"]
+    )
 
 
 def test_invalid_runs_are_in_no_median(folder):
@@ -104,7 +130,9 @@ def test_bins_give_the_same_within_two_percent(folder, one):
     binned = latency.runs(one(**bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)}))).iloc[0]
     assert binned["binned"] and not single["binned"] and abs(binned["operations"] - single["operations"]) < 30
     for metric in ("latency_p50", "latency_p90", "latency_p99", "latency_max"):
-        assert binned[metric] == pytest.approx(single[metric], rel=0.03), "2 % of the bucket, and other operations at the window's edges"
+        assert binned[metric] == pytest.approx(single[metric], rel=0.03), (
+            "2 % of the bucket, and other operations at the window's edges"
+        )
     assert pd.isna(binned["ttfb_p50"])
 
 
@@ -114,7 +142,9 @@ def test_clients_in_bins_beside_clients_in_single_rows(one):
     starts = [e - 10_000_000 for e in ends]
     some = bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)})
     n = len(some["end_ns"])
-    both = {k: [*v, *[None] * len(ends)] for k, v in some.items()} | {"start_ns": [None] * n + [s - 10_000_000 for s in starts]}
+    both = {k: [*v, *[None] * len(ends)] for k, v in some.items()} | {
+        "start_ns": [None] * n + [s - 10_000_000 for s in starts]
+    }
     both |= {
         "end_ns": [*some["end_ns"], *ends],
         "count": [*some["count"], *[1] * len(ends)],
@@ -132,14 +162,24 @@ def test_windows_cut_bins_at_their_edges(one):
     campaign = one(**bins.binned(START, [e - 1_000_000 for e in ends], ends, "GET", sums={"bytes": [10] * len(ends)}))
     campaign.runs[campaign.points[0]["key"]]["clients"][0]["end_ns"] -= 50_000_000
     row = windows.operations(campaign).iloc[0]
-    assert row["overlap_rate_per_s"] == pytest.approx(1000) and row["overlap_operations"] == 2950 and row["overlap_bytes"] == 29500
+    assert (
+        row["overlap_rate_per_s"] == pytest.approx(1000)
+        and row["overlap_operations"] == 2950
+        and row["overlap_bytes"] == 29500
+    )
     assert (row["first_done_operations"], row["last_done_operations"], row["operations"]) == (3950, 4000, 4000)
     assert row["steadiness"] == "steady"
 
 
 def test_a_delete_of_many_objects_is_one_latency_and_many_deletions(one):
     ends = [START + i * 20_000_000 for i in range(1, 201)]
-    campaign = one(op=["DELETE_MULTI"] * 200, count=[500] * 200, bytes=[0] * 200, start_ns=[e - 20_000_000 for e in ends], end_ns=ends)
+    campaign = one(
+        op=["DELETE_MULTI"] * 200,
+        count=[500] * 200,
+        bytes=[0] * 200,
+        start_ns=[e - 20_000_000 for e in ends],
+        end_ns=ends,
+    )
     assert windows.operations(campaign).iloc[0]["overlap_rate_per_s"] == pytest.approx(25_000)
     row = latency.runs(campaign).iloc[0]
     assert (row["op"], row["operations"], row["latency_p50"]) == ("DELETE_MULTI", 149, 20)
@@ -149,13 +189,20 @@ def test_engines_that_know_no_start_have_rates_and_no_latency(one):
     campaign = one(end_ns=[START + i * 10_000_000 for i in range(1, 401)])
     assert windows.operations(campaign).iloc[0]["overlap_rate_per_s"] == 100 and latency.runs(campaign).empty
     build.build(campaign.folder)
-    assert build.read(campaign.folder, "latency").empty and build.read(campaign.folder, "points")["latency_p50_ms"].isna().all()
+    assert (
+        build.read(campaign.folder, "latency").empty
+        and build.read(campaign.folder, "points")["latency_p50_ms"].isna().all()
+    )
 
 
 def texts(fig) -> str:
     legends = [t.get_text() for legend in fig.legends for t in (*legend.get_texts(), legend.get_title())]
     return "\n".join(
-        [*legends, fig.get_supxlabel().replace("\n", " "), *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes)]
+        [
+            *legends,
+            fig.get_supxlabel().replace("\n", " "),
+            *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes),
+        ]
     )
 
 
@@ -199,5 +246,8 @@ def test_the_papers_section(folder):
     table = (folder / "tex" / "table_latency.tex").read_text()
     assert "closed, 8" in table and "open, 400/s*" in table and "did not keep up" in table and "TTFB" in table
     numbers = (folder / "tex" / "numbers.tex").read_text()
-    assert r"\NumLatencyClosedLeastWhere}{GET, 4~kB objects, on alpha" in numbers and r"\NumLatencyOpenBehind}{1}" in numbers
+    assert (
+        r"\NumLatencyClosedLeastWhere}{GET, 4~kB objects, on alpha" in numbers
+        and r"\NumLatencyOpenBehind}{1}" in numbers
+    )
     assert "sections/latency" in (folder / "tex" / "sections.tex").read_text()

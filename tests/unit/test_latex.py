@@ -61,9 +61,18 @@ def test_spread_shows_what_low_and_high_differ_in():
 
 
 def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
-    ends = {"workload": "put", "duration": "4 s", "repetitions": 6, "axes": {"front_ends": [1, 2, 3]}}  # enough for halves and a line
+    ends = {
+        "workload": "put",
+        "duration": "4 s",
+        "repetitions": 6,
+        "axes": {"front_ends": [1, 2, 3]},
+    }  # enough for halves and a line
     timed = built(
-        tmp_path, sweeps=LATENCY | EVENTS | {"refused": REFUSED, "ends": ends}, invalid=("refused",), repetitions=1, calibrate=True
+        tmp_path,
+        sweeps=LATENCY | EVENTS | {"refused": REFUSED, "ends": ends},
+        invalid=("refused",),
+        repetitions=1,
+        calibrate=True,
     )
     written = "".join((folder / name).read_text() for folder in (tex, timed) for name in ("numbers.tex", "figures.tex"))
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
@@ -96,24 +105,44 @@ def test_reads_stand_beside_the_published_ones(tex):
     for part in ("758.42", "320.92", "42.08", "& 23 &", "& 12 &", "& 5 &", "another file", r"10\,000", "420", "661"):
         assert part in text
     lines = [line.split(" & ") for line in text.splitlines()]
-    assert ["0.1", "10", "8", "4000", "6", "6", "2.00", "12.00", "12.00", "6", "15", r"150 \\"] in lines and r"\HasTableTwotrue" in (
-        tex / "figures.tex"
-    ).read_text()
+    assert [
+        "0.1",
+        "10",
+        "8",
+        "4000",
+        "6",
+        "6",
+        "2.00",
+        "12.00",
+        "12.00",
+        "6",
+        "15",
+        r"150 \\",
+    ] in lines and r"\HasTableTwotrue" in (tex / "figures.tex").read_text()
 
 
 def test_environment_prints_requests_per_operation(tex):
     text = (tex / "table_environment.tex").read_text()
-    assert "requests per operation, GET & 2" in text and r"(100~\% virtual)" in text and "8 GB" in text.replace("~", " ")
+    assert (
+        "requests per operation, GET & 2" in text and r"(100~\% virtual)" in text and "8 GB" in text.replace("~", " ")
+    )
 
 
 def test_sections_without_data_are_left_out(tmp_path):
     only_reads = built(tmp_path / "reads", failed=("put", "get"))
     assert (
-        "sections/raw" not in (only_reads / "sections.tex").read_text() and "sections/entries" in (only_reads / "sections.tex").read_text()
+        "sections/raw" not in (only_reads / "sections.tex").read_text()
+        and "sections/entries" in (only_reads / "sections.tex").read_text()
     )
     only_raw = built(tmp_path / "raw", failed=("read_entries",))
-    assert "sections/raw" in (only_raw / "sections.tex").read_text() and "sections/entries" not in (only_raw / "sections.tex").read_text()
-    assert r"\HasEntriesfalse" in (only_raw / "figures.tex").read_text() and r"\FigEntries" not in (only_raw / "figures.tex").read_text()
+    assert (
+        "sections/raw" in (only_raw / "sections.tex").read_text()
+        and "sections/entries" not in (only_raw / "sections.tex").read_text()
+    )
+    assert (
+        r"\HasEntriesfalse" in (only_raw / "figures.tex").read_text()
+        and r"\FigEntries" not in (only_raw / "figures.tex").read_text()
+    )
 
 
 def test_without_figures_it_says_so(tmp_path):
@@ -129,4 +158,6 @@ def test_published_numbers_are_as_printed():
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
     nothing = pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [""] * 5
+    assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [
+        ""
+    ] * 5

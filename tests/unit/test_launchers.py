@@ -32,7 +32,9 @@ def config(tmp_path, clients=4, launcher=None, **store) -> Config:
             "calibrate": False,
             "launcher": launcher or {},
             "repetitions": 1,
-            "sweeps": {"up": {"workload": "put", "duration": "10 s", "axes": {"clients": clients, "clients_per_node": 2}}},
+            "sweeps": {
+                "up": {"workload": "put", "duration": "10 s", "axes": {"clients": clients, "clients_per_node": 2}}
+            },
         }
     )
 
@@ -64,7 +66,8 @@ def test_what_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr(srun.shutil, "which", lambda name: None)
     with pytest.raises(
-        UserError, match=r"sweeps\.up\.axes\.clients_per_node: 4 clients, 2 on a node, need several nodes, and the launcher is local"
+        UserError,
+        match=r"sweeps\.up\.axes\.clients_per_node: 4 clients, 2 on a node, need several nodes, and the launcher is local",
     ):
         check(config(tmp_path))
     with pytest.raises(UserError, match=r"launcher\.kind: there is no srun on PATH"):
@@ -78,7 +81,9 @@ def test_what_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
         check(config(tmp_path, launcher={"kind": "htcondor"}))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    with pytest.raises(UserError, match=r"stores\.a\.address: 127\.0\.0\.1 is this host only, and clients run on other nodes"):
+    with pytest.raises(
+        UserError, match=r"stores\.a\.address: 127\.0\.0\.1 is this host only, and clients run on other nodes"
+    ):
         check(config(tmp_path, launcher={"kind": "srun"}))
     with pytest.raises(UserError, match=r"6 clients, 2 on a node, need 3 nodes; there are 2"):
         check(config(tmp_path, clients=6, launcher={"kind": "srun"}, address="10.0.0.1"))
@@ -99,21 +104,33 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(srun, "cluster", lambda: 2)
     with pytest.raises(UserError, match=r"launcher\.nodes: 3 nodes are asked, the cluster has 2"):
         check(settings)
-    assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})  # 10 s, 60 s beside it, 120 s to start: in minutes
+    assert workflow.jobs(settings, {"p": point}) == (
+        {"p": 2},
+        {"p": 4},
+    )  # 10 s, 60 s beside it, 120 s to start: in minutes
     with pytest.raises(UserError, match="srun wants an allocation"):
         choose.make(settings, point, tmp_path, [{}])
     with pytest.raises(UserError, match="8 clients, 2 on a node, need 4 nodes; there are 3"):
-        workflow.jobs(few := config(tmp_path, clients=8, launcher={"kind": "srun", "nodes": 3}), {"p": plan.make(few, WORKLOADS)[0]})
+        workflow.jobs(
+            few := config(tmp_path, clients=8, launcher={"kind": "srun", "nodes": 3}),
+            {"p": plan.make(few, WORKLOADS)[0]},
+        )
     monkeypatch.delenv("SLURM_CONF")  # as the executor does
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     asked = []
     monkeypatch.setattr(
-        srun.subprocess, "run", lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 0, "1\n", "")
+        srun.subprocess,
+        "run",
+        lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 0, "1\n", ""),
     )
     with pytest.raises(UserError, match=r"launcher\.nodes: the gang has 2 nodes, the allocation 1"):
         choose.make(settings, point, tmp_path, [{}])
     assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
-    monkeypatch.setattr(srun.subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error"))
+    monkeypatch.setattr(
+        srun.subprocess,
+        "run",
+        lambda command, **k: subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error"),
+    )
     with pytest.raises(MeasurementFailed, match="squeue does not tell the nodes of job 7: slurm_load_jobs error"):
         choose.make(settings, point, tmp_path, [{}])
 
@@ -125,17 +142,22 @@ def test_no_store_is_started_on_a_measuring_node(tmp_path, monkeypatch):
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
     choose.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
     monkeypatch.setenv("SLURMD_NODENAME", "node1")
-    with pytest.raises(UserError, match=r"stores\.a: 1 front-ends asked, 0 run, and no store is started in a measuring job"):
+    with pytest.raises(
+        UserError, match=r"stores\.a: 1 front-ends asked, 0 run, and no store is started in a measuring job"
+    ):
         choose.lives_outside(settings, store, 1)
     choose.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"), [("1-02:03:04", 93784), ("02:03:04", 7384), ("59:58", 3598), ("UNLIMITED", None), ("INVALID", None)]
+    ("told", "seconds"),
+    [("1-02:03:04", 93784), ("02:03:04", 7384), ("59:58", 3598), ("UNLIMITED", None), ("INVALID", None)],
 )
 def test_walltime_as_slurm_tells_it(monkeypatch, told, seconds):
     monkeypatch.setattr(
-        srun.subprocess, "run", lambda *a, **k: type("Done", (), {"stdout": f"RUNNING {told}\n", "stderr": "", "returncode": 0})
+        srun.subprocess,
+        "run",
+        lambda *a, **k: type("Done", (), {"stdout": f"RUNNING {told}\n", "stderr": "", "returncode": 0}),
     )
     assert srun.left_s({"SLURM_JOB_ID": "7"}) == seconds
 
@@ -162,8 +184,12 @@ def test_a_token_that_ends_too_early(tmp_path):
         and credentials.expires("no token") is None
         and credentials.expires(token(sub="me")) is None
     )
-    assert "the token in BEARER_TOKEN ends in" in credentials.too_short({"BEARER_TOKEN": token(exp=time.time() + 5)}, 60)
-    assert not credentials.too_short({"BEARER_TOKEN": token(exp=time.time() + 500)}, 60) and not credentials.too_short({}, 60)
+    assert "the token in BEARER_TOKEN ends in" in credentials.too_short(
+        {"BEARER_TOKEN": token(exp=time.time() + 5)}, 60
+    )
+    assert not credentials.too_short({"BEARER_TOKEN": token(exp=time.time() + 500)}, 60) and not credentials.too_short(
+        {}, 60
+    )
     (tmp_path / "t").write_text(token(exp=time.time() - 5))
     assert "renew it" in credentials.too_short({"BEARER_TOKEN_FILE": str(tmp_path / "t")}, 1)
 
@@ -175,7 +201,9 @@ def test_a_batch_system_gets_no_secrets():
 
 def condor_launcher(folder, nodes=2, **settings) -> condor.CondorLauncher:
     (folder / "job.json").write_text(json.dumps({"timeout_ns": 60e9, "point": {"fixed": {"duration_ns": 10e9}}}))
-    launcher = condor.CondorLauncher(folder, [[n] for n in range(nodes)], [{"AWS_SECRET_ACCESS_KEY": "very secret"}], Launcher(**settings))
+    launcher = condor.CondorLauncher(
+        folder, [[n] for n in range(nodes)], [{"AWS_SECRET_ACCESS_KEY": "very secret"}], Launcher(**settings)
+    )
     launcher._shares = condor.share_out([], nodes)
     launcher._given = set()
     return launcher
@@ -190,15 +218,21 @@ def test_the_submit_description(tmp_path, universe):
     text = launcher.description([["a", "c"], []])
     number = "$(Node)" if universe == "parallel" else "$(ProcId)"
     place = str(folder).replace("'", "''")
-    assert f"arguments = \"-m storelab.gang.agent '{place}' {number}\"\n" in text and "executable = /opt/bin/python\n" in text
+    assert (
+        f"arguments = \"-m storelab.gang.agent '{place}' {number}\"\n" in text
+        and "executable = /opt/bin/python\n" in text
+    )
     assert "request_cpus = 4\n" in text and "secret" not in text and "should_transfer_files = NO" in text
     assert 'requirements = ((OpSys == "LINUX")) && stringListIMember(TARGET.Machine, MY.StorelabMachines)' in text
     assert text.lower().count("requirements = ") == 1 and "periodic_remove = time() > QDate + 730\n" in text
-    assert text.endswith("queue Machines from (\na,c\n-\n)\n") and ("machine_count = 1\n" in text) == (universe == "parallel")
+    assert text.endswith("queue Machines from (\na,c\n-\n)\n") and ("machine_count = 1\n" in text) == (
+        universe == "parallel"
+    )
 
 
 @pytest.mark.parametrize(
-    ("words", "written"), [(["-m", "x"], '"-m x"'), (["a b", ""], "\"'a b' ''\""), (["it's", 'say "x"'], "\"'it''s' 'say \"\"x\"\"'\"")]
+    ("words", "written"),
+    [(["-m", "x"], '"-m x"'), (["a b", ""], "\"'a b' ''\""), (["it's", 'say "x"'], "\"'it''s' 'say \"\"x\"\"'\"")],
 )
 def test_arguments_of_a_submit_description(words, written):
     assert condor.quoted(words) == written
@@ -229,16 +263,25 @@ def test_a_job_that_is_held_is_told(tmp_path, monkeypatch):
 def test_a_job_that_has_left_the_queue_is_told(tmp_path, monkeypatch):
     launcher = condor_launcher(tmp_path, kind="htcondor")
     launcher.cluster = "12"
-    answers(launcher, monkeypatch, condor_q="0 2 slot1@a undefined\n", condor_history="undefined undefined via condor_rm (by user me)\n")
+    answers(
+        launcher,
+        monkeypatch,
+        condor_q="0 2 slot1@a undefined\n",
+        condor_history="undefined undefined via condor_rm (by user me)\n",
+    )
     monkeypatch.setattr(condor, "SETTLE_S", 0.0)
     assert launcher.trouble() == ""  # its last files may be on their way
     launcher._looked = 0.0
     told = launcher.trouble()
-    assert told == "job 12.1 (node 1) was removed (via condor_rm (by user me)) before its clients had left their results"
+    assert (
+        told == "job 12.1 (node 1) was removed (via condor_rm (by user me)) before its clients had left their results"
+    )
 
 
 def test_each_job_has_machines_of_its_own():
-    assert condor.share_out(["a", "b", "c", "d", "e"], 2) == [["a", "c", "e"], ["b", "d"]] and condor.share_out(["a"], 2) == [["a"], []]
+    assert condor.share_out(["a", "b", "c", "d", "e"], 2) == [["a", "c", "e"], ["b", "d"]] and condor.share_out(
+        ["a"], 2
+    ) == [["a"], []]
 
 
 def test_machines_that_are_left_over_go_to_jobs_that_wait(tmp_path, monkeypatch):
@@ -265,7 +308,9 @@ def test_how_far_a_clock_is_off():
         found = clocks.measure(server.addresses)
     finally:
         server.close()
-    assert found.how == "asked" and abs(found.ns - 250_000_000) <= found.error_ns + 100_000 and found.error_ns < 20_000_000
+    assert (
+        found.how == "asked" and abs(found.ns - 250_000_000) <= found.error_ns + 100_000 and found.error_ns < 20_000_000
+    )
     nobody = clocks.measure([["127.0.0.1", 9]])
     assert nobody.ns == 0 and nobody.how == ("unknown" if nobody.error_ns is None else "kernel")
 
@@ -284,7 +329,8 @@ def test_nodes_that_are_one_machine_count_once():
     class Told:
         def about(self):
             return [
-                {"node": n, "host": f"n{n}", "boot_id": boot, "watched": watched, "pid": 1} for n, boot in enumerate((here, here, "other"))
+                {"node": n, "host": f"n{n}", "boot_id": boot, "watched": watched, "pid": 1}
+                for n, boot in enumerate((here, here, "other"))
             ]
 
     results = [{"cpu_user_s": 1.0, "cpu_system_s": 0.5}] * 3
@@ -356,8 +402,12 @@ def test_the_sites_lines_run_before_and_name_the_node_where_they_fail(tmp_path):
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch, shared):
     """What HTCondor runs is a file: its description takes no lines and no quotes."""
-    launcher = condor_launcher(tmp_path, kind="htcondor", setup='export COLOUR="dark red"\ntrue', python="/bin/echo", shared_folder=shared)
-    monkeypatch.setattr(launcher, "_command", lambda *c: type("Done", (), {"returncode": 0, "stdout": "7.0 - 7.1", "stderr": ""}))
+    launcher = condor_launcher(
+        tmp_path, kind="htcondor", setup='export COLOUR="dark red"\ntrue', python="/bin/echo", shared_folder=shared
+    )
+    monkeypatch.setattr(
+        launcher, "_command", lambda *c: type("Done", (), {"returncode": 0, "stdout": "7.0 - 7.1", "stderr": ""})
+    )
     launcher.launch()
     text = (tmp_path / "gang.sub").read_text()
     assert f"executable = {tmp_path}/agent.sh\n" in text and "COLOUR" not in text
@@ -385,7 +435,9 @@ def test_a_credential_that_cannot_be_read(tmp_path):
 
 def test_a_token_that_a_store_names_goes_along_and_not_to_the_batch_system(tmp_path, monkeypatch):
     monkeypatch.setenv("EOS_TOKEN", "very secret")
-    (tmp_path / "job.json").write_text(json.dumps({"endpoints": [{"url": "https://x", "token": "EOS_TOKEN"}, {"url": "https://y"}]}))
+    (tmp_path / "job.json").write_text(
+        json.dumps({"endpoints": [{"url": "https://x", "token": "EOS_TOKEN"}, {"url": "https://y"}]})
+    )
     launcher = condor.CondorLauncher(tmp_path, [[0]], [{}], Launcher(kind="htcondor"))
     assert launcher.parcel["environs"] == [{"EOS_TOKEN": "very secret"}]
     assert "EOS_TOKEN" not in credentials.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)
@@ -412,7 +464,9 @@ coordinator.run(LocalLauncher(folder, 1, [{}]), folder, 1, 20, 20, lambda t0: No
 def test_a_signal_that_comes_in_a_fork_ends_the_agent(tmp_path):
     """Of a node: its clients do not go on without anybody who was told."""
     point = {"fixed": {"duration_ns": 10**9}}
-    (tmp_path / "job.json").write_text(json.dumps({"nodes": [[0]], "timeout_ns": 20 * 10**9, "point": point, "silence_ns": 20 * 10**9}))
+    (tmp_path / "job.json").write_text(
+        json.dumps({"nodes": [[0]], "timeout_ns": 20 * 10**9, "point": point, "silence_ns": 20 * 10**9})
+    )
     code = """
 import os, signal, sys
 from pathlib import Path

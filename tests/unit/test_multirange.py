@@ -42,7 +42,10 @@ def test_right(name, mark, said):
     body = multipart(ASKED, mark=mark, name=name)
     verdict = judge(206, {"content-type": f"Multipart/ByteRanges; boundary={said}"}, body, DATA, ASKED)
     assert verdict.kind == RIGHT and verdict.detail["parts"] == 3 and verdict.answer().answer == "yes"
-    assert judge(206, {"content-type": f"multipart/byteranges; charset=x; BOUNDARY={said}"}, body[2:], DATA, ASKED).kind == RIGHT
+    assert (
+        judge(206, {"content-type": f"multipart/byteranges; charset=x; BOUNDARY={said}"}, body[2:], DATA, ASKED).kind
+        == RIGHT
+    )
 
 
 def test_right_in_another_order_and_with_an_unknown_length():
@@ -73,7 +76,12 @@ def test_neighbours_may_be_merged_but_the_whole_may_not():
     assert kind(multipart([(100, 299)]), ranges=near) == RIGHT
     assert kind(multipart([(0, 49_999)])) == MERGED
     span = DATA[0:50_000]
-    assert kind(span[10:], ranges=[(10, 19), (49_000, 49_999)], content_type="", **{"content-range": "bytes 10-49999/50000"}) == MERGED
+    assert (
+        kind(
+            span[10:], ranges=[(10, 19), (49_000, 49_999)], content_type="", **{"content-range": "bytes 10-49999/50000"}
+        )
+        == MERGED
+    )
 
 
 def test_too_little():
@@ -114,7 +122,10 @@ def test_refused():
 )
 def test_wrong_bytes(body):
     assert kind(body) == WRONG
-    assert judge(206, {"content-type": "multipart/byteranges; boundary=cut"}, body, DATA, ASKED).answer().answer == "differs"
+    assert (
+        judge(206, {"content-type": "multipart/byteranges; boundary=cut"}, body, DATA, ASKED).answer().answer
+        == "differs"
+    )
 
 
 def test_a_lie_about_one_range():
@@ -134,7 +145,9 @@ def test_headers():
     assert boundary("multipart/mixed; boundary=x") is None and boundary("multipart/byteranges") is None
     assert content_range("bytes 0-9/100") == content_range("Bytes  0-9/100 ") == (0, 9, 100)
     assert content_range("bytes 0-9/*") == (0, 9, None)
-    assert [content_range(t) for t in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100")] == [None] * 6
+    assert [content_range(t) for t in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100")] == [
+        None
+    ] * 6
     assert range_header([(0, 9), (20, 29)]) == "bytes=0-9,20-29"
     with pytest.raises(Malformed, match="does not stand"):
         parse(b"nothing", "cut")
@@ -209,7 +222,15 @@ def ask():
         servers.append(server)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         point = Point("s", "probe", {"clients": 1}, 1, "k", "p", 5, 1)
-        job = Job(point, 0, Endpoint(f"http://127.0.0.1:{server.server_port}", protocol="http"), [Bucket("b")], Path(), None, "a")
+        job = Job(
+            point,
+            0,
+            Endpoint(f"http://127.0.0.1:{server.server_port}", protocol="http"),
+            [Bucket("b")],
+            Path(),
+            None,
+            "a",
+        )
         context = Http(job)
         try:
             return {c.name: answers.ask(c, context, 1 << 62) for c in RANGES}

@@ -42,14 +42,26 @@ def mine(tmp_path):
         for begin in (0, 50):
             hits = ak.Array([[float(i)] * (i % 4) for i in range(50)])
             names = ak.Array([f"event {begin + i}" for i in range(50)])
-            tree.extend({"x": np.arange(50.0) + begin, "n": np.arange(50, dtype="i4"), "hits": ak.values_astype(hits, "f4"), "name": names})
+            tree.extend(
+                {
+                    "x": np.arange(50.0) + begin,
+                    "n": np.arange(50, dtype="i4"),
+                    "hits": ak.values_astype(hits, "f4"),
+                    "name": names,
+                }
+            )
         file.mktree("other", {"y": "f4"}).extend({"y": np.arange(5, dtype="f4")})
     return tmp_path / "mine.root"
 
 
 def test_a_tree_is_tabled(mine):
     facts, table = own_file.look(mine, "mine", "events")
-    assert (facts["entries"], facts["tree"], facts["bytes"], facts["unreadable"]) == (100, "events", mine.stat().st_size, {})
+    assert (facts["entries"], facts["tree"], facts["bytes"], facts["unreadable"]) == (
+        100,
+        "events",
+        mine.stat().st_size,
+        {},
+    )
     assert set(table["branch"].unique().to_pylist()) >= {"x", "n", "hits", "name"} and len(facts["sha256"]) == 64
     rows, needed, _ = baskets.ranges(table, ["x", "hits"], np.array([3, 60]))
     assert len(rows) == 4 and needed > 0
@@ -57,14 +69,22 @@ def test_a_tree_is_tabled(mine):
 
 def test_what_is_left_out_is_not_chosen(mine):
     _, table = own_file.look(mine, "mine", "events")
-    assert "hits" in baskets.select_branches(table, 100) and "hits" not in baskets.select_branches(table, 100, {"hits": "no reason"})
+    assert "hits" in baskets.select_branches(table, 100) and "hits" not in baskets.select_branches(
+        table, 100, {"hits": "no reason"}
+    )
 
 
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        (None, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named (it has: events, other); name one of them"),
-        ("nothing", "files.mine.tree: mine.root holds no TTree or RNTuple 'nothing' (it has: events, other); name one of them"),
+        (
+            None,
+            "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named (it has: events, other); name one of them",
+        ),
+        (
+            "nothing",
+            "files.mine.tree: mine.root holds no TTree or RNTuple 'nothing' (it has: events, other); name one of them",
+        ),
     ],
 )
 def test_which_tree(mine, tree, line):
@@ -78,7 +98,10 @@ def test_no_root_file_and_a_damaged_one(mine, tmp_path):
     with pytest.raises(UserError, match=r"files.mine.path: text.root is no ROOT file"):
         own_file.look(tmp_path / "text.root", "mine", None)
     (tmp_path / "cut.root").write_bytes(mine.read_bytes()[: mine.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"files.mine.path: cut.root is cut off \(\d+ of \d+ bytes are missing at its end\); copy it again"):
+    with pytest.raises(
+        UserError,
+        match=r"files.mine.path: cut.root is cut off \(\d+ of \d+ bytes are missing at its end\); copy it again",
+    ):
         own_file.look(tmp_path / "cut.root", "mine", "events")
     (tmp_path / "header.root").write_bytes(mine.read_bytes()[:40])
     with pytest.raises(UserError, match=r"files.mine.path: header.root is no ROOT file"):
@@ -139,19 +162,30 @@ def test_lists_without_offsets_are_left_out_and_say_why(tmp_path):
     path = tmp_path / "map.root"
     with uproot.recreate(path, compression=None) as file:
         tree = file.mktree("events", {"x": "f8", "hits": "var * float32"})
-        tree.extend({"x": np.arange(50.0), "hits": ak.values_astype(ak.Array([[float(i)] * (i % 4) for i in range(50)]), "f4")})
+        tree.extend(
+            {"x": np.arange(50.0), "hits": ak.values_astype(ak.Array([[float(i)] * (i % 4) for i in range(50)]), "f4")}
+        )
     with uproot.open(path) as file:
         branch = file["events"]["hits"]
-        expected, at, key = branch.array().tolist(), int(branch.member("fBasketSeek")[0]), branch.basket(0).member("fKeylen")
+        expected, at, key = (
+            branch.array().tolist(),
+            int(branch.member("fBasketSeek")[0]),
+            branch.basket(0).member("fKeylen"),
+        )
         values = branch.basket(0).border
     data = bytearray(path.read_bytes())
     struct.pack_into(">i", data, at, key + values)  # fNbytes and fObjlen without the offsets
     struct.pack_into(">i", data, at + 6, values)
     path.write_bytes(data)
     with uproot.open(path) as file:
-        assert file["events"]["hits"].basket(0).byte_offsets is None and file["events"]["hits"].array().tolist() == expected
+        assert (
+            file["events"]["hits"].basket(0).byte_offsets is None
+            and file["events"]["hits"].array().tolist() == expected
+        )
     facts, _ = own_file.look(path, "mine", None)
-    assert list(facts["unreadable"]) == ["hits"] and "do not tell where their entries begin" in facts["unreadable"]["hits"]
+    assert (
+        list(facts["unreadable"]) == ["hits"] and "do not tell where their entries begin" in facts["unreadable"]["hits"]
+    )
     assert hold_against_uproot(path, "events", np.arange(50)) == 2, "x and the counter"
 
 
@@ -159,7 +193,9 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
     """Branch -> array of these entries, as the engine `planned` reads them."""
     opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
     if isinstance(opened, uproot.TTree):
-        reader = SelectionReader(Header.of(opened, {}), memory, link, batch, foreign=decoder({n: opened[n] for n in names}))
+        reader = SelectionReader(
+            Header.of(opened, {}), memory, link, batch, foreign=decoder({n: opened[n] for n in names})
+        )
     else:
         reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)
     found, spent = {}, Spent()
@@ -185,7 +221,9 @@ def by_uproot(path, tree, table, names, entries):
     data = reader.decompress(rows, chunks)
     assert reader.deserialise(rows, data, entries) == (len(names), len(rows) + len(inside), len(names) * len(entries))
     found = (
-        reader.arrays(np.concatenate((rows, inside)), data + held, entries) if kind is Reader else reader.pages.arrays(names, data, entries)
+        reader.arrays(np.concatenate((rows, inside)), data + held, entries)
+        if kind is Reader
+        else reader.pages.arrays(names, data, entries)
     )
     parts = {}
     for name, array in found:
@@ -236,7 +274,13 @@ def ntuple(tmp_path):
 @pytest.mark.parametrize("entries", [range(100), [3, 39, 40, 99], [79], [80, 99], [0]])
 def test_an_rntuple_is_what_uproot_reads(ntuple, entries):
     facts, table = own_file.look(ntuple, "mine", None)
-    assert (facts["tree"], facts["format"], facts["entries"], facts["branches"], facts["unreadable"]) == ("events", "RNTuple", 100, 4, {})
+    assert (facts["tree"], facts["format"], facts["entries"], facts["branches"], facts["unreadable"]) == (
+        "events",
+        "RNTuple",
+        100,
+        4,
+        {},
+    )
     assert hold_against_uproot(ntuple, "events", np.array(entries)) == 4
     by_cluster = by_the_decoder(ntuple, "events", ["x", "hits"], np.array(entries), batch=1)
     assert ak.array_equal(by_cluster["hits"], uproot.open(ntuple)["events"]["hits"].array()[np.array(entries)])
@@ -252,7 +296,9 @@ def test_pages_that_fields_share_are_needed_once(ntuple):
         *(np.tile(getattr(pages.layout, k), 2) for k in ("basket", "entry_start", "entry_stop", "offset", "size")),
     )
     rows, needed, _ = baskets.ranges(twice, ["a", "b"], np.arange(100))
-    assert needed == pages.layout.size.sum() == baskets.ranges(twice, ["b"], np.arange(100))[1] and len(rows) == len(pages.layout)
+    assert needed == pages.layout.size.sum() == baskets.ranges(twice, ["b"], np.arange(100))[1] and len(rows) == len(
+        pages.layout
+    )
 
 
 def test_a_page_that_is_not_there_is_no_array(ntuple):
@@ -277,9 +323,15 @@ def test_check_and_the_file(mine, tmp_path):
     assert check.summarise(points, "a").staged_bytes == mine.stat().st_size
     checked(tmp_path, path="https://example.org/never-asked.root")
     for file, line in (
-        ({"path": str(tmp_path / "nothing.root")}, "nothing.root: no such file; give the path of a ROOT file, or a URL"),
+        (
+            {"path": str(tmp_path / "nothing.root")},
+            "nothing.root: no such file; give the path of a ROOT file, or a URL",
+        ),
         ({"path": str(mine)}, "files.mine.tree: mine.root holds 2 TTrees and RNTuples, and none is named"),
-        ({"path": str(mine), "tree": "evnts"}, "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts' (it has: events, other)"),
+        (
+            {"path": str(mine), "tree": "evnts"},
+            "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts' (it has: events, other)",
+        ),
         ({"path": __file__}, "files.mine.path: test_own_file.py is no ROOT file that can be read"),
     ):
         with pytest.raises(UserError) as caught:
@@ -298,7 +350,10 @@ def test_another_file_under_the_same_name_is_not_mixed_in(mine, ntuple, tmp_path
     with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
         plan_file.refuse_differences(*checked(tmp_path, path=str(mine), tree="other"))
     mine.write_bytes(ntuple.read_bytes())
-    with pytest.raises(UserError, match=r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file"):
+    with pytest.raises(
+        UserError,
+        match=r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file",
+    ):
         own_file.unchanged(points[0].dataset, manifest)
 
 
@@ -341,7 +396,13 @@ def test_baskets_in_the_header_need_no_bytes_and_are_held_against_the_side_car(t
     names = [n for n in layout.names if (layout.offset[layout.branch == layout.names.index(n)] < 0).all()]
     for _ in SelectionReader(head, memory, LINK).read(names[:50], np.arange(200), spent):
         pass
-    assert (memory.requests, spent.needed_bytes, spent.requests, spent.baskets, spent.decoded) == (0, 0, 0, 50, 50 * 200)
+    assert (memory.requests, spent.needed_bytes, spent.requests, spent.baskets, spent.decoded) == (
+        0,
+        0,
+        0,
+        50,
+        50 * 200,
+    )
     crc = table["crc32"].to_numpy()
     assert len(layout.inside) == 947 and all(layout.inside_crc(row) == crc[row] for row in layout.inside)
     head.save(tmp_path / "h.parquet")

@@ -91,7 +91,12 @@ def test_json_round_trip():
 
 def test_named_axes_go_with_the_factor():
     axes = {"scale": "L", "clients": [1, 8, 64], "buckets": 64, "volume_fraction": [100, 1]}
-    sweep = {"workload": "read_volume", "duration": "100 s", "scaled_axes": ["scale", "clients", "buckets"], "axes": axes}
+    sweep = {
+        "workload": "read_volume",
+        "duration": "100 s",
+        "scaled_axes": ["scale", "clients", "buckets"],
+        "axes": axes,
+    }
 
     def swept(factor: float) -> set[tuple]:
         return {tuple(p.axes[a] for a in axes) for p in make(sweeps={"v": sweep}, scale=factor, repetitions=1)}
@@ -104,7 +109,10 @@ def test_named_axes_go_with_the_factor():
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
-        ({"axes": {"scale": "L"}, "scaled_axes": ["clients"]}, "sweeps.v.scaled_axes: the sweep gives no 'clients'; its axes: scale"),
+        (
+            {"axes": {"scale": "L"}, "scaled_axes": ["clients"]},
+            "sweeps.v.scaled_axes: the sweep gives no 'clients'; its axes: scale",
+        ),
         (
             {"axes": {"codec": "lz4"}, "scaled_axes": ["codec"]},
             "sweeps.v.axes.codec: 'lz4' cannot be scaled; scale whole numbers, or the file S, M, L",
@@ -118,7 +126,13 @@ def test_what_cannot_be_scaled_is_named(sweep, line):
 
 
 def test_one_factor_scales_durations_and_objects_but_no_axis():
-    sweep = {"workload": "get", "duration": "10 s", "warm_up": "1 s", "objects": 100, "axes": {"workers": [1, 200], "buckets": [1, 30]}}
+    sweep = {
+        "workload": "get",
+        "duration": "10 s",
+        "warm_up": "1 s",
+        "objects": 100,
+        "axes": {"workers": [1, 200], "buckets": [1, 30]},
+    }
     whole, tenth = (make(sweeps={"s": sweep}, scale=factor, calibrate=False) for factor in (1, 0.1))
     assert {p.key for p in whole} == {p.key for p in tenth}, "the same points, not other ones"
     assert {p.fixed["duration_ns"] for p in tenth} == {10**9} and {p.fixed["warm_up_ns"] for p in tenth} == {10**8}

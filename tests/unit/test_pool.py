@@ -78,11 +78,15 @@ def test_a_pool_wants_its_chroot(tmp_path, monkeypatch):
 def test_configuration_of_a_host(tmp_path):
     text = configuration(tmp_path, "node1", "node1", "10.99.0.1", "STARTD")
     assert (
-        f"LOCAL_DIR = {tmp_path}/node1\n" in text and "NETWORK_HOSTNAME = node1.pool\n" in text and "DAEMON_LIST = MASTER STARTD\n" in text
+        f"LOCAL_DIR = {tmp_path}/node1\n" in text
+        and "NETWORK_HOSTNAME = node1.pool\n" in text
+        and "DAEMON_LIST = MASTER STARTD\n" in text
     )
 
 
 def test_two_testbeds_have_names_of_their_own():
     slurm, pool = Plan(["1mbit"], []), Plan(["1mbit"], [], "storelab-pool-")
-    assert slurm.namespaces == [f"{PREFIX}switch", f"{PREFIX}head", f"{PREFIX}n1"] and not set(slurm.namespaces) & set(pool.namespaces)
+    assert slurm.namespaces == [f"{PREFIX}switch", f"{PREFIX}head", f"{PREFIX}n1"] and not set(slurm.namespaces) & set(
+        pool.namespaces
+    )
     assert slurm.nodes == {f"{PREFIX}n1": "10.99.0.1"}

@@ -63,7 +63,9 @@ def ask(monkeypatch):
     for name in ("AWS_", "STORELAB_SECOND_"):
         monkeypatch.setenv(f"{name}ACCESS_KEY_ID", f"{name}KEY")
         monkeypatch.setenv(f"{name}SECRET_ACCESS_KEY", f"{name}SECRET")
-    monkeypatch.setattr(access, "_readable", lambda c, key, bucket=None, seconds=0: c.anonymous("GET", key, bucket=bucket))
+    monkeypatch.setattr(
+        access, "_readable", lambda c, key, bucket=None, seconds=0: c.anonymous("GET", key, bucket=bucket)
+    )
     servers = []
 
     def run(mode):
@@ -91,7 +93,12 @@ def test_who_lets_everybody_do_everything_is_found_out(ask):
     found = ask("yes")
     for (topic, check), a in found.items():
         assert a.answer != "error", a
-        if "refused" in check or topic in ("versioning", "multipart") or "verified" in check or check == "private by default":
+        if (
+            "refused" in check
+            or topic in ("versioning", "multipart")
+            or "verified" in check
+            or check == "private by default"
+        ):
             assert a.answer in ("no", "differs", "not tried"), a
     conditional = {a.answer for (topic, _), a in found.items() if topic == "conditional"}
     assert conditional == {"no"} and found["ranges", "multi-range 2"].answer == "no"

@@ -13,7 +13,14 @@ from storelab.readplan.source import gather
 
 LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, parallel=64)
 WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=3.2e-4, bandwidth=1e9, stream=2e8, parallel=64)
-BENT = Link(**{**LAN.facts(), "curve": ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3)), "bandwidth": 2**21 / 3e-3, "stream": 4e8})
+BENT = Link(
+    **{
+        **LAN.facts(),
+        "curve": ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3)),
+        "bandwidth": 2**21 / 3e-3,
+        "stream": 4e8,
+    }
+)
 LINKS = pytest.mark.parametrize("link", [LAN, WAN], ids=["lan", "wan"])
 
 
@@ -29,7 +36,12 @@ def covered(requests, offsets, sizes):
     first = np.searchsorted(requests.start, offsets, side="right") - 1
     last = np.searchsorted(requests.stop, offsets + sizes, side="left")
     whole = all((requests.stop[i:j] == requests.start[i + 1 : j + 1]).all() for i, j in zip(first, last, strict=True))
-    return whole and (first >= 0).all() and (last < len(requests)).all() and (requests.start[1:] >= requests.stop[:-1]).all()
+    return (
+        whole
+        and (first >= 0).all()
+        and (last < len(requests)).all()
+        and (requests.start[1:] >= requests.stop[:-1]).all()
+    )
 
 
 @LINKS
@@ -63,7 +75,9 @@ def test_every_range_is_in_the_answers(link, options):
 def test_time_costs_bytes_and_the_bound_holds():
     offsets, sizes = some_ranges(np.random.default_rng(4), 20_000)
     quick, shared, thrifty = (plan(offsets, sizes, WAN, thrift=t) for t in (0, 15, np.inf))
-    assert quick.seconds < shared.seconds < thrifty.seconds and quick.wire_bytes > shared.wire_bytes > thrifty.wire_bytes
+    assert (
+        quick.seconds < shared.seconds < thrifty.seconds and quick.wire_bytes > shared.wire_bytes > thrifty.wire_bytes
+    )
     assert len(quick) < len(shared) < len(thrifty) and quick.gap > shared.gap > thrifty.gap
     bounded = plan(offsets, sizes, WAN, max_amplification=3.5)
     assert bounded.amplification <= 3.5 and quick.seconds <= bounded.seconds <= thrifty.seconds
@@ -137,7 +151,8 @@ def test_what_cannot_be_is_refused(offsets, sizes, options, said):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"bandwidth": 0}, {"rtt_s": -1}, {"parallel": 0}, {"request_s": float("nan")}, {"curve": ((5, 1.0), (4, 2.0))}]
+    "wrong",
+    [{"bandwidth": 0}, {"rtt_s": -1}, {"parallel": 0}, {"request_s": float("nan")}, {"curve": ((5, 1.0), (4, 2.0))}],
 )
 def test_a_link_that_cannot_be(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -82,7 +82,13 @@ def cake(bread, flour):
     monkeypatch.syspath_prepend(tmp_path)
     made.clear()
     goods = Made({"flour": 1}, SHOP)
-    assert made == [] and goods["cake"] == 3 and goods["bread"] == 2 and made == ["bread"] and {*goods} == {"flour", "bread", "cake"}
+    assert (
+        made == []
+        and goods["cake"] == 3
+        and goods["bread"] == 2
+        and made == ["bread"]
+        and {*goods} == {"flour", "bread", "cake"}
+    )
     with pytest.raises(KeyError):
         goods["milk"]
 
@@ -100,7 +106,9 @@ def folder(tmp_path_factory):
 
 
 def test_one_file_is_made_alone_and_needs_no_figures(folder):
-    assert write.build(folder, ["table_best", "numbers"]) == [folder / "tex" / f"{n}.tex" for n in ("table_best", "numbers")]
+    assert write.build(folder, ["table_best", "numbers"]) == [
+        folder / "tex" / f"{n}.tex" for n in ("table_best", "numbers")
+    ]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
     with pytest.raises(UserError, match=r"table_bets: is no file of the paper; one of: .*table_best"):
         write.build(folder, ["table_bets"])
@@ -128,6 +136,8 @@ write.build(folder)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert list(pd.read_csv(folder / "tables" / "toy.csv")["workload"]) == ["get", "put", "read_entries"]
-    tex = {name: (folder / "tex" / f"{name}.tex").read_text() for name in ("numbers", "figures", "sections", "table_toy")}
+    tex = {
+        name: (folder / "tex" / f"{name}.tex").read_text() for name in ("numbers", "figures", "sections", "table_toy")
+    }
     assert r"\newcommand{\NumToyWorkloads}{3} % toy.csv" in tex["numbers"] and r"\HasToytrue" in tex["figures"]
     assert tex["table_toy"] == "get put read_entries" and "{sections/toy}\n\\input{sections/earlier}" in tex["sections"]

@@ -75,7 +75,9 @@ def test_a_folder_that_shows_files_late_makes_a_later_start(tmp_path):
     begun = clock.now_ns()
     out = meet(tmp_path, range(3), 3, place=lambda path: Late(path, 0.5))
     t0 = out.pop("leader")
-    assert all(s.saw_in_time for s in out.values()) and t0 - begun > 1_700_000_000  # ready, call, seen, and go before its time
+    assert (
+        all(s.saw_in_time for s in out.values()) and t0 - begun > 1_700_000_000
+    )  # ready, call, seen, and go before its time
 
 
 def test_who_does_not_see_the_call_is_named(tmp_path):
@@ -83,7 +85,9 @@ def test_who_does_not_see_the_call_is_named(tmp_path):
         Folder(tmp_path).put(f"ready.{n}", {})
     Folder(tmp_path).put("seen.0", {})
     leader = Leader(Folder(tmp_path), 2, 0.1, 0.2, noun="node")
-    with pytest.raises(GangAborted, match=r"1 of 2 nodes came, and did not see the call to start within 0 s \(missing: node 1\)"):
+    with pytest.raises(
+        GangAborted, match=r"1 of 2 nodes came, and did not see the call to start within 0 s \(missing: node 1\)"
+    ):
         for _ in range(200):
             leader.step()
             time.sleep(0.01)

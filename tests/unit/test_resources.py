@@ -16,7 +16,11 @@ from storelab.analysis.tables import build, resources
 
 MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glob("*/raw/plan.json"))
 SWEEPS = {
-    name: {"workload": workload, "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "workers": [1, 4, 16], "buckets": [1, 5]}}
+    name: {
+        "workload": workload,
+        "duration": "4 s",
+        "axes": {"object_size": ["4 kB", "10 MB"], "workers": [1, 4, 16], "buckets": [1, 5]},
+    }
     for name, workload in (("up", "put"), ("down", "get"))
 }
 
@@ -38,31 +42,45 @@ def one(table: pd.DataFrame, **wanted) -> pd.Series:
 
 def test_what_a_group_used(example):
     """One client, 100 uploads/s of 4 kB for 4.5 s (and one more each second in the second run): 0.5 s user, 0.25 s system in 4 s."""
-    r = one(build.read(example, "resources"), store="alpha", workload="put", object_size_bytes=4000, workers=16, buckets=5)
+    r = one(
+        build.read(example, "resources"), store="alpha", workload="put", object_size_bytes=4000, workers=16, buckets=5
+    )
     assert (r["n"], r["interval"], r["cores"], r["interface"]) == (2, "range", 2, "lo")
     assert r["client_user_high_s_per_1000"] == pytest.approx(1000 * 0.5 / 450)
     assert r["client_system_high_s_per_gb"] == pytest.approx(1e9 * 0.25 / (450 * 4000))
-    assert (r["client_user_median_cores"], r["client_system_median_cores"], r["client_cpu_median_cores"]) == (0.125, 0.0625, 0.1875)
+    assert (r["client_user_median_cores"], r["client_system_median_cores"], r["client_cpu_median_cores"]) == (
+        0.125,
+        0.0625,
+        0.1875,
+    )
     assert (r["server_cpu_median_cores"], r["host_cpu_median_percent"]) == (0.5, 75)
     assert (r["client_rss_median_mb"], r["host_memory_median_mb"], r["host_memory_median_percent"]) == (80, 2000, 25)
     assert (r["open_median_sockets"], r["established_median_sockets"]) == (16, 32)
     assert (r["time_wait_median_sockets"], r["time_wait_more_median_sockets"]) == (300, 200)
-    assert r["ports_median_percent"] == pytest.approx(100 * (300 + 32 / 2) / PORTS), "both ends of a connection are on this host"
+    assert r["ports_median_percent"] == pytest.approx(100 * (300 + 32 / 2) / PORTS), (
+        "both ends of a connection are on this host"
+    )
     assert r["opened_high_per_operation"] == pytest.approx(40 / 450)
     assert (r["network_median_mb_per_s"], r["packets_median_per_s"]) == (6, 2000) and pd.isna(r["link_median_percent"])
     assert r["monitor_median_percent"] == pytest.approx(0.5)
 
 
 def test_memory_is_that_of_all_clients_at_one_moment(tmp_path):
-    make(tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"clients": 3}}}, repetitions=1, failed=())
+    make(
+        tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"clients": 3}}}, repetitions=1, failed=()
+    )
     build.build(tmp_path)
     r = build.read(tmp_path, "resources").iloc[0]
     assert (r["client_rss_median_mb"], r["open_median_sockets"]) == (240, 24)
 
 
 def test_records_without_a_monitor_have_nulls(example):
-    r = one(build.read(example, "resources"), store="beta", workload="put", object_size_bytes=4000, workers=16, buckets=5)
-    assert r["client_cpu_median_cores"] == 0.1875 and r["host_cpu_median_percent"] == 75 and r["open_median_sockets"] == 8
+    r = one(
+        build.read(example, "resources"), store="beta", workload="put", object_size_bytes=4000, workers=16, buckets=5
+    )
+    assert (
+        r["client_cpu_median_cores"] == 0.1875 and r["host_cpu_median_percent"] == 75 and r["open_median_sockets"] == 8
+    )
     for column in (
         "client_rss_median_mb",
         "time_wait_median_sockets",
@@ -88,7 +106,10 @@ def test_the_busiest_interface_and_its_link():
         "packets_per_s": 1000.0,
         "link_percent": pytest.approx(94.4),
     }
-    assert resources.busiest({"network": {"lo": {"rx_bytes": 2e6, "tx_bytes": 1e6}}}, 2.0) == {"interface": "lo", "network_mb_per_s": 1.0}
+    assert resources.busiest({"network": {"lo": {"rx_bytes": 2e6, "tx_bytes": 1e6}}}, 2.0) == {
+        "interface": "lo",
+        "network_mb_per_s": 1.0,
+    }
     assert resources.busiest({}, 2.0) == {}
 
 
@@ -119,7 +140,10 @@ def test_figures_of_one_client(example, name):
         assert [ax.get_ylabel() for ax in fig.axes] == ["objects/s", "MB/s"]
     else:
         assert (
-            len(fig.axes) == 6 and "TCP sockets" in said and "Memory of the clients [MB]" in said and "CPU of the clients [cores]" in said
+            len(fig.axes) == 6
+            and "TCP sockets" in said
+            and "Memory of the clients [MB]" in said
+            and "CPU of the clients [cores]" in said
         )
     assert "n = 2 runs" in catalogue.caption(catalogue.FIGURES[name], table) and "{" not in catalogue.caption(
         catalogue.FIGURES[name], table
@@ -131,7 +155,9 @@ def test_no_threads_no_figure(tmp_path, example):
     build.build(tmp_path)
     assert draw(catalogue.FIGURES["threads"], build.read(tmp_path, "throughput")) is None
     old = build.read(example, "resources")
-    assert draw(catalogue.FIGURES["client_resources"], old[old["store"] == "beta"]) is None, "nothing was recorded of sockets and memory"
+    assert draw(catalogue.FIGURES["client_resources"], old[old["store"] == "beta"]) is None, (
+        "nothing was recorded of sockets and memory"
+    )
     assert draw(catalogue.FIGURES["threads"], pd.DataFrame()) is None
 
 

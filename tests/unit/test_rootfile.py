@@ -87,11 +87,15 @@ def test_values_read_back(tmp_path, small):
         tree = f[generated.TREE]
         for item in plan:
             if isinstance(item, generated.Flat):
-                np.testing.assert_array_equal(tree[item.name].array(library="np"), np.concatenate([c[item.name] for c in written]))
+                np.testing.assert_array_equal(
+                    tree[item.name].array(library="np"), np.concatenate([c[item.name] for c in written])
+                )
             else:
                 whole = ak.concatenate([c[item.name] for c in written])
                 for member in item.members:
-                    assert ak.array_equal(tree[f"{item.name}_{member}"].array(), whole[member], dtype_exact=False), member
+                    assert ak.array_equal(tree[f"{item.name}_{member}"].array(), whole[member], dtype_exact=False), (
+                        member
+                    )
                 np.testing.assert_array_equal(tree[f"n{item.name}"].array(library="np"), ak.num(whole).to_numpy())
 
 
@@ -101,7 +105,9 @@ def test_the_linear_writer_writes_the_same_bytes_as_uproot_s_own(tmp_path):
         path = tmp_path / str(linear) / "f.root"
         path.parent.mkdir()
         with uproot_patches.reproducible(linear) as make_uuid, uproot.recreate(path, uuid_function=make_uuid) as f:
-            tree = f.mktree("t", {"a": "f4", "b": "i4", "c": "var * {x: float32, y: float32}"}, initial_basket_capacity=2)
+            tree = f.mktree(
+                "t", {"a": "f4", "b": "i4", "c": "var * {x: float32, y: float32}"}, initial_basket_capacity=2
+            )
             for n in (3, 4, 5):  # more extends than slots: the header is rewritten on the way
                 records = ak.Array([[{"x": 1.0, "y": 2.0}] * k for k in range(n)])
                 tree.extend({"a": np.arange(n, dtype="f4"), "b": np.arange(n, dtype="i4"), "c": records})
@@ -144,7 +150,12 @@ def test_basket_table_is_what_uproot_tells(file, tmp_path):
     path, facts = file
     table = baskets.basket_table(path)
     data = path.read_bytes()
-    assert baskets.facts(table) == {"tree": facts["tree"], "entries": 1000, "branches": facts["branches"], "embedded_branches": 0}
+    assert baskets.facts(table) == {
+        "tree": facts["tree"],
+        "entries": 1000,
+        "branches": facts["branches"],
+        "embedded_branches": 0,
+    }
     rows = table.to_pylist()
     expected = []
     with uproot.open(path) as f:

@@ -49,12 +49,25 @@ def test_noise_cannot_tell():
 def test_too_few_values_or_runs_say_why():
     assert "2 values of the axis" in scaling.fit(np.array([1, 2, 1, 2]), np.array([1, 2, 1, 2])).reason
     once = scaling.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
-    assert once.shape == "cannot tell" and "repeat them" in once.reason and once.linearity.value == pytest.approx(0.96, abs=0.03)
+    assert (
+        once.shape == "cannot tell"
+        and "repeat them" in once.reason
+        and once.linearity.value == pytest.approx(0.96, abs=0.03)
+    )
 
 
 def points(**fixed) -> pd.DataFrame:
     rows = [
-        {"store": "s", "workload": "get", "object_size_bytes": size, "clients": c, "front_ends": f, "rep": r, "state": "ok", **fixed}
+        {
+            "store": "s",
+            "workload": "get",
+            "object_size_bytes": size,
+            "clients": c,
+            "front_ends": f,
+            "rep": r,
+            "state": "ok",
+            **fixed,
+        }
         | {
             "overlap_rate_per_s": 100.0 * f * min(c, 4) * (1 + 0.01 * r),
             "overlap_throughput_mb_per_s": 10.0 * f * min(c, 4) * (1 + 0.01 * r),
@@ -74,7 +87,11 @@ def test_table_has_a_curve_for_each_axis_with_the_others_held():
     table = scaling.table(points(), AXES)
     assert len(table) == 2 * 3 + 2 * 4
     clients = table[table["axis"] == "clients"]
-    assert clients["clients"].isna().all() and set(clients["front_ends"]) == {1, 2, 3} and set(clients["curve"]) == {"knee"}
+    assert (
+        clients["clients"].isna().all()
+        and set(clients["front_ends"]) == {1, 2, 3}
+        and set(clients["curve"]) == {"knee"}
+    )
     assert clients["knee_low"].max() <= 4 <= clients["knee_high"].min()
     large = clients[(clients["metric"] == "throughput") & (clients["front_ends"] == 1)].iloc[0]
     assert large["plateau_value"] == pytest.approx(40.8, rel=0.01)

@@ -26,11 +26,22 @@ def table(sizes: dict[str, list[int]], step: int = 10, order: list[int] | None =
         "size": [s for _, _, s in cells],
         "crc32": [0 for _ in cells],
     }
-    facts = {"tree": "t", "entries": step * max(map(len, sizes.values())), "branches": len(names), "embedded_branches": 0}
+    facts = {
+        "tree": "t",
+        "entries": step * max(map(len, sizes.values())),
+        "branches": len(names),
+        "embedded_branches": 0,
+    }
     return pa.table(columns, schema=baskets.SCHEMA.with_metadata({"storelab": json.dumps(facts)}))
 
 
-SIZES = {"big": [600, 100], "b": [40, 10], "a": [20, 30], "tiny": [1, 1], "mid": [90, 108]}  # 700 + 50 + 50 + 2 + 198 = 1000
+SIZES = {
+    "big": [600, 100],
+    "b": [40, 10],
+    "a": [20, 30],
+    "tiny": [1, 1],
+    "mid": [90, 108],
+}  # 700 + 50 + 50 + 2 + 198 = 1000
 
 
 @pytest.mark.parametrize(
@@ -54,7 +65,10 @@ def test_branches_by_volume(percent, chosen):
 def test_volume_is_as_near_below_the_limit_as_whole_branches_allow(seed, percent):
     rng = np.random.default_rng(seed)
     t = table({f"v{i}": rng.integers(1, 1 + int(rng.lognormal(5, 2)) + 5, 3).tolist() for i in range(60)})
-    volume = {n: sum(s["size"] for s in t.to_pylist() if s["branch"] == n) for n in t["branch"].combine_chunks().dictionary.to_pylist()}
+    volume = {
+        n: sum(s["size"] for s in t.to_pylist() if s["branch"] == n)
+        for n in t["branch"].combine_chunks().dictionary.to_pylist()
+    }
     chosen = baskets.select_branches(t, percent)
     used, limit, rest = (
         sum(volume[n] for n in chosen),
@@ -119,7 +133,11 @@ def test_ranges_are_those_of_the_plain_definition(seed, percent):
     entries = baskets.select_entries(120, percent, seed)
     rows, needed, ranges = baskets.ranges(t, chosen, entries)
     wanted = {
-        (r["offset"], r["size"]) for r in t.to_pylist() if r["branch"] in chosen for e in entries if r["entry_start"] <= e < r["entry_stop"]
+        (r["offset"], r["size"])
+        for r in t.to_pylist()
+        if r["branch"] in chosen
+        for e in entries
+        if r["entry_start"] <= e < r["entry_stop"]
     }
     assert ranges == sorted(wanted) and needed == sum(s for _, s in wanted)
     b = baskets.Baskets.from_table(t)

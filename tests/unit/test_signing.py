@@ -30,7 +30,9 @@ def noon(monkeypatch):
     from botocore import auth
 
     fixed = datetime.datetime(2026, 1, 2, 12, 0, 0, tzinfo=datetime.UTC)
-    monkeypatch.setattr(auth, "get_current_datetime", lambda remove_tzinfo=True: fixed.replace(tzinfo=None) if remove_tzinfo else fixed)
+    monkeypatch.setattr(
+        auth, "get_current_datetime", lambda remove_tzinfo=True: fixed.replace(tzinfo=None) if remove_tzinfo else fixed
+    )
     return fixed.timestamp()
 
 
@@ -45,8 +47,12 @@ def test_version_4(noon, token, key, query):
     request.context["payload_signing_enabled"] = True
     S3SigV4Auth(ReadOnlyCredentials(ACCESS, SECRET, token), "s3", "eu-1").add_auth(request)
     digest = hashlib.sha256(body).hexdigest()
-    unsigned = {"Range": "bytes=0-9"}  # the definition asks for host, type, MD5 and x-amz- alone; botocore signs all it knows
-    ours = signing.sign("PUT", HOST, path, query, {**headers, **unsigned}, digest, Credentials(ACCESS, SECRET, token), "eu-1", noon)
+    unsigned = {
+        "Range": "bytes=0-9"
+    }  # the definition asks for host, type, MD5 and x-amz- alone; botocore signs all it knows
+    ours = signing.sign(
+        "PUT", HOST, path, query, {**headers, **unsigned}, digest, Credentials(ACCESS, SECRET, token), "eu-1", noon
+    )
     assert request.headers["X-Amz-Content-SHA256"] == digest == ours["X-Amz-Content-SHA256"]
     assert ours["Authorization"] == request.headers["Authorization"] and ours["Range"] == "bytes=0-9"
 
@@ -62,7 +68,9 @@ def test_presigned(noon, token, key):
 
 def test_version_2():
     headers = signing.sign_v2("GET", HOST, "/bucket/a%20b", Credentials(ACCESS, SECRET))
-    again = HmacV1Auth(ReadOnlyCredentials(ACCESS, SECRET, None)).sign_string(f"GET\n\n\n{headers['Date']}\n/bucket/a%20b")
+    again = HmacV1Auth(ReadOnlyCredentials(ACCESS, SECRET, None)).sign_string(
+        f"GET\n\n\n{headers['Date']}\n/bucket/a%20b"
+    )
     assert headers["Authorization"] == f"AWS {ACCESS}:{again}"
 
 
@@ -75,7 +83,14 @@ FRIDAY, BUCKET = 1369353600.0, "examplebucket.s3.amazonaws.com"
     ("method", "path", "query", "headers", "body", "signature"),
     [
         ("GET", "/", {"lifecycle": ""}, {}, b"", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
-        ("GET", "/", {"max-keys": "2", "prefix": "J"}, {}, b"", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+        (
+            "GET",
+            "/",
+            {"max-keys": "2", "prefix": "J"},
+            {},
+            b"",
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        ),
     ],
 )
 def test_published_examples(method, path, query, headers, body, signature):
@@ -103,4 +118,8 @@ def test_a_host_with_a_usual_port_is_sent_and_signed_as_it_is():
 
 
 def test_keys_are_not_shown():
-    assert SECRET not in repr(Credentials(ACCESS, SECRET)) and ACCESS not in repr(Credentials(ACCESS, SECRET)) and len(EMPTY) == 64
+    assert (
+        SECRET not in repr(Credentials(ACCESS, SECRET))
+        and ACCESS not in repr(Credentials(ACCESS, SECRET))
+        and len(EMPTY) == 64
+    )

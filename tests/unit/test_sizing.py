@@ -45,7 +45,9 @@ def test_of_what_was_not_measured_it_says_what_was(campaign):
         one(campaign[False], "get", 5)
 
 
-@pytest.mark.parametrize(("link", "own", "most", "clients"), [(2.5e9, 125e6, 400e6, 20), (2.5e9, 1.25e9, 400e6, 7), (1e8, 1e8, 1e8, 1)])
+@pytest.mark.parametrize(
+    ("link", "own", "most", "clients"), [(2.5e9, 125e6, 400e6, 20), (2.5e9, 1.25e9, 400e6, 7), (1e8, 1e8, 1e8, 1)]
+)
 def test_clients_for(link, own, most, clients):
     assert sizing.clients_for(link, own, most) == clients
 
@@ -54,7 +56,9 @@ def test_records_grow_with_operations_and_clients(campaign):
     loaded = load(campaign[False])
     each, beside = sizing.record_bytes(loaded)
     on_disk = sum(p.stat().st_size for key in loaded.runs for p in (loaded.raw / key).iterdir())
-    operations, clients = (sum(f(c) for r in loaded.runs.values() for c in r["clients"]) for f in (lambda c: c["operations"], lambda c: 1))
+    operations, clients = (
+        sum(f(c) for r in loaded.runs.values() for c in r["clients"]) for f in (lambda c: c["operations"], lambda c: 1)
+    )
     assert each * operations + beside * clients == pytest.approx(on_disk)
     few, many = (sizing.estimate(loaded, clients, 10, 60, 100.0) for clients in (64, 128))
     assert few["operations a point"] == 64 * 60 * 100 and many["records of the campaign"] == pytest.approx(
@@ -65,4 +69,6 @@ def test_records_grow_with_operations_and_clients(campaign):
 def test_the_command(campaign):
     arguments = ["--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--campaign-dir", str(campaign[False])]
     told = CliRunner().invoke(cluster.size, arguments, catch_exceptions=False).output
-    assert "20 clients fill 20 Gbit/s" in told and all(f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000))
+    assert "20 clients fill 20 Gbit/s" in told and all(
+        f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000)
+    )

@@ -38,7 +38,9 @@ def test_interval_lies_between_the_two_ranks_that_it_interpolates(n):
     k, _ = medians.order_statistics(n)
     s = medians.summarise(np.arange(1.0, n + 1))
     assert k <= s.low < k + 1 and s.high == pytest.approx(n + 1 - s.low) and s.kind == "95 % interval"
-    theirs = quantile_test(np.arange(1.0, n + 1), p=0.5).confidence_interval(0.95)  # plain order statistics, never narrower
+    theirs = quantile_test(np.arange(1.0, n + 1), p=0.5).confidence_interval(
+        0.95
+    )  # plain order statistics, never narrower
     assert s.low >= theirs.low - 1e-9 and s.high <= theirs.high + 1e-9
 
 
@@ -74,4 +76,7 @@ def test_the_page_states_the_coverage_of_the_code():
     rows = re.findall(r"^\| (\d+) \| ([\d.]+)(?: \(range\))? \| ([\d.]+) \|$", page, re.M)
     assert len(rows) >= 10
     for n, covers, plain in rows:
-        assert f"{100 * medians.coverage(int(n)):.1f}" == covers and f"{100 * medians.order_statistics(int(n))[1]:.1f}" == plain, n
+        assert (
+            f"{100 * medians.coverage(int(n)):.1f}" == covers
+            and f"{100 * medians.order_statistics(int(n))[1]:.1f}" == plain
+        ), n

@@ -56,7 +56,9 @@ def toy(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text("campaign: c.yaml\n")
 
     def load(**keys):
-        return config.load(tmp_path / "config.yaml", overrides={"stores": {"t": {"kind": "toy", "path": str(tmp_path), **keys}}})
+        return config.load(
+            tmp_path / "config.yaml", overrides={"stores": {"t": {"kind": "toy", "path": str(tmp_path), **keys}}}
+        )
 
     yield load
     sys.modules.pop("toy_store", None)
@@ -77,7 +79,10 @@ def test_a_store_is_a_file_and_a_line(toy):
     ("keys", "line"),
     [
         ({"color": "red"}, "command line: stores.t.color: unknown key 'color'; did you mean 'colour'?"),
-        ({"colour": "green"}, "command line: stores.t.colour: \"green\": input should be 'red' or 'blue'; see docs/configuration.md"),
+        (
+            {"colour": "green"},
+            "command line: stores.t.colour: \"green\": input should be 'red' or 'blue'; see docs/configuration.md",
+        ),
         ({"kind": "toys"}, "command line: stores.t.kind: no store of kind 'toys'; one of: seaweedfs, "),
         ({"kind": ["toy"]}, "command line: stores.t.kind: no store of kind ['toy']; one of: seaweedfs, "),
         ({"path": 5}, "command line: stores.t.path: 5: input should be a valid string; see docs/configuration.md"),
@@ -122,7 +127,9 @@ def test_what_is_installed_is_known_by_the_stores():
     with pytest.raises(UserError, match=r"no store 'tape' to install; one of: ceph, .*, hdfs, nullserver, slurm, "):
         install.parts("tape", Path("none"))
     for kind in ("seaweedfs", "s3"):
-        with pytest.raises(UserError, match=f"there is nothing to install for {kind}; what it needs comes with `make setup`"):
+        with pytest.raises(
+            UserError, match=f"there is nothing to install for {kind}; what it needs comes with `make setup`"
+        ):
             install.parts(kind, Path("none"))
 
 
@@ -135,6 +142,9 @@ def test_who_plans_and_who_moves_bytes_loads_little():
         (client, ("pydantic", "pyarrow", "yaml")),
     ):
         loaded = subprocess.run(
-            [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+            [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert not set(unwanted) & set(loaded.stdout.split())

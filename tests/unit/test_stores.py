@@ -92,7 +92,12 @@ def test_daemons_of_another_host_are_used_and_left_alone(tmp_path, port_block, m
             another.setattr(elsewhere, "here", lambda: {"machine": "node7", "boot_id": "another"})
             store.up()
             store.suspend()  # nothing, and nothing is
-            assert store.down() == [] and store.actors() == {} and store.status().state == "up" and own["machine"] in store.status().detail
+            assert (
+                store.down() == []
+                and store.actors() == {}
+                and store.status().state == "up"
+                and own["machine"] in store.status().detail
+            )
             assert len(store.endpoints()) == 1 and store.deployment()["front_ends"] == 1
             with pytest.raises(UserError, match=f"2 front-ends and 1 accounts asked, 1 and 1 are on {own['machine']}"):
                 store.up(2)
@@ -102,16 +107,28 @@ def test_daemons_of_another_host_are_used_and_left_alone(tmp_path, port_block, m
     finally:
         assert len(store.down()) == 4
     store = make("sw", SeaweedSettings(kind="seaweedfs", port=port_block), tmp_path)
-    (tmp_path / "sw" / "daemons.json").write_text(json.dumps({"schema": 1, "daemons": {"s3-1": _record(store, port_block)}}))
+    (tmp_path / "sw" / "daemons.json").write_text(
+        json.dumps({"schema": 1, "daemons": {"s3-1": _record(store, port_block)}})
+    )
     with pytest.raises(
-        UserError, match=r"s3-1 on gone does not answer: .*; `storelab up` on gone; if that host is gone, remove .*daemons\.json"
+        UserError,
+        match=r"s3-1 on gone does not answer: .*; `storelab up` on gone; if that host is gone, remove .*daemons\.json",
     ):
         store.up()
     (tmp_path / "sw" / "daemons.json").unlink()
 
 
 def _record(store, port: int) -> dict:
-    return {"pid": 1, "created": 0, "argv": [], "grace": 1, "host": "127.0.0.1", "ports": [port], "machine": "gone", "boot_id": "x"}
+    return {
+        "pid": 1,
+        "created": 0,
+        "argv": [],
+        "grace": 1,
+        "host": "127.0.0.1",
+        "ports": [port],
+        "machine": "gone",
+        "boot_id": "x",
+    }
 
 
 def test_another_process_of_the_same_pid_is_never_signalled(daemons, server):
@@ -136,7 +153,9 @@ def test_another_process_of_the_same_pid_is_never_signalled(daemons, server):
 
 
 def test_one_that_ends_at_once_shows_its_log(daemons, server):
-    broken = Daemon("web", (sys.executable, "-c", "print('no such disk'); raise SystemExit(3)"), "127.0.0.1", server.ports)
+    broken = Daemon(
+        "web", (sys.executable, "-c", "print('no such disk'); raise SystemExit(3)"), "127.0.0.1", server.ports
+    )
     daemons.start(broken)
     with pytest.raises(MeasurementFailed, match=r"web ended while it started; its log says: .*no such disk"):
         daemons.wait_healthy(broken)
@@ -144,7 +163,9 @@ def test_one_that_ends_at_once_shows_its_log(daemons, server):
 
 def test_one_that_ignores_sigterm_is_killed(daemons, server):
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SERVER}"
-    daemon = Daemon("web", (sys.executable, "-c", deaf, str(server.ports[0])), "127.0.0.1", server.ports, health="/", grace=0.3)
+    daemon = Daemon(
+        "web", (sys.executable, "-c", deaf, str(server.ports[0])), "127.0.0.1", server.ports, health="/", grace=0.3
+    )
     pid = daemons.start(daemon)
     daemons.wait_healthy(daemon)
     assert daemons.stop() == [pid]
@@ -185,7 +206,11 @@ def test_damaged_records(daemons):
 
 
 def test_one_storelab_at_a_time(daemons):
-    with daemons.lock(), pytest.raises(UserError, match="another storelab process"), Daemons(daemons.folder, "stores.d").lock(0.1):
+    with (
+        daemons.lock(),
+        pytest.raises(UserError, match="another storelab process"),
+        Daemons(daemons.folder, "stores.d").lock(0.1),
+    ):
         pass
 
 
@@ -195,7 +220,11 @@ def test_one_storelab_at_a_time(daemons):
 def test_foreign_data_folder_is_refused(tmp_path, port_block):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
-    store = make("sw", SeaweedSettings(kind="seaweedfs", port=port_block, directory=str(tmp_path / "precious")), tmp_path / "state")
+    store = make(
+        "sw",
+        SeaweedSettings(kind="seaweedfs", port=port_block, directory=str(tmp_path / "precious")),
+        tmp_path / "state",
+    )
     with pytest.raises(UserError, match="not made by storelab"):
         store.up()
     assert [p.name for p in (tmp_path / "precious").iterdir()] == ["file"]
@@ -249,7 +278,11 @@ def test_resolve_all(monkeypatch):
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
     store = external(endpoint="http://s3.example.org:8080", resolve_all=True)
-    assert [e.url for e in store.endpoints(3)] == ["http://192.0.2.1:8080", "http://192.0.2.2:8080", "http://[2001:db8::1]:8080"]
+    assert [e.url for e in store.endpoints(3)] == [
+        "http://192.0.2.1:8080",
+        "http://192.0.2.2:8080",
+        "http://[2001:db8::1]:8080",
+    ]
 
 
 def test_names_of_buckets():
@@ -282,7 +315,9 @@ def test_no_credentials(monkeypatch):
 
 
 def test_credentials_of_a_profile(keys, monkeypatch, tmp_path):
-    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = PA\naws_secret_access_key = PS\naws_session_token = PT\n[bare]\n")
+    (tmp_path / "credentials").write_text(
+        "[lab]\naws_access_key_id = PA\naws_secret_access_key = PS\naws_session_token = PT\n[bare]\n"
+    )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     found = external(profile="lab").credentials()
@@ -353,12 +388,17 @@ def test_answers_of_a_server(keys, status, code, message):
 
 @pytest.mark.parametrize("status", [200, 404])
 def test_no_s3_server(keys, status):
-    with answering(status, "<html>welcome") as port, pytest.raises(UserError, match=r"check that it is an S3 server|this is no S3 server"):
+    with (
+        answering(status, "<html>welcome") as port,
+        pytest.raises(UserError, match=r"check that it is an S3 server|this is no S3 server"),
+    ):
         external(endpoint=f"http://127.0.0.1:{port}").up()
 
 
 def test_unreachable_endpoints(keys, port_block):
-    with pytest.raises(UserError, match=rf"stores\.mine\.endpoint: http://127\.0\.0\.1:{port_block} refuses the connection"):
+    with pytest.raises(
+        UserError, match=rf"stores\.mine\.endpoint: http://127\.0\.0\.1:{port_block} refuses the connection"
+    ):
         external(endpoint=f"http://127.0.0.1:{port_block}").up()
     with pytest.raises(UserError, match=r"the name in http://no-such-host\.invalid cannot be resolved"):
         external(endpoint="http://no-such-host.invalid").up()
@@ -379,15 +419,18 @@ def test_a_silent_server_is_given_up(keys, port_block):
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl, which makes the certificate, is not installed")
 def test_certificates(keys, tmp_path):
-    pem, body = tmp_path / "both.pem", "<?xml version='1.0'?><ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>"
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout key -out crt"
+    pem, body = (
+        tmp_path / "both.pem",
+        "<?xml version='1.0'?><ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>",
     )
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout key -out crt"
     subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
     pem.write_text((tmp_path / "key").read_text() + (tmp_path / "crt").read_text())
     with answering(200, body, pem) as port:
         url = f"https://localhost:{port}"
-        with pytest.raises(UserError, match=r"certificate of https://localhost:\d+ is not trusted .*; set the store's `ca_file`"):
+        with pytest.raises(
+            UserError, match=r"certificate of https://localhost:\d+ is not trusted .*; set the store's `ca_file`"
+        ):
             external(endpoint=url).up()
         external(endpoint=url, ca_file=str(tmp_path / "crt")).up()
         external(endpoint=url, verify_tls=False).up()

@@ -72,7 +72,12 @@ def test_cpu_hosts_and_engine(example):
     r = one(build.read(example, "points"), workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
     assert r["client_cpu_s"] == 1.5 and r["client_cpu_percent"] == pytest.approx(100 * 1.5 / 8)
     assert r["server_cpu_percent"] == 25 and r["host_cpu_percent"] == 75
-    assert r["shared_host"] and r["connections_max"] == 16 and r["requests_per_operation"] == "GET 2" and r["engine_version"] == "2.3.0"
+    assert (
+        r["shared_host"]
+        and r["connections_max"] == 16
+        and r["requests_per_operation"] == "GET 2"
+        and r["engine_version"] == "2.3.0"
+    )
 
 
 def test_medians_over_runs(example):
@@ -80,7 +85,9 @@ def test_medians_over_runs(example):
     assert (r["n"], r["interval"], r["coverage_percent"]) == (3, "range", 75)
     assert (r["rate_median_per_s"], r["rate_low_per_s"], r["rate_high_per_s"]) == (100, 99, 101)
     assert r["errors"] == 3 and r["reps_failed"] == 0
-    short = one(build.read(example, "throughput"), workload="put", object_size_bytes=10_000_000, clients=4, front_ends=1)
+    short = one(
+        build.read(example, "throughput"), workload="put", object_size_bytes=10_000_000, clients=4, front_ends=1
+    )
     assert (short["n"], short["reps_planned"], short["reps_failed"]) == (2, 3, 1)
 
 
@@ -98,7 +105,8 @@ def test_numbers_and_environment(example):
     value = build.read(example, "numbers").set_index("name")["value"]
     assert value["points"] == "90" and value["points_measured"] == "89" and value["points_failed"] == "1"
     assert (
-        float(value["best_metadata_download"]) == pytest.approx(1600, rel=1e-3) and value["best_metadata_download_clients"] == "4 clients"
+        float(value["best_metadata_download"]) == pytest.approx(1600, rel=1e-3)
+        and value["best_metadata_download_clients"] == "4 clients"
     )
     assert value["amplification_most"] == "6.0" and value["amplification_most_entry_fraction"] == "0.1 %"
     assert build.read(example, "numbers")["name"].is_unique
@@ -123,10 +131,14 @@ def test_steadiness():
 def test_a_workload_without_data_and_a_campaign_without_any(tmp_path):
     make(tmp_path / "some", failed=("read_entries", "put"))
     build.build(tmp_path / "some")
-    assert build.read(tmp_path / "some", "sparse").empty and set(build.read(tmp_path / "some", "throughput")["workload"]) == {"get"}
+    assert build.read(tmp_path / "some", "sparse").empty and set(
+        build.read(tmp_path / "some", "throughput")["workload"]
+    ) == {"get"}
     make(tmp_path / "none", failed=("read_entries", "put", "get"))
     build.build(tmp_path / "none")
-    assert build.read(tmp_path / "none", "throughput").empty and set(build.read(tmp_path / "none", "points")["state"]) == {"failed"}
+    assert build.read(tmp_path / "none", "throughput").empty and set(
+        build.read(tmp_path / "none", "points")["state"]
+    ) == {"failed"}
 
 
 def test_an_altered_record_stops_the_build(fresh):

@@ -66,7 +66,10 @@ def curve(shape: str, axis: str = "workers", **changed) -> pd.DataFrame:
 
 
 INVALID = pd.DataFrame(
-    [*OK.to_dict("records"), {"state": "invalid", "reason": "12 % of the operations failed", "clients": 1, "workers": 150}]
+    [
+        *OK.to_dict("records"),
+        {"state": "invalid", "reason": "12 % of the operations failed", "clients": 1, "workers": 150},
+    ]
 )
 SHARED = {"shared_host": True, "host_cpu_median_percent": 98.0}
 FEW = (100.0, 101.0, 99.0)
@@ -162,8 +165,12 @@ def test_a_gain_needs_an_interval_or_runs_apart():
     less, more = (Group({"buckets": b}, v) for b, v in ((1, FEW), (4, scaled(1.5, FEW))))
     assert verdict_rules.gain(less, more, "buckets") == "4 against 1 bucket: x1.50, ranges of 3 and 3 runs apart"
     assert verdict_rules.gain(less, Group({"buckets": 4}, scaled(1.005, FEW)), "buckets") is None, "they overlap"
-    assert verdict_rules.gain(less, Group({"buckets": 4}, scaled(1.04, FEW)), "buckets") is None, "apart, and too little for three runs"
-    assert verdict_rules.gain(Group({"buckets": 1}, (100.0,)), Group({"buckets": 4}, (200.0,)), "buckets") is None, "one run tells nothing"
+    assert verdict_rules.gain(less, Group({"buckets": 4}, scaled(1.04, FEW)), "buckets") is None, (
+        "apart, and too little for three runs"
+    )
+    assert verdict_rules.gain(Group({"buckets": 1}, (100.0,)), Group({"buckets": 4}, (200.0,)), "buckets") is None, (
+        "one run tells nothing"
+    )
     assert verdict_rules.gain(more, less, "buckets") is None
 
 
@@ -171,12 +178,24 @@ def test_not_known_says_what_is_known_and_what_would_tell():
     calm = subject([({"workers": 4}, scaled(0.99))], curves=curve("knee"))
     assert not [r for r in RULES if r.test(calm)]
     said = verdict_rules.unknown(calm)
-    assert "clients 0.400 cores" in said and "host 60 % busy" in said and "link 40 %" in said and "levels off at 4 workers" in said
+    assert (
+        "clients 0.400 cores" in said
+        and "host 60 % busy" in said
+        and "link 40 %" in said
+        and "levels off at 4 workers" in said
+    )
     assert verdict_rules.would_tell(calm) == "more than one number of buckets; more than one number of front-ends"
     dark = subject(**dict.fromkeys(CALM))
     dark = Subject(Group(dark.best.axes, FEW), dark.row, (Group(dark.best.axes, FEW),), OK, pd.DataFrame())
     assert verdict_rules.unknown(dark) == "nothing was recorded that could tell"
-    for missing in ("clients or workers", "a calibration", "a monitor", "CPU of the server", "clients' link", "4 or more runs"):
+    for missing in (
+        "clients or workers",
+        "a calibration",
+        "a monitor",
+        "CPU of the server",
+        "clients' link",
+        "4 or more runs",
+    ):
         assert missing in verdict_rules.would_tell(dark), missing
     assert not [r.verdict for r in RULES if r.test(dark)], "what is not recorded is not claimed"
 
@@ -185,7 +204,11 @@ def test_not_known_says_what_is_known_and_what_would_tell():
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verdicts")
     sweeps = {
-        "up": {"workload": "put", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}},
+        "up": {
+            "workload": "put",
+            "duration": "4 s",
+            "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]},
+        },
         "open": {"workload": "get", "duration": "4 s", "axes": {"engine": "obstore", "arrival_rate": 50}},
         "probe": {"workload": "probe", "duration": "4 s", "axes": {}},
     }
@@ -201,9 +224,13 @@ def test_a_row_for_each_store_workload_and_size(example):
     assert list(t["what"]) == ["4 kB objects", "10 MB objects"] and list(t["unit"]) == ["objects/s", "MB/s"]
     small = t.iloc[0]
     assert (small["store"], small["deployment"], small["engine"], small["n"]) == ("alpha", "alpha", "s5cmd", 6)
-    assert small["where"] == "2 clients, 8 workers per client, 2 front-ends" and small["best"] == pytest.approx(400, rel=0.02)
+    assert small["where"] == "2 clients, 8 workers per client, 2 front-ends" and small["best"] == pytest.approx(
+        400, rel=0.02
+    )
     assert small["verdict"] == "front-ends" and small["evidence"].startswith("2 against 1 front-end: x2.00 [")
-    assert "concurrency: still rising at the most measured: 2 against 1 client: x2" in small["also"] and pd.isna(small["would_tell"])
+    assert "concurrency: still rising at the most measured: 2 against 1 client: x2" in small["also"] and pd.isna(
+        small["would_tell"]
+    )
 
 
 def test_terminal_and_paper(example, tmp_path):
@@ -225,5 +252,7 @@ def test_terminal_and_paper(example, tmp_path):
 
 def test_the_page_has_the_rules_in_their_order():
     rows = re.findall(r"^\| \d+ \| `([^`]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == [(rule.verdict, rule.says) for rule in RULES], "docs/verdicts.md is out of step with verdict_rules.RULES"
+    assert rows == [(rule.verdict, rule.says) for rule in RULES], (
+        "docs/verdicts.md is out of step with verdict_rules.RULES"
+    )
     assert NOT_KNOWN in PAGE.read_text()

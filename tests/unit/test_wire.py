@@ -16,7 +16,9 @@ from storelab.engines.planned.counted import Counted
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
 
 
-def served(wire: Wire, size: int, reset: bool = False, keep: bool = False) -> tuple[socket.socket, socket.socket | None]:
+def served(
+    wire: Wire, size: int, reset: bool = False, keep: bool = False
+) -> tuple[socket.socket, socket.socket | None]:
     """A socket of `wire` that a server sent `size` bytes to, and then closed (or not)."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sock = wire.factory((socket.AF_INET, socket.SOCK_STREAM, 0, "", listener.getsockname()))
@@ -76,7 +78,9 @@ def test_differences():
 def test_aiohttp_still_has_the_switch_for_its_silent_second_try():
     import aiohttp
 
-    assert "_retry_connection" in aiohttp.ClientSession.ATTRS, "aiohttp has changed: look for another way in s3fs_counted"
+    assert "_retry_connection" in aiohttp.ClientSession.ATTRS, (
+        "aiohttp has changed: look for another way in s3fs_counted"
+    )
 
 
 def test_classes_of_errors():

@@ -28,7 +28,10 @@ def page(table: pd.DataFrame, campaign: str, folder: str) -> str:
         lines.append(f"| **{topic.replace('_', ' ')}** |" + " |" * len(names))
         for check, answers in group.groupby("check", sort=False):
             of = answers.set_index("deployment")["answer"]
-            cells = ["-" if (a := of.get(n, "")) == "not tried" else a if a == "yes" else f"**{a}**" if a else "" for n in names]
+            cells = [
+                "-" if (a := of.get(n, "")) == "not tried" else a if a == "yes" else f"**{a}**" if a else ""
+                for n in names
+            ]
             lines.append(f"| {check.replace('_', ' ')} | " + " | ".join(cells) + " |")
     lines += [
         "",

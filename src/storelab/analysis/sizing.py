@@ -34,7 +34,11 @@ def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: s
         t = tables[name]
         column = "operation" if name == "calibration" else "workload"
         rate = "rate_per_s" if name == "calibration" else "rate_median_per_s"
-        rows = t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()] if len(t) else t
+        rows = (
+            t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()]
+            if len(t)
+            else t
+        )
         if name == "calibration" and len(rows):
             rows = rows[rows["target"] == "network"]
         if len(rows):
@@ -42,7 +46,9 @@ def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: s
             return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
     told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
-    raise UserError("size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}")
+    raise UserError(
+        "size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}"
+    )
 
 
 def clients_for(link: float, client_link: float, most: float) -> int:

@@ -9,7 +9,9 @@ import click
 
 from storelab.core.errors import UserError
 
-FOLDER = click.option("--folder", default=".storelab/testbed", show_default=True, type=click.Path(path_type=Path), help="Where it lives.")
+FOLDER = click.option(
+    "--folder", default=".storelab/testbed", show_default=True, type=click.Path(path_type=Path), help="Where it lives."
+)
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
 
 
@@ -21,7 +23,9 @@ def testbed() -> None:
 def _short(folder: Path) -> Path:
     folder = folder.absolute()
     if len(str(folder)) > LONGEST:
-        raise UserError("--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters")
+        raise UserError(
+            "--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters"
+        )
     return folder
 
 
@@ -29,17 +33,39 @@ def _short(folder: Path) -> Path:
 @FOLDER
 @click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="How many.")
 @click.option(
-    "--port", default=16817, show_default=True, type=click.IntRange(1024, 32000), help="The controller's; nodes take the next ones."
+    "--port",
+    default=16817,
+    show_default=True,
+    type=click.IntRange(1024, 32000),
+    help="The controller's; nodes take the next ones.",
 )
 @click.option("--links", is_flag=True, help="Each node in a network namespace, with a link of its own (root).")
-@click.option("--htcondor", is_flag=True, help="An HTCondor pool instead, with such links (root; `storelab install condor`).")
-@click.option("--rate", "rates", multiple=True, help="Of the nodes' links, as tc writes it; several: by node, in turn. Default: 100mbit.")
 @click.option(
-    "--front-ends", default=4, show_default=True, type=click.IntRange(0, 8), help="Addresses of the head for a store's front-ends."
+    "--htcondor", is_flag=True, help="An HTCondor pool instead, with such links (root; `storelab install condor`)."
+)
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    help="Of the nodes' links, as tc writes it; several: by node, in turn. Default: 100mbit.",
+)
+@click.option(
+    "--front-ends",
+    default=4,
+    show_default=True,
+    type=click.IntRange(0, 8),
+    help="Addresses of the head for a store's front-ends.",
 )
 @click.option("--front-end-rate", default="150mbit", show_default=True, help="Of each of their links.")
 def up(
-    folder: Path, nodes: int, port: int, links: bool, htcondor: bool, rates: tuple[str, ...], front_ends: int, front_end_rate: str
+    folder: Path,
+    nodes: int,
+    port: int,
+    links: bool,
+    htcondor: bool,
+    rates: tuple[str, ...],
+    front_ends: int,
+    front_end_rate: str,
 ) -> None:
     """Start it; returns when all nodes are idle."""
     from storelab.gang.testbed import links as linked
@@ -105,7 +131,9 @@ def status(folder: Path) -> None:
     for name, pid in pids.items():
         click.echo(f"{name}: {pid}")
     if plan:
-        click.echo(f"links: {len(plan.rates)} nodes ({', '.join(dict.fromkeys(plan.rates))}), front-ends {', '.join(plan.addresses)}")
+        click.echo(
+            f"links: {len(plan.rates)} nodes ({', '.join(dict.fromkeys(plan.rates))}), front-ends {', '.join(plan.addresses)}"
+        )
     if not pids and not plan:
         click.echo("down")
 
@@ -143,10 +171,23 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
 @click.option("--operation", default="get", show_default=True, type=click.Choice(["get", "put"]))
 @click.option("--engine", default="s5cmd", show_default=True)
 @click.option("--object-size", default="10 MB", show_default=True)
-@click.option("--points", default=100, show_default=True, type=click.IntRange(1), help="Of the campaign, for the volume of its records.")
+@click.option(
+    "--points",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Of the campaign, for the volume of its records.",
+)
 @click.option("--duration", default="60 s", show_default=True, help="Of a point.")
 def size(
-    link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, object_size: str, points: int, duration: str
+    link: str,
+    client_link: str,
+    campaign_dir: Path,
+    operation: str,
+    engine: str,
+    object_size: str,
+    points: int,
+    duration: str,
 ) -> None:
     """How many clients fill a link, and what their records take: an estimate from what a campaign measured."""
     from storelab.analysis import sizing
@@ -154,7 +195,9 @@ def size(
     from storelab.analysis.tables import build
     from storelab.core import units
 
-    wanted, each = (units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link")))
+    wanted, each = (
+        units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link"))
+    )
     campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
     size_bytes = units.parse(object_size, "size", "--object-size")
@@ -163,7 +206,9 @@ def size(
     click.echo(
         f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its link {each / 1e6:.4g} MB/s"
     )
-    click.echo(f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit")
+    click.echo(
+        f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit"
+    )
     rate = min(each, one.bytes_per_s) / size_bytes
     seconds = units.parse(duration, "duration", "--duration") / 1e9
     for count in dict.fromkeys((clients, 64, 512, 5000)):

@@ -24,9 +24,17 @@ FAIL_ON = ("slower", "slower-overall")
 @click.argument("b", metavar="[B]", required=False)
 @click.option("--stores", metavar="A,B", help="Two stores: of A and of B, or, without B, two of one campaign.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table there, too.")
-@click.option("--latex", "latex_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as a LaTeX longtable, too.")
-@click.option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 where a point or the whole (or only the whole) is slower.")
-@click.option("--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="Percent that --fail-on forgives.")
+@click.option(
+    "--latex", "latex_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as a LaTeX longtable, too."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="Exit with 1 where a point or the whole (or only the whole) is slower.",
+)
+@click.option(
+    "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="Percent that --fail-on forgives."
+)
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -47,8 +55,12 @@ def compare(
     if len(names) != 2:
         raise UserError("--stores", f"{stores!r} does not name two stores", "write --stores first,second")
     if b is None and not stores:
-        raise UserError("compare", f"has only {a} to compare", "name B as well, or two stores of it: --stores first,second")
-    first, second = (sides.read(text, lambda: _results(ctx.obj), store) for text, store in zip((a, b or a), names, strict=True))
+        raise UserError(
+            "compare", f"has only {a} to compare", "name B as well, or two stores of it: --stores first,second"
+        )
+    first, second = (
+        sides.read(text, lambda: _results(ctx.obj), store) for text, store in zip((a, b or a), names, strict=True)
+    )
     table, alone = sides.compare(first, second)
     _show(table, first, second, alone)
     if csv_file:
@@ -97,7 +109,9 @@ def _show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, i
     for reason in dict.fromkeys(table["reason"].dropna()):
         console.print(f"Cannot tell: {reason}", markup=False, soft_wrap=True)
     if sum(alone):
-        console.print(f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B")
+        console.print(
+            f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
+        )
     chance = sides.by_chance(table)
     if chance:
         console.print(
@@ -108,8 +122,14 @@ def _show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, i
 def _cells(row: dict[str, Any]) -> list[str]:
     unit = speed.UNITS.get(row["metric"], "")
     name = row["metric"].replace("_", " ")
-    interval = words.spread([row["ratio"], row["low"], row["high"]]) if row["low"] == row["low"] else words.number(row["ratio"])
-    verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]" + (" (client-bound)" if row["client_bound"] is True else "")
+    interval = (
+        words.spread([row["ratio"], row["low"], row["high"]])
+        if row["low"] == row["low"]
+        else words.number(row["ratio"])
+    )
+    verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]" + (
+        " (client-bound)" if row["client_bound"] is True else ""
+    )
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     return [
         f"{name} [{unit}]".replace("[", r"\[") if unit else name,

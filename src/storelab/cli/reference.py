@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from storelab.core import config, stores, units
+from storelab.core import campaign, config, config_types, stores, units
 from storelab.core.model import Axis
 
 HEAD = """# Configuration
@@ -22,11 +22,11 @@ Units are spelled out and never guessed: sizes `100 MB`, `4 kB`, `1 MiB` (MB = 1
 """
 UNITS = {
     config.Store: "store (below)",
-    config.Size: "size",
-    config.Duration: "duration",
-    config.Rate: "rate",
-    config.Name: "name",
-    config.Boolean: "true or false",
+    config_types.Size: "size",
+    config_types.Duration: "duration",
+    config_types.Rate: "rate",
+    config_types.Name: "name",
+    config_types.Boolean: "true or false",
 }
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "any"}
 
@@ -35,7 +35,9 @@ def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:
     """A type for people: `size or null`, `list of name`, `one of path, virtual`."""
     for known, text in UNITS.items():
         if annotation == known or (
-            bounds and typing.get_args(known)[0] is annotation and bounds.metadata[:1] == list(typing.get_args(known)[1:])
+            bounds
+            and typing.get_args(known)[0] is annotation
+            and bounds.metadata[:1] == list(typing.get_args(known)[1:])
         ):
             return text
     if annotation in PLAIN:
@@ -44,7 +46,9 @@ def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:
     if origin is typing.Annotated:
         return type_text(args[0])
     if origin is Literal:
-        return ("one of " if len(args) > 1 else "") + ", ".join(f"`{str(a).lower() if isinstance(a, bool) else a}`" for a in args)
+        return ("one of " if len(args) > 1 else "") + ", ".join(
+            f"`{str(a).lower() if isinstance(a, bool) else a}`" for a in args
+        )
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(type_text(a) for a in args))
     if origin is list:
@@ -68,7 +72,12 @@ def default_text(field: FieldInfo) -> str:
 def bounds_text(field: FieldInfo) -> str:
     """` (>= 1)` and the like, from the field's constraints."""
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    parts = [f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in signs.items() if getattr(m, name, None) is not None]
+    parts = [
+        f"{sign} {getattr(m, name)}"
+        for m in field.metadata
+        for name, sign in signs.items()
+        if getattr(m, name, None) is not None
+    ]
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -88,11 +97,17 @@ def section(title: str, model: type[BaseModel]) -> list[str]:
 
 
 def axis_row(axis: Axis) -> str:
-    kind = {"int": f"integer (>= {axis.minimum})", "size": "size", "percent": "percent, (0, 100]"}.get(axis.kind, "text")
+    kind = {"int": f"integer (>= {axis.minimum})", "size": "size", "percent": "percent, (0, 100]"}.get(
+        axis.kind, "text"
+    )
     if axis.choices:
         kind = ("one of " if len(axis.choices) > 1 else "") + ", ".join(f"`{c}`" for c in axis.choices)
     default = (
-        units.format_size(axis.default) if axis.kind == "size" else axis.text(axis.default) if axis.kind == "percent" else axis.default
+        units.format_size(axis.default)
+        if axis.kind == "size"
+        else axis.text(axis.default)
+        if axis.kind == "percent"
+        else axis.default
     )
     return f"| `{axis.name}` | {kind} | `{default}` | {axis.help} |"
 
@@ -107,19 +122,39 @@ def configuration() -> str:
     from storelab.workloads import WORKLOADS  # the one place where both sides meet: the page lists the workloads' axes
 
     lines = [HEAD.rstrip()]
-    top = {k: f for k, f in config.Config.model_fields.items() if k not in config.Campaign.model_fields}
-    lines += ["", "## What you edit: `config.yaml`", "", " ".join((config.Config.__doc__ or "").split()), "", *rows(config.Config)[:2]]
+    top = {k: f for k, f in config.Config.model_fields.items() if k not in campaign.Campaign.model_fields}
+    lines += [
+        "",
+        "## What you edit: `config.yaml`",
+        "",
+        " ".join((config.Config.__doc__ or "").split()),
+        "",
+        *rows(config.Config)[:2],
+    ]
     lines += [r for r in rows(config.Config)[2:] if r.split("`")[1] in top]
-    lines += section("## What is measured: `campaigns/*.yaml`", config.Campaign)
-    lines += section("### `sweeps.<name>`", config.Sweep)
-    lines += section("### `files.<name>`", config.RootFile)
+    lines += section("## What is measured: `campaigns/*.yaml`", campaign.Campaign)
+    lines += section("### `sweeps.<name>`", campaign.Sweep)
+    lines += section("### `files.<name>`", campaign.RootFile)
     lines += section("### `figures.<name>`", config.Figure)
-    lines += section("## `limits`", config.Limits)
+    lines += section("## `limits`", campaign.Limits)
     for model in store_models():
         kind = typing.get_args(model.model_fields["kind"].annotation)[0]
         lines += section(f"## `stores.<name>` of kind `{kind}`", model)
-    lines += ["", "## Workloads and their axes", "", "What is not named in `axes` stands at its default; a list sweeps."]
+    lines += [
+        "",
+        "## Workloads and their axes",
+        "",
+        "What is not named in `axes` stands at its default; a list sweeps.",
+    ]
     for workload in WORKLOADS.values():
-        lines += ["", f"### `{workload.name}`", "", workload.help, "", "| axis | type | default | meaning |", "|---|---|---|---|"]
+        lines += [
+            "",
+            f"### `{workload.name}`",
+            "",
+            workload.help,
+            "",
+            "| axis | type | default | meaning |",
+            "|---|---|---|---|",
+        ]
         lines += [axis_row(a) for a in workload.axes]
     return "\n".join(lines) + "\n"

@@ -9,125 +9,16 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores
-from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size, Store
+from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
+from storelab.core.config_types import Boolean, Duration, Name, Store
 from storelab.core.errors import UserError
-from storelab.core.figures import Figure, FigureName
-
-SCALES = ("S", "M", "L")  # of the generated ROOT file
-
-
-class Limits(Closed):
-    """Bounds that guard a store in production; `storelab check` holds the plan against them, `measure` the run."""
-
-    stored_bytes: Size = Field("20 GB", description="Most bytes that a campaign may have in one store at a time (staged and put).")
-    objects: int = Field(1_000_000, ge=1, description="Most objects staged in one store.")
-    buckets: int = Field(
-        100, ge=1, description="Most buckets that a campaign may make in one store (100 per account on UDS and Amazon S3)."
-    )
-    clients: int = Field(64, ge=1, description="Most clients of one point.")
-    connections: int = Field(4096, ge=1, description="Most workers of one point over all clients.")
-    throughput: Rate | None = Field(None, description="Abort a point whose clients move more than this; default: no bound.")
-    requests_per_s: int | None = Field(None, ge=1, description="Abort a point that exceeds this many requests/s; default: no bound.")
-    error_fraction: float | None = Field(
-        None, ge=0, le=1, description="Abort a point in which a larger fraction of the operations fails; default: no bound."
-    )
-
-
-class Launcher(Closed):
-    """How the clients of a point are started: on this host, or on the nodes of a batch system (docs/cluster.md)."""
-
-    kind: Literal["local", "srun", "htcondor"] = Field(
-        "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`."
-    )
-    options: list[str] = Field(
-        default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
-    )
-    universe: Literal["vanilla", "parallel"] = Field("vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling.")
-    nodes: int | None = Field(
-        None,
-        ge=1,
-        description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.",
-    )
-    python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
-    setup: str | None = Field(
-        None, description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`."
-    )
-    address: str | None = Field(None, description="Where nodes find this host; default: its name.")
-    port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")
-    shared_folder: Boolean = Field(True, description="Nodes see `results`; false: they talk to a TCP port of this host.")
-    clock_bound: Duration = Field("1 s", description="A node whose clock is farther off than this is refused.")
-    clock_error: Duration = Field("10 ms", description="... or known with a larger error than this; the difference itself is taken off.")
-    silence: Duration = Field("30 s", description="A node that has given no sign of life for so long is lost.")
-
-
-class Sweep(Closed):
-    """One workload over the product of its axes."""
-
-    workload: str = Field(description="Name of the workload, see the list of workloads below.")
-    axes: dict[str, Any] = Field(
-        default_factory=dict, description="Axis: value or list of values; what is not named stands at its default."
-    )
-    scaled_axes: list[str] = Field(
-        default_factory=list,
-        description="Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the generated file (the nearest of S, M, L).",
-    )
-    duration: Duration = Field("10 s", description="From the agreed start to the deadline.")
-    warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
-    objects: int = Field(64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own.")
-    repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
-    stores: list[Name] | None = Field(None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`.")
-
-
-class RootFile(Closed):
-    """A ROOT file of one's own, for the workloads that read ROOT files."""
-
-    path: str = Field(min_length=1, description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores.")
-    tree: str | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
-
-
-class Campaign(Closed):
-    """What is measured: lives in `campaigns/*.yaml`."""
-
-    name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
-    title: str = Field("", description="Title of the paper.")
-    authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
-    use_stores: list[Name] = Field(min_length=1, description="Stores of config.yaml to measure.")
-    repetitions: int = Field(
-        8, ge=1, description="Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %."
-    )
-    seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
-    scale: float = Field(
-        1.0,
-        gt=0,
-        description="Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names in `scaled_axes`.",
-    )
-    failure_budget: float = Field(
-        0.01, ge=0, le=1, description="A run in which a larger fraction of the operations fails is invalid, and shown so."
-    )
-    calibrate: Boolean = Field(
-        True, description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md."
-    )
-    files: dict[Name, RootFile] = Field(
-        default_factory=dict, description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md."
-    )
-    sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
-    figures: dict[FigureName, Figure] = Field(
-        default_factory=dict, description="Name: a figure of the campaign's own, see docs/figures.md."
-    )
-
-    @field_validator("files")
-    @classmethod
-    def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
-        for name in SCALES:
-            if name in files:
-                raise ValueError(f"{name} is a scale of the generated ROOT file; give your file another name")
-        return files
+from storelab.core.figures import Figure
 
 
 class Config(Campaign):
@@ -135,16 +26,21 @@ class Config(Campaign):
 
     campaign: str = Field(description="Campaign file: a name in `campaigns/`, or a path that ends in .yaml.")
     measure: Boolean = Field(
-        False, description="false: only rebuild tables, figures and paper from raw records; true: measure what is missing."
+        False,
+        description="false: only rebuild tables, figures and paper from raw records; true: measure what is missing.",
     )
     stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
     results: str = Field("results", description="Folder of all campaigns.")
-    state: str = Field(".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine.")
+    state: str = Field(
+        ".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine."
+    )
     scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
     gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
-    lead: Duration = Field("200 ms", description="Least time between the agreement and the start; what the agreement took is added.")
+    lead: Duration = Field(
+        "200 ms", description="Least time between the agreement and the start; what the agreement took is added."
+    )
 
     @field_validator("stores")
     @classmethod
@@ -153,7 +49,9 @@ class Config(Campaign):
         if not info.data.get("calibrate") or any(s.kind == "nullserver" for s in configured.values()):
             return configured
         if "nullserver" in configured:
-            raise ValueError("a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`")
+            raise ValueError(
+                "a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`"
+            )
         return {**configured, "nullserver": stores.load("nullserver").Settings(kind="nullserver")}
 
     @property
@@ -210,7 +108,9 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
 def campaign_path(campaign: Any, root: Path) -> Path:
     """The campaign's file: a name is looked up in `campaigns/`. Raises UserError with the nearest names."""
     if not isinstance(campaign, str) or not campaign:
-        raise UserError("campaign", f"{campaign!r} names no campaign", "give a name in campaigns/ or a path that ends in .yaml")
+        raise UserError(
+            "campaign", f"{campaign!r} names no campaign", "give a name in campaigns/ or a path that ends in .yaml"
+        )
     path = root / campaign if campaign.endswith((".yaml", ".yml")) else root / "campaigns" / f"{campaign}.yaml"
     if not path.exists():
         known = sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
@@ -223,9 +123,15 @@ def campaign_path(campaign: Any, root: Path) -> Path:
 Layers = list[tuple[str, dict[str, Any]]]
 
 
-def read_layers(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> tuple[Layers, dict[str, Any]]:
+def read_layers(
+    main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None
+) -> tuple[Layers, dict[str, Any]]:
     """The files and overrides in the order of merging, with their names, and what they merge to. Raises UserError."""
-    layers: Layers = [(str(main), read_yaml(main)), *((str(p), read_yaml(p)) for p in extra), ("command line", dict(overrides or {}))]
+    layers: Layers = [
+        (str(main), read_yaml(main)),
+        *((str(p), read_yaml(p)) for p in extra),
+        ("command line", dict(overrides or {})),
+    ]
     named = [doc["campaign"] for _, doc in layers if "campaign" in doc]
     path = campaign_path(named[-1] if named else None, main.parent)
     layers.insert(1, (str(path), read_yaml(path)))
@@ -252,7 +158,9 @@ def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | 
             if store not in config.use_stores:
                 near = difflib.get_close_matches(store, config.use_stores, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"used: {', '.join(config.use_stores)}"
-                raise UserError(f"{layers[1][0]}: sweeps.{name}.stores", f"{store!r} is none of the campaign's stores", hint)
+                raise UserError(
+                    f"{layers[1][0]}: sweeps.{name}.stores", f"{store!r} is none of the campaign's stores", hint
+                )
     return config
 
 
@@ -282,7 +190,9 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
     if first["type"] == "extra_forbidden":
         known = _siblings(loc[:-1], layers)
         near = difflib.get_close_matches(loc[-1], known, 1)
-        return UserError(place, f"unknown key {loc[-1]!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}")
+        return UserError(
+            place, f"unknown key {loc[-1]!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        )
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":

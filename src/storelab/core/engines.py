@@ -28,7 +28,7 @@ class Engine:
     """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError where
     something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts are whole
     multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become requests, `gap`,
-    `planned` or '' where neither holds.
+    `planned` or '' where neither holds. one_thread: a client works in one interpreter thread.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Engine:
     part_unit: int = 1
     addressings: tuple[str, ...] = ("path", "virtual")
     merges: str = ""
+    one_thread: bool = False
 
 
 _PARTS = ("part_size", "parallel_parts")
@@ -86,6 +87,7 @@ ALL = (
             "consistency": Use("storelab.workloads.consistency.client:FsspecClient"),
         },
         packages=_EVERY_PROTOCOL,
+        one_thread=True,
     ),
     Engine(
         "obstore",
@@ -118,6 +120,7 @@ ALL = (
         _reader("storelab.engines.uproot.client:UprootClient", "max_range_gap", "connections", "split"),
         packages=(*_DECODES, "fsspec", "s3fs"),
         merges="gap",
+        one_thread=True,
     ),
     Engine(
         "planned",

@@ -1,6 +1,8 @@
-"""Figures that a campaign declares for itself, and the metrics that they may show (level 1; imports `errors`, `model`, types of config).
+"""Figures that a campaign declares for itself, and the metrics that they may show (level 1; imports `errors`,
+`model`, types of config).
 
-`Figure` is what a campaign file says; `resolved` checks it against the plan's axes and gives the form that plan.json carries.
+`Figure` is what a campaign file says; `resolved` checks it against the plan's axes and gives the form that
+plan.json carries.
 """
 
 import difflib
@@ -81,7 +83,8 @@ class Limit(Closed):
 
 
 class Figure(Closed):
-    """A figure of the campaign's own: medians with their intervals, see docs/figures.md. Columns are axes, `store` or `workload`."""
+    """A figure of the campaign's own: medians with their intervals, see docs/figures.md. Columns are axes, `store`
+    or `workload`."""
 
     table: str = Field(description="Table in `tables/`: throughput, sparse, latency, events, resources or space.")
     x: str = Field(description="Column to draw against; one that holds names gives a line for each.")
@@ -91,7 +94,8 @@ class Figure(Closed):
         description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; only such rows are drawn.",
     )
     hue: Names = Field(
-        default_factory=list, description="Columns that tell curves apart, before every axis that varies and stands nowhere else."
+        default_factory=list,
+        description="Columns that tell curves apart, before every axis that varies and stands nowhere else.",
     )
     panels: Names = Field(default_factory=lambda: ["store"], description="Columns that tell panels apart.")
     title: str = Field("", description="Title; default: what is drawn against what.")
@@ -100,7 +104,9 @@ class Figure(Closed):
     y_label: str = Field("", description="Label of the metric with its unit; default: its own.")
     x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the axis.")
     y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the metric.")
-    limits: list[Limit] = Field(default_factory=list, description="Lines to compare with, such as the network's limit: `at`, `label`.")
+    limits: list[Limit] = Field(
+        default_factory=list, description="Lines to compare with, such as the network's limit: `at`, `label`."
+    )
 
 
 def _figure_name(value: Any) -> str:
@@ -113,8 +119,8 @@ FigureName = Annotated[str, BeforeValidator(_figure_name)]
 
 
 def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> dict[str, Any]:
-    """The figures with columns instead of axes, and parsed values, as plan.json carries them. Raises UserError for an unknown table,
-    metric, column or workload."""
+    """The figures with columns instead of axes, and parsed values, as plan.json carries them. Raises UserError for
+    an unknown table, metric, column or workload."""
     used = list(workloads)
     return {name: _resolved(f"figures.{name}", figure, used) for name, figure in figures.items()}
 
@@ -150,7 +156,8 @@ def _value(axis: Axis, value: Any, place: str) -> Any:
     if value in ("least", "most"):
         return value
     if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
-        return f"{bound[1]} {axis.parse(bound[2], place)}"
+        text = bound[2].strip()
+        return f"{bound[1]} {axis.parse(int(text) if text.isdigit() else text, place)}"
     return axis.parse(value, place)
 
 
@@ -158,5 +165,7 @@ def _known(place: str, name: Any, known: Iterable[str], what: str) -> str:
     names = list(dict.fromkeys(known))
     if name not in names:
         near = difflib.get_close_matches(str(name), names, 1)
-        raise UserError(place, f"{name!r} is no {what}", f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(names)}")
+        raise UserError(
+            place, f"{name!r} is no {what}", f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(names)}"
+        )
     return str(name)

@@ -78,7 +78,9 @@ class Axis:
             try:
                 return units.format_size(units.parse(value, "size", place)).replace(" ", "")
             except UserError:
-                raise UserError(place, f"{text!r} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB") from None
+                raise UserError(
+                    place, f"{text!r} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
+                ) from None
         if self.choices and text not in self.choices:
             raise UserError(place, f"{text!r} is not known", f"one of: {', '.join(self.choices)}")
         return text

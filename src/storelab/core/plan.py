@@ -15,7 +15,8 @@ from typing import Any
 
 from storelab.core import axes as declared
 from storelab.core import calibration, figures
-from storelab.core.config import SCALES, Config, Sweep
+from storelab.core.campaign import SCALES, Sweep
+from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
@@ -45,7 +46,9 @@ def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> l
         values = given if isinstance(given, list) else [given]
         if not values or values == [None]:
             raise UserError(
-                f"{place}.axes.{axis.name}", "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}"
+                f"{place}.axes.{axis.name}",
+                "the sweep has no value",
+                f"give one or a list, or leave it out for {axis.default!r}",
             )
         typed = [axis.parse(v, f"{place}.axes.{axis.name}") for v in values]
         columns.append(list(dict.fromkeys(typed)))
@@ -57,17 +60,24 @@ def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep
     """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay. Raises UserError."""
     for axis in sweep.scaled_axes:
         if axis not in sweep.axes:
-            raise UserError(f"{place}.scaled_axes", f"the sweep gives no {axis!r}", f"its axes: {', '.join(sweep.axes) or 'none'}")
+            raise UserError(
+                f"{place}.scaled_axes", f"the sweep gives no {axis!r}", f"its axes: {', '.join(sweep.axes) or 'none'}"
+            )
     if factor == 1:
         return sweep
     ms = 10**6
-    times = {name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0 for name in ("duration", "warm_up")}
+    times = {
+        name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0
+        for name in ("duration", "warm_up")
+    }
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
         for axis in sweep.scaled_axes
     }
-    return sweep.model_copy(update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | values})
+    return sweep.model_copy(
+        update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | values}
+    )
 
 
 def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[Any]:
@@ -79,23 +89,37 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
         elif axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
             out.append(max(1, round(value * factor)))
         elif axis.kind in ("int", "text"):
-            raise UserError(f"{place}.axes.{axis.name}", f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L")
+            raise UserError(
+                f"{place}.axes.{axis.name}", f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L"
+            )
         else:
             problem = f"{axis.name} is a {axis.kind} and cannot be scaled"
             raise UserError(f"{place}.scaled_axes", problem, "scale whole numbers, or the file S, M, L")
     return list(dict.fromkeys(out))
 
 
-def dataset_of(config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any] | None:
+def dataset_of(
+    config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a file nobody named."""
     seed = config.seed
     if workload.dataset == "payload":
         from storelab.core.units import format_size
 
         size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
-        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (f"a{accounts}" if accounts > 1 else "")
+        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (
+            f"a{accounts}" if accounts > 1 else ""
+        )
         owners = {"accounts": accounts} if accounts > 1 else {}
-        return {"name": name, "kind": "payload", "object_size": size, "objects": count, "buckets": buckets, "seed": seed, **owners}
+        return {
+            "name": name,
+            "kind": "payload",
+            "object_size": size,
+            "objects": count,
+            "buckets": buckets,
+            "seed": seed,
+            **owners,
+        }
     if workload.dataset == "root":
         codec, copies, files = axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
         if axes["scale"] not in SCALES:
@@ -116,10 +140,14 @@ def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, 
     if name not in config.files:
         known = ", ".join([*SCALES, *config.files])
         raise UserError(
-            f"{place}.axes.scale", f"{name!r} is no scale and no name in `files`", f"one of: {known}; or name your file in `files`"
+            f"{place}.axes.scale",
+            f"{name!r} is no scale and no name in `files`",
+            f"one of: {known}; or name your file in `files`",
         )
     if axes["codec"] != "zstd":
-        raise UserError(f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out")
+        raise UserError(
+            f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out"
+        )
     file = config.files[name]
     dataset = {"name": f"root-{name}" + _copies(copies, files), "kind": "root", "scale": name, "buckets": copies}
     dataset |= {"files": files} if files > 1 else {}
@@ -129,7 +157,9 @@ def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
     points: dict[str, Point] = {}
-    figures.resolved(config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}])
+    figures.resolved(
+        config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}]
+    )
     for name, sweep in config.sweeps.items():
         if sweep.workload not in workloads:
             near = difflib.get_close_matches(sweep.workload, workloads, 1)
@@ -141,16 +171,22 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         workload = workloads[sweep.workload]
         sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
         if sweep.warm_up >= sweep.duration:
-            raise UserError(f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
+            raise UserError(
+                f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`"
+            )
         fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
         for axes in sweep_axes(config, name, sweep, workload):
             fixed = dict(fixed)
             if workload.dataset == "payload" or "objects" in workload.needs:
                 fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
             dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
-            for store, rep in itertools.product(sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)):
+            for store, rep in itertools.product(
+                sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)
+            ):
                 key = point_key(store, workload, axes, rep)
-                point = Point(store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset)
+                point = Point(
+                    store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset
+                )
                 other = points.setdefault(key, point)
                 if other.fixed != fixed:
                     raise UserError(
@@ -198,7 +234,15 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         "campaign": {k: getattr(config, k) for k in CAMPAIGN},
         "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
         "limits": config.limits.model_dump(mode="json"),
-        "workloads": {name: {"help": w.help, "axes": [a.declared() for a in w.axes]} for name, w in workloads.items() if name in used},
+        "workloads": {
+            name: {"help": w.help, "axes": [a.declared() for a in w.axes]}
+            for name, w in workloads.items()
+            if name in used
+        },
         "points": [asdict(p) for p in points],
-        **({"figures": figures.resolved(config.figures, [w for n, w in workloads.items() if n in used])} if config.figures else {}),
+        **(
+            {"figures": figures.resolved(config.figures, [w for n, w in workloads.items() if n in used])}
+            if config.figures
+            else {}
+        ),
     }

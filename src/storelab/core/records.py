@@ -151,7 +151,9 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise UserError(str(path), f"cannot be read ({error.strerror})") from None
     except ValueError:
-        raise UserError(str(path), "is not JSON: the file is damaged", "restore it, or measure the point again") from None
+        raise UserError(
+            str(path), "is not JSON: the file is damaged", "restore it, or measure the point again"
+        ) from None
 
 
 class _NoPandas:
@@ -175,7 +177,9 @@ def write_table(path: Path, schema: pa.Schema, columns: Mapping[str, Any], sync:
         pa.Table.from_arrays(arrays, schema=schema),
         sink,
         compression="zstd",
-        use_dictionary=[f.name for f in schema if f.name in ("op", "object", "error", "client", "worker", "status", "count")],
+        use_dictionary=[
+            f.name for f in schema if f.name in ("op", "object", "error", "client", "worker", "status", "count")
+        ],
         column_encoding=delta,
         write_statistics=False,
     )
@@ -231,7 +235,13 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
     """A failed point leaves `failed.json` with the reason, never a record."""
     write_json(
         folder / "failed.json",
-        {"schema": SCHEMA, "point": asdict(point), "time_ns": time.time_ns(), "reason": reason, "detail": dict(detail or {})},
+        {
+            "schema": SCHEMA,
+            "point": asdict(point),
+            "time_ns": time.time_ns(),
+            "reason": reason,
+            "detail": dict(detail or {}),
+        },
     )
 
 
@@ -263,7 +273,9 @@ def verify(raw: Path) -> int:
     sums = raw / "SHA256SUMS"
     if not sums.exists():
         raise UserError(
-            str(sums), "is not there: the campaign was not collected", "run the campaign with measure=true, or `storelab collect`"
+            str(sums),
+            "is not there: the campaign was not collected",
+            "run the campaign with measure=true, or `storelab collect`",
         )
     listed = {}
     for line in sums.read_text().splitlines():
@@ -275,9 +287,13 @@ def verify(raw: Path) -> int:
             raise UserError(str(path), "raw record is missing", "restore it, or measure the point again")
         if sha256(path) != digest:
             raise UserError(
-                str(path), "has a wrong checksum: it was altered after it was measured", "restore it, or measure the point again"
+                str(path),
+                "has a wrong checksum: it was altered after it was measured",
+                "restore it, or measure the point again",
             )
     foreign = [p for p in raw_files(raw) if p.relative_to(raw).as_posix() not in listed]
     if foreign:
-        raise UserError(str(foreign[0]), f"is not in SHA256SUMS ({len(foreign)} such files)", "run `storelab collect`, or remove it")
+        raise UserError(
+            str(foreign[0]), f"is not in SHA256SUMS ({len(foreign)} such files)", "run `storelab collect`, or remove it"
+        )
     return len(listed)

@@ -7,10 +7,20 @@ import re
 from decimal import Decimal
 from typing import Any
 
-SIZE = {"B": 1} | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)} | {f"{p}iB": 1024**i for i, p in enumerate("KMGTP", 1)}
+SIZE = (
+    {"B": 1}
+    | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)}
+    | {f"{p}iB": 1024**i for i, p in enumerate("KMGTP", 1)}
+)
 DURATION = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
-RATE = {f"{u}/s": f for u, f in SIZE.items()} | {f"{p}bit/s": Decimal(1000**i) / 8 for i, p in enumerate(["", "k", "M", "G", "T"])}
-KINDS = {"size": (SIZE, "100 MB, 4 kB or 1 MiB"), "duration": (DURATION, "10 s, 500 ms or 2 min"), "rate": (RATE, "1 Gbit/s or 100 MB/s")}
+RATE = {f"{u}/s": f for u, f in SIZE.items()} | {
+    f"{p}bit/s": Decimal(1000**i) / 8 for i, p in enumerate(["", "k", "M", "G", "T"])
+}
+KINDS = {
+    "size": (SIZE, "100 MB, 4 kB or 1 MiB"),
+    "duration": (DURATION, "10 s, 500 ms or 2 min"),
+    "rate": (RATE, "1 Gbit/s or 100 MB/s"),
+}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*\Z")
 
 
@@ -26,11 +36,17 @@ def parse(value: Any, kind: str, place: str) -> int:
     if unit not in table:
         near = next((u for u in table if u.lower() == unit.lower()), None)
         raise UserError(
-            place, f"unit {unit!r} of {value!r} is not known", f"did you mean {near!r}?" if near else f"write it like {example}"
+            place,
+            f"unit {unit!r} of {value!r} is not known",
+            f"did you mean {near!r}?" if near else f"write it like {example}",
         )
     exact = Decimal(number) * table[unit]
     if exact != int(exact):
-        raise UserError(place, f"{value!r} is not a whole number of {'ns' if kind == 'duration' else 'bytes'}", f"write it like {example}")
+        raise UserError(
+            place,
+            f"{value!r} is not a whole number of {'ns' if kind == 'duration' else 'bytes'}",
+            f"write it like {example}",
+        )
     return int(exact)
 
 

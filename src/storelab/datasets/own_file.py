@@ -68,7 +68,9 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         file = uproot.open({str(path): None})
         kinds = {key.partition(";")[0]: kind for key, kind in file.classnames().items()}
     except Exception as error:  # noqa: BLE001 - uproot raises many things if it is no ROOT file
-        raise UserError(f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one") from None
+        raise UserError(
+            f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one"
+        ) from None
     with file:
         if path.stat().st_size < file.file.fEND:
             missing = f"{file.file.fEND - path.stat().st_size} of {file.file.fEND} bytes are missing at its end"
@@ -144,7 +146,11 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> s
     if tree is not None and tree.partition(";")[0] in known:
         return tree
     held = f"it has: {', '.join(known)}" if known else "it has none"
-    problem = f"{file} holds no TTree or RNTuple {tree!r}" if tree else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+    problem = (
+        f"{file} holds no TTree or RNTuple {tree!r}"
+        if tree
+        else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+    )
     raise UserError(place, f"{problem} ({held})", "name one of them" if known else "take another file")
 
 
@@ -193,5 +199,7 @@ def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
         elif isinstance(branch.interpretation, AsGrouped):
             out[name] = "groups other branches, which are read themselves"
         elif isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
-            out[name] = "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
+            out[name] = (
+                "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
+            )
     return table, out

@@ -105,7 +105,9 @@ class Agent:
         """Raises NodeFailed if the clock is further off than the bound."""
         offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
         if abs(offset.ns) > bound:
-            raise NodeFailed(f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s")
+            raise NodeFailed(
+                f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s"
+            )
         clock.set_offset(offset.ns)
         return offset
 
@@ -176,7 +178,9 @@ class Agent:
             if rank in here.present("result"):
                 for path in sorted(self.local.glob(f"*.{rank}.parquet")):
                     self.uplink.put_file(path)
-                self.uplink.put(f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host})
+                self.uplink.put(
+                    f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host}
+                )
             else:
                 self.uplink.put_file(self.local / f"client.{rank}.log")
                 self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
@@ -224,7 +228,9 @@ def _told_to_end(number: int, _: Any) -> None:
     """Acts once: a batch system that repeats its signal must not disturb the clean-up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
-    _told.append(f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over")
+    _told.append(
+        f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
+    )
     raise NodeFailed(_told[0])
 
 

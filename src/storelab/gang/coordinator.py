@@ -129,7 +129,9 @@ def _watch(
         if trouble := launcher.trouble():
             raise MeasurementFailed(trouble)
         if time.monotonic() > limit:
-            raise MeasurementFailed(f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline")
+            raise MeasurementFailed(
+                f"clients {sorted(set(range(size)) - done)} left no result {GRACE_S:.0f} s after the deadline"
+            )
         time.sleep(ASIDE_S if time.monotonic() < quiet_until else LOOK_S)
 
 
@@ -151,7 +153,10 @@ def _reason(folder: Path, lost: list[int], failed: list[int], ended: dict[int, i
     for rank in lost:
         log = folder / f"client.{rank}.log"
         last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-        reasons.append(f"client {rank} ended with status {ended[rank]} and left no result" + (f" ({last[0][:200]})" if last else ""))
+        reasons.append(
+            f"client {rank} ended with status {ended[rank]} and left no result"
+            + (f" ({last[0][:200]})" if last else "")
+        )
     return "; ".join(dict.fromkeys(reasons))
 
 

@@ -59,7 +59,9 @@ def look(folder: Path, number: int) -> None:
     about["tmpfs_free"] = shutil.disk_usage(scratch).free if scratch.is_dir() else None
     offset = clocks.measure(ask["clock"])
     about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how}
-    about["link_bits_per_s"] = max((s for nic in proc.interfaces(proc.Files(0)) if (s := proc.link_speed(nic))), default=None)
+    about["link_bits_per_s"] = max(
+        (s for nic in proc.interfaces(proc.Files(0)) if (s := proc.link_speed(nic))), default=None
+    )
     place.put(f"node.{number}", about)
 
 
@@ -96,7 +98,9 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
         words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)
         answers = _answers(folder, count, words)
-        return [_row(config, n, answers[n], words) for n in range(count)], [name for name, each in found.items() if not each]
+        return [_row(config, n, answers[n], words) for n in range(count)], [
+            name for name, each in found.items() if not each
+        ]
     finally:
         server.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -134,7 +138,9 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
 def _run(config: Config, count: int, folder: Path) -> list[str]:
     """All nodes inspect themselves; returns what srun and the nodes printed."""
     settings = config.launcher
-    look_there = remote.prepared(settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)])
+    look_there = remote.prepared(
+        settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
+    )
     step = [
         "srun",
         f"--nodes={count}",
@@ -146,9 +152,13 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     ]
     command = [*step, *settings.options, *look_there]
     try:
-        done = subprocess.run(command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False)
+        done = subprocess.run(
+            command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        return [f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"]
+        return [
+            f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"
+        ]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
 
@@ -179,7 +189,9 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -
         "python": about["python"],
         "storelab": about["storelab"],
         "s5cmd": about.get("s5cmd", "missing"),
-        "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}" if about["endpoints"] else "-",
+        "endpoints": f"{len(about['endpoints']) - len(closed)} of {len(about['endpoints'])}"
+        if about["endpoints"]
+        else "-",
         "tmpfs free": "-" if about["tmpfs_free"] is None else f"{about['tmpfs_free'] / 1e9:.1f} GB",
         "open files": str(about["open_files"]),
         "clock": "unknown" if error is None else f"{about['clock_offset_ns'] / 1e6:+.2f} ± {error / 1e6:.2f} ms",
@@ -192,7 +204,9 @@ def _told(number: int, words: list[str]) -> str:
     """srun's words for this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
-        return next((line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0])[:300]
+        return next(
+            (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0]
+        )[:300]
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 
@@ -200,7 +214,11 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
     """Why a gang with this node would fail."""
     out, settings = [], config.launcher
     here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
-    out += [f"other {what}: {remote.difference(what, about[what], value)}" for what, value in here.items() if about[what] != value]
+    out += [
+        f"other {what}: {remote.difference(what, about[what], value)}"
+        for what, value in here.items()
+        if about[what] != value
+    ]
     if "s5cmd_missing" in about:
         out.append(f"no s5cmd: {about['s5cmd_missing']}")
     out += [f"{url}: {why}" for url, why in closed.items()]
@@ -212,7 +230,9 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
     if error is None or error > settings.clock_error:
         out.append("its clock is not known well enough: open UDP to this host, see launcher.address and launcher.port")
     elif abs(offset) > settings.clock_bound:
-        out.append(f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s")
+        out.append(
+            f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s"
+        )
     return out
 
 

@@ -156,7 +156,9 @@ class RemoteFolder:
         """(status, body). Tries once more on a new connection if the kept one was closed."""
         for fresh in (False, True):
             if self.connection is None or fresh:
-                self.connection = http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_S, context=self.context)
+                self.connection = http.client.HTTPSConnection(
+                    self.host, self.port, timeout=TIMEOUT_S, context=self.context
+                )
             try:
                 self.connection.request(method, path, body, {"Authorization": f"Bearer {self.token}"})
                 answer = self.connection.getresponse()

@@ -119,7 +119,9 @@ class Monitor:
             spent = time.thread_time() - own - looked
             if last_one:
                 break
-            due = max(now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2)
+            due = max(
+                now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2
+            )
             due += (t0_ns - due) % PERIOD_NS  # the next point on the grid
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked, samples)

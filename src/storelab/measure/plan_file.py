@@ -46,7 +46,9 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         for name in {p.store for p in measured}:
             a, b = old["stores"].get(name, {}), config.stores[name].model_dump(mode="json")
             out |= {
-                f"store {name}: {k} was {a.get(k)}, is {b.get(k)}": None for k in sorted({*a, *b} - {*IMMATERIAL}) if a.get(k) != b.get(k)
+                f"store {name}: {k} was {a.get(k)}, is {b.get(k)}": None
+                for k in sorted({*a, *b} - {*IMMATERIAL})
+                if a.get(k) != b.get(k)
             }
         now = environment.packages()
         out |= {f"{k} was {v}, is {now.get(k)}": None for k, v in old.get("software", {}).items() if now.get(k) != v}
@@ -76,5 +78,7 @@ def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]
     if up_to_date(config, points, workloads):
         return
     if records.sealed(config.raw):
-        raise UserError(str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name")
+        raise UserError(
+            str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name"
+        )
     records.write_json(config.raw / "plan.json", current(config, points, workloads))

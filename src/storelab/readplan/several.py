@@ -81,7 +81,9 @@ class HttpTransport:
         asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
             self.requests += 1
-        reply = self.http.request("GET", self.url, headers={**self.headers, "Range": multipart.range_header(asked)}, preload_content=False)
+        reply = self.http.request(
+            "GET", self.url, headers={**self.headers, "Range": multipart.range_header(asked)}, preload_content=False
+        )
         try:
             mark = multipart.boundary(reply.headers.get("content-type", ""))
             place = multipart.content_range(reply.headers.get("content-range"))
@@ -118,7 +120,9 @@ class HttpTransport:
         self.http.clear()
 
 
-def probe(transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]) -> list[dict[str, Any]]:
+def probe(
+    transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]
+) -> list[dict[str, Any]]:
     """Find out how many of these ranges the server really answers in one request, and set `transport.ranges` to it.
 
     starts, stops: of known ranges, ascending, far from each other; right(i, bytes): whether these are the bytes of the

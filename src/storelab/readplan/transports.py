@@ -106,7 +106,9 @@ class FsspecTransport:
         starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         self.requests += len(starts)
         more = {"batch_size": self.parallel} if getattr(self.fs, "async_impl", False) else {}
-        return checked(self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops)
+        return checked(
+            self.fs.cat_ranges([self.path] * len(starts), starts, stops, on_error="raise", **more), starts, stops
+        )
 
     def close(self) -> None:
         """End its connections, if the file system allows it."""

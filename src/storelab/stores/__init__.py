@@ -39,7 +39,9 @@ def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
     if not changes:
         return store.name, store.settings
     settings = _with(store, changes)
-    return f"{store.name}+" + "+".join(f"{key}-{str(value).lower()}" for key, value in sorted(changes.items())), settings
+    return f"{store.name}+" + "+".join(
+        f"{key}-{str(value).lower()}" for key, value in sorted(changes.items())
+    ), settings
 
 
 def _with(store: "Store", changes: dict[str, Any]) -> Any:
@@ -53,7 +55,9 @@ def _with(store: "Store", changes: dict[str, Any]) -> Any:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise UserError(
-                f"axes.{name}", f"store {store.name} (kind {store.settings.kind}) has no {name} {value!r}", reason[0].lower() + reason[1:]
+                f"axes.{name}",
+                f"store {store.name} (kind {store.settings.kind}) has no {name} {value!r}",
+                reason[0].lower() + reason[1:],
             ) from None
     return store.settings.model_copy(update=changes)
 
@@ -71,7 +75,10 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
     path = _note(store.state, store.name)
     known = read_json(path) if path.exists() else {}
     if name not in known:
-        known[name] = {"index": 1 + max((d["index"] for d in known.values()), default=0), "changes": store.variant(axes)}
+        known[name] = {
+            "index": 1 + max((d["index"] for d in known.values()), default=0),
+            "changes": store.variant(axes),
+        }
         write_json(path, known)
     return make(name, store.moved(settings, known[name]["index"]), store.state)
 

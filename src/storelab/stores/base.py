@@ -126,7 +126,9 @@ class Store(ABC):
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
-        return Bucket(self.bucket_name(getattr(self.settings, "prefix", "storelab"), campaign, index, account), "", account)
+        return Bucket(
+            self.bucket_name(getattr(self.settings, "prefix", "storelab"), campaign, index, account), "", account
+        )
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
@@ -161,7 +163,11 @@ class Store(ABC):
 
     def moved(self, settings: Any, index: int) -> Any:
         """Settings of this store's `index`-th deployment: its block of ports lies behind those of the earlier ones."""
-        return settings.model_copy(update={"port": settings.port + index * self.port_block}) if self.port_block else settings
+        return (
+            settings.model_copy(update={"port": settings.port + index * self.port_block})
+            if self.port_block
+            else settings
+        )
 
     def actors(self) -> dict[str, int]:
         """Daemons by name with their pid: whose CPU is recorded, who can be killed in fault tests."""

@@ -16,7 +16,17 @@ from storelab.host.folders import filesystem
 from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols.endpoint import Endpoint
 
-LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")  # file systems of this machine's own disks and memory
+LOCAL = (
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "zfs",
+    "f2fs",
+    "tmpfs",
+    "overlay",
+)  # file systems of this machine's own disks and memory
 
 
 class Settings(Closed):
@@ -24,7 +34,9 @@ class Settings(Closed):
 
     kind: Literal["directory"]
     path: str = Field(description="An existing folder; storelab makes folders of its own in it.")
-    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    prefix: str = Field(
+        "storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$"
+    )
     read_only: Boolean = Field(False, description=READ_ONLY)
 
 
@@ -40,10 +52,16 @@ class Directory(Store):
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """Looks whether the folder is there and can be used; makes nothing."""
         if not self.path.is_dir():
-            raise UserError(f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system")
+            raise UserError(
+                f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system"
+            )
         wanted = os.R_OK | os.X_OK | (0 if self.settings.read_only else os.W_OK)
         if not os.access(self.path, wanted):
-            raise UserError(f"{self.place}.path", f"{str(self.path)!r} cannot be written", "give a folder of yours, or set read_only: true")
+            raise UserError(
+                f"{self.place}.path",
+                f"{str(self.path)!r} cannot be written",
+                "give a folder of yours, or set read_only: true",
+            )
 
     def version(self) -> str:
         """Type of the file system."""

@@ -19,8 +19,12 @@ from storelab.stores.protocols.endpoint import Endpoint
 class Folder(Closed):
     """What the stores share that are there already and hold folders instead of buckets."""
 
-    endpoint: str | list[str] = Field(description="URL of a folder given to you, or the list of the front-ends' URLs of it.")
-    prefix: str = Field("storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$")
+    endpoint: str | list[str] = Field(
+        description="URL of a folder given to you, or the list of the front-ends' URLs of it."
+    )
+    prefix: str = Field(
+        "storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$"
+    )
     read_only: Boolean = Field(False, description=READ_ONLY)
 
 
@@ -36,7 +40,13 @@ class Door(Store):
         urls = self.listed()
         for url in urls:
             parts = urlsplit(url)
-            if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
+            if (
+                parts.scheme not in self.schemes
+                or not parts.hostname
+                or parts.query
+                or parts.fragment
+                or parts.password
+            ):
                 raise UserError(
                     f"{self.place}.endpoint",
                     f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door",
@@ -66,7 +76,9 @@ class Door(Store):
                 self.access(front_end=i).bucket_names()
             except (MeasurementFailed, AccessRefused) as error:
                 problem = str(error).removeprefix(f"{self.place}: ")
-                raise UserError(f"{self.place}.endpoint", problem, "check that this folder is there and may be listed") from None
+                raise UserError(
+                    f"{self.place}.endpoint", problem, "check that this folder is there and may be listed"
+                ) from None
 
     def version(self) -> str:
         return self._version
@@ -134,7 +146,9 @@ class Http(Door):
     def _endpoint(self, url: str) -> Endpoint:
         s = self.settings
         if s.token and not os.environ.get(s.token):
-            raise UserError(f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there")
+            raise UserError(
+                f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there"
+            )
         ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
         return Endpoint(url, verify=s.verify_tls, ca_file=ca_file, protocol="http", token=s.token)
 

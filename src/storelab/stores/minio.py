@@ -86,7 +86,9 @@ class MinIO(Managed):
         formatted = sum((folder / META).is_dir() for folder in self.data.glob("drive-*"))
         if formatted > self.settings.servers:
             raise UserError(
-                f"{self.place}.servers", f"the data in {self.data} are on {formatted} drives", "set it to that, or give a new folder"
+                f"{self.place}.servers",
+                f"the data in {self.data} are on {formatted} drives",
+                "set it to that, or give a new folder",
             )
         if not self.daemons.running():  # a drive that was taken from a running server stays away
             for drive in self.drives():
@@ -116,7 +118,15 @@ class MinIO(Managed):
             "MINIO_UPDATE": "off",
             "MINIO_BROWSER": "off",
         }
-        return Daemon(name, (*argv, *map(str, self.drives())), s.address, (s.port,), lambda: self._answers(WRITABLE), 10.0, environ)
+        return Daemon(
+            name,
+            (*argv, *map(str, self.drives())),
+            s.address,
+            (s.port,),
+            lambda: self._answers(WRITABLE),
+            10.0,
+            environ,
+        )
 
     def _parity(self) -> int:
         return SHARDS.get(self.settings.redundancy, (self.settings.servers, 0))[1]
@@ -154,7 +164,9 @@ class MinIO(Managed):
                     admin.policy_set(policy, user=user)
         except (HTTPError, MinioAdminException) as error:
             told = re.search(r'"Code":"(\w+)"', str(error))
-            raise MeasurementFailed(f"{self.place}: accounts cannot be made ({told.group(1) if told else type(error).__name__})") from None
+            raise MeasurementFailed(
+                f"{self.place}: accounts cannot be made ({told.group(1) if told else type(error).__name__})"
+            ) from None
 
     def administration(self) -> list[Told]:
         end, first = self.endpoints(1)[0], self.credentials(0)
@@ -167,7 +179,12 @@ class MinIO(Managed):
         finally:
             user.delete_service_account(key)
         evidence = "one pair of its own; further ones are service accounts, made and listed by the user itself"
-        return [users, Told(KEYS, DIFFERS if there else NO, evidence if there else "a service account that was made is not listed")]
+        return [
+            users,
+            Told(
+                KEYS, DIFFERS if there else NO, evidence if there else "a service account that was made is not listed"
+            ),
+        ]
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:

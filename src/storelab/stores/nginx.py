@@ -20,7 +20,15 @@ from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
-MODULES = [Path(p) for p in ("/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/local/nginx/modules", "/usr/local/libexec/nginx")]
+MODULES = [
+    Path(p)
+    for p in (
+        "/usr/lib/nginx/modules",
+        "/usr/lib64/nginx/modules",
+        "/usr/local/nginx/modules",
+        "/usr/local/libexec/nginx",
+    )
+]
 DAV_EXT = "ngx_http_dav_ext_module.so"
 FRONT_ENDS = 16
 # Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all that is
@@ -95,14 +103,21 @@ class Nginx(Managed):
 
     @staticmethod
     def recipe(tools: Path) -> list[Part]:
-        return debian.parts(["nginx", "libnginx-mod-http-dav-ext"], "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian")
+        return debian.parts(
+            ["nginx", "libnginx-mod-http-dav-ext"],
+            "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
+        )
 
     def require(self) -> None:
         self.program()
         self._module()
         for path in (self.folder, self.data):
             if found := re.search(r'["$\\\n]', str(path)):
-                raise UserError(self.place, f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}", "use another folder")
+                raise UserError(
+                    self.place,
+                    f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}",
+                    "use another folder",
+                )
 
     def program(self) -> Path:
         return program("nginx", "nginx", self.place)
@@ -120,7 +135,9 @@ class Nginx(Managed):
         return CONFIGURATION.format(
             name=name,
             processes=s.processes,
-            user="user root;\n" if os.geteuid() == 0 else "",  # else the workers could not enter folders that are root's alone
+            user="user root;\n"
+            if os.geteuid() == 0
+            else "",  # else the workers could not enter folders that are root's alone
             module=self._module(),
             listen=f"{host}:{port}" + (" ssl" if s.tls else ""),
             tls=TLS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",

@@ -42,10 +42,15 @@ class Settings(ListeningSettings):
 
     kind: Literal["seaweedfs"]
     port: int = Field(
-        18300, ge=1024, le=22000, description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000."
+        18300,
+        ge=1024,
+        le=22000,
+        description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000.",
     )
     servers: int = Field(1, ge=1, le=7, description="Volume servers, each in a rack of its own.")
-    redundancy: Literal["none", "replica-2", "replica-3"] = Field("none", description="Copies of every object, in other racks.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field(
+        "none", description="Copies of every object, in other racks."
+    )
     tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
     volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
     max_volumes: int = Field(
@@ -54,7 +59,10 @@ class Settings(ListeningSettings):
         description="How many volumes a volume server may have (they take space as they fill, and two open files each).",
     )
     volumes_per_bucket: int = Field(
-        3, ge=1, le=7, description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400."
+        3,
+        ge=1,
+        le=7,
+        description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400.",
     )
 
 
@@ -91,7 +99,11 @@ class SeaweedFS(Managed):
         return ["master"], [*self._volumes(), "filer"], front_ends
 
     def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
-        stages = [n for n in names if n.startswith("s3-")], ["filer"], [*(n for n in names if n.startswith("volume")), "master"]
+        stages = (
+            [n for n in names if n.startswith("s3-")],
+            ["filer"],
+            [*(n for n in names if n.startswith("volume")), "master"],
+        )
         return [[n for n in stage if n in names] for stage in stages]
 
     def _port(self, name: str) -> int:
@@ -111,17 +123,35 @@ class SeaweedFS(Managed):
             "filer": f"-master={master} -localSocket=run/filer.sock",
             "s3": f"-filer={filer} -localSocket=run/{name}.sock -iam=false -autoCreateBucket=false -allowDeleteBucketNotEmpty=false -port.iceberg=0 -port.lance=0",
         }[kind].split()
-        paths = {"master": [f"-mdir={self.data}/master"], "volume": [f"-dir={self.data}/{name}"], "s3": [f"-config={self.folder}/s3.json"]}
+        paths = {
+            "master": [f"-mdir={self.data}/master"],
+            "volume": [f"-dir={self.data}/{name}"],
+            "s3": [f"-config={self.folder}/s3.json"],
+        }
         options += paths.get(kind, [])
         if kind == "s3" and s.tls:
             options += [f"-cert.file={self.folder}/tls/server.pem", f"-key.file={self.folder}/tls/server.key"]
-        argv = (str(self.program()), "-logtostderr=true", kind, f"-ip={host}", f"-ip.bind={host}", f"-port={port}", *options)
+        argv = (
+            str(self.program()),
+            "-logtostderr=true",
+            kind,
+            f"-ip={host}",
+            f"-ip.bind={host}",
+            f"-port={port}",
+            *options,
+        )
         # Nobody's AWS_ or WEED_ variables reach a daemon; the filer never ends on SIGTERM, its writes are in the kernel by then.
         environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
         grace = {"filer": 0.5, "s3": 0.5}.get(kind, 10.0)
         if kind == "s3" and s.tls:
             return Daemon(
-                name, argv, host, (port, port + self.second_block), lambda: net.speaks_tls(host, port, "/healthz"), grace, environ
+                name,
+                argv,
+                host,
+                (port, port + self.second_block),
+                lambda: net.speaks_tls(host, port, "/healthz"),
+                grace,
+                environ,
             )
         health = "/cluster/healthz" if name == "master" else "/healthz"
         return Daemon(name, argv, host, (port, port + self.second_block), health, grace, environ)
@@ -177,11 +207,16 @@ class SeaweedFS(Managed):
             if len(racks) >= self.settings.servers:
                 return
             if time.monotonic() > end:
-                raise MeasurementFailed(f"{self.place}: {len(racks)} of {self.settings.servers} volume servers joined the master")
+                raise MeasurementFailed(
+                    f"{self.place}: {len(racks)} of {self.settings.servers} volume servers joined the master"
+                )
             time.sleep(0.05)
 
     def deployment(self) -> dict[str, Any]:
-        return super().deployment() | {"volume_size_bytes": self.settings.volume_size, "max_volumes": self.settings.max_volumes}
+        return super().deployment() | {
+            "volume_size_bytes": self.settings.volume_size,
+            "max_volumes": self.settings.max_volumes,
+        }
 
     def administration(self) -> list[Told]:
         """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other way."""
@@ -196,7 +231,9 @@ class SeaweedFS(Managed):
             check=True,
         )
         found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
-        hidden = f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not shown"
+        hidden = (
+            f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not shown"
+        )
         several = "the static file takes a list of keys for each user; storelab gives one"
         return [Told(USERS, NO, hidden), Told(KEYS, NOT_TRIED, several)]
 
@@ -226,4 +263,6 @@ class SeaweedFS(Managed):
         try:
             return net.get(LOOPBACK, self._port(name), path, timeout)[1]
         except (OSError, http.client.HTTPException) as error:
-            raise MeasurementFailed(f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})") from None
+            raise MeasurementFailed(
+                f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
+            ) from None

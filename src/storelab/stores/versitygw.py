@@ -80,9 +80,23 @@ class Versitygw(Managed):
         """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all users."""
         s, root = self.settings, self.root_keys()
         host, port = self.address(self._number(name)), s.port + self._number(name) - 1
-        options = ["--port", f"{host}:{port}", "--iam-dir", str(self.folder / "iam"), "--keep-alive", "--quiet", "--health", "/health"]
+        options = [
+            "--port",
+            f"{host}:{port}",
+            "--iam-dir",
+            str(self.folder / "iam"),
+            "--keep-alive",
+            "--quiet",
+            "--health",
+            "/health",
+        ]
         if s.tls:
-            options += ["--cert", str(self.folder / "tls" / "server.pem"), "--key", str(self.folder / "tls" / "server.key")]
+            options += [
+                "--cert",
+                str(self.folder / "tls" / "server.pem"),
+                "--key",
+                str(self.folder / "tls" / "server.key"),
+            ]
         environ = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(self.folder),
@@ -130,12 +144,16 @@ class Versitygw(Managed):
         from botocore.exceptions import HTTPClientError
 
         root = self.root_keys()
-        request = AWSRequest("PATCH", f"{end.url}/{action}", data=body, headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()})
+        request = AWSRequest(
+            "PATCH", f"{end.url}/{action}", data=body, headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()}
+        )
         S3SigV4Auth(Credentials(root.access_key, root.secret_key), "s3", end.region).add_auth(request)
         try:
             answer = session.send(request.prepare())
         except HTTPClientError as error:
             raise MeasurementFailed(f"{self.place}: {action} was not answered ({type(error).__name__})") from None
         if answer.status_code >= 400:
-            raise MeasurementFailed(f"{self.place}: {action} was refused (HTTP {answer.status_code}): {answer.text[:200]}")
+            raise MeasurementFailed(
+                f"{self.place}: {action} was refused (HTTP {answer.status_code}): {answer.text[:200]}"
+            )
         return answer.content

@@ -90,7 +90,9 @@ class Settings(ManagedSettings):
 
     kind: Literal["xrootd"]
     protocol: Literal["root", "http"] = Field("root", description="How clients talk to it: root:// or XrdHttp.")
-    port: int = Field(10940, ge=1024, le=32000, description="Port of root:// in its namespace; XrdHttp takes the next one.")
+    port: int = Field(
+        10940, ge=1024, le=32000, description="Port of root:// in its namespace; XrdHttp takes the next one."
+    )
     subnet: str = Field(
         "10.213.77.0/30",
         description="Two addresses of a link of its own: ours and the server's; must not be in use.",
@@ -223,7 +225,9 @@ class XRootD(Managed):
                 stdin=subprocess.DEVNULL,
             )
             if done.returncode:
-                raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {' '.join(done.stderr.split())[-200:]}")
+                raise MeasurementFailed(
+                    f"{self.place}: {endpoint.url} is not usable: {' '.join(done.stderr.split())[-200:]}"
+                )
 
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}

@@ -67,7 +67,9 @@ class Delete(Put):
         ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
         listed = sum(1 for b in places for _ in buckets.list_keys(ways[b.account], b, prefix))
         left = point.fixed["objects"] - deleted
-        detail = f"{deleted} of {point.fixed['objects']} objects reported as deleted, {listed} still listed, {left} at most"
+        detail = (
+            f"{deleted} of {point.fixed['objects']} objects reported as deleted, {listed} still listed, {left} at most"
+        )
         return [asdict(Check("gone", listed <= left, detail))]
 
 

@@ -60,7 +60,11 @@ class Put(Workload):
             data = ways[stored[key].account].read(stored[key].name, key) or b""
             good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
         checks.append(
-            Check("read back", bool(sample) and good == len(sample), f"{good} of {len(sample)} uploaded objects have the right SHA-256")
+            Check(
+                "read back",
+                bool(sample) and good == len(sample),
+                f"{good} of {len(sample)} uploaded objects have the right SHA-256",
+            )
         )
         return [asdict(c) for c in checks]
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.stores.base import Store
 
 # At the end of each workload's axes, so that paths of older points stay what they are.
-BUCKETS = replace(axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all.")
+BUCKETS = replace(
+    axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all."
+)
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
 OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # behind these
 READER = "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder; `root`: ROOT itself."

@@ -50,7 +50,9 @@ def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
             folder = parent() / name
             if name and (folder / "raw" / "plan.json").exists():
                 return folder, store
-    raise UserError(text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE")
+    raise UserError(
+        text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE"
+    )
 
 
 def read(text: str, results: Callable[[], Path], store: str | None = None) -> Side:
@@ -67,7 +69,9 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     if not side.stores:
         raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
     if store is not None and store not in side.stores:
-        raise UserError(f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}")
+        raise UserError(
+            f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}"
+        )
     return side
 
 
@@ -143,7 +147,9 @@ def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
     of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
     both = [key for key in of_a if key in of_b]
     if not both:
-        raise UserError(f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides")
+        raise UserError(
+            f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides"
+        )
     rows, pairs = [], {}
     for key in sorted(both, key=_order):
         metric, x, y = key[-1], _values(of_a[key]), _values(of_b[key])
@@ -165,7 +171,9 @@ def _order(key: Key) -> tuple[Any, ...]:
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
 
 
-def _whole(metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _whole(
+    metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Over all points of a metric; where there is one point only, the whole is that point."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
@@ -228,5 +236,7 @@ def described(points: pd.DataFrame) -> list[str]:
 
 def in_common(points: pd.DataFrame) -> list[str]:
     """For each workload the axes that all its rows share: `get: s5cmd, 1 bucket`."""
-    said = {w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()}
+    said = {
+        w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
+    }
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in said.items() if parts]

@@ -1,6 +1,8 @@
-"""The figures by name, in the order of the paper; which of them a campaign can have; their captions (level 3, analysis).
+"""The figures by name, in the order of the paper; which of them a campaign can have; their captions (level 3,
+analysis).
 
-A figure has one name in code, rule, file and label. A campaign adds its own (`figures:`, docs/figures.md), which its plan carries.
+A figure has one name in code, rule, file and label. A campaign adds its own (`figures:`, docs/figures.md), which
+its plan carries.
 """
 
 from collections.abc import Mapping
@@ -44,13 +46,18 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in plan["workloads"].items()}
     rows = []
     for point in plan["points"]:
-        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()} | {k: point[k] for k in ("store", "workload")}
-        rows.append(row | {"deployment": words.deployment(row), "loop": "open" if row.get("arrival_rate") else "closed"})
+        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()} | {
+            k: point[k] for k in ("store", "workload")
+        }
+        rows.append(
+            row | {"deployment": words.deployment(row), "loop": "open" if row.get("arrival_rate") else "closed"}
+        )
     return pd.DataFrame(rows)
 
 
 def caption(figure: Declared, table: pd.DataFrame) -> str:
-    """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host; what is not shown."""
+    """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
+    what is not shown."""
     rows = figure.told(table)
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
@@ -58,12 +65,21 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
     said = draw.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
-        "scaling": "Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
+        "scaling": "Front-ends and clients share the cores of one host: what more front-ends would bring, this "
+        "figure cannot tell."
         if alone
         else "",
-        "shared": ("Client and server share one host." if shared.all() else "Some clients share the server's host." if shared.any() else "")
+        "shared": (
+            "Client and server share one host."
+            if shared.all()
+            else "Some clients share the server's host."
+            if shared.any()
+            else ""
+        )
         + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else ""),
-        "limit": " Dotted: what the same clients reach at a near-null server on the store's side." if limits(rows).any() else "",
+        "limit": " Dotted: what the same clients reach at a near-null server on the store's side."
+        if limits(rows).any()
+        else "",
     }
     left = draw.left(figure, table)
     return figure.caption.format(**said).strip() + (f" Shown: {left}." if left else "")

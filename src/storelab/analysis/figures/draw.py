@@ -1,7 +1,7 @@
 """The one function that draws a specification: table in, matplotlib Figure out, no file access (level 3, analysis).
 
-Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure; client-bound points are
-open. A column of text on the x axis makes categories: dots in lines instead of curves.
+Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
+client-bound points are open. A column of text on the x axis makes categories: dots in lines instead of curves.
 """
 
 import textwrap
@@ -47,7 +47,9 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
             plots.labels(ax, fig, shown.columns)
             sns.despine(ax=ax)
         title = figure.title.format(**fields(rows))
-        handles = [Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()]
+        handles = [
+            Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()
+        ]
         plots.key(fig, handles, title)
     return fig
 
@@ -69,7 +71,8 @@ def left(figure: Declared, table: pd.DataFrame) -> str:
 
 
 def fields(rows: pd.DataFrame) -> dict[str, str]:
-    """What titles and captions may tell of rows: sizes, engine, scale, clients (the least), and the one deployment, if it is one."""
+    """What titles and captions may tell of rows: sizes, engine, scale, clients (the least), and the one deployment,
+    if it is one."""
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
     one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
     return {
@@ -168,7 +171,9 @@ def _values(ax: Axes, measure: Measure, values: pd.Series) -> None:
     if measure.scale == "log":
         plots.time_axis(ax, measure.label)
     else:
-        plots.value_axis(ax, values, measure.label, measure.log_from if measure.scale == "auto" else float("inf"), measure.zero)
+        plots.value_axis(
+            ax, values, measure.label, measure.log_from if measure.scale == "auto" else float("inf"), measure.zero
+        )
 
 
 def _references(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> list[float]:
@@ -199,9 +204,13 @@ def _inside(ax: Axes, measure: Measure, looks: Looks) -> None:
     if marks:
         low, high = ax.get_ylim()
         room = 0.14 * sum(1 + m.get_label().count("\n") for m in marks)
-        ax.set_ylim(top=high * (1 + room) if ax.get_yscale() == "linear" else high * (high / (low if low > 0 else 1)) ** room)
+        ax.set_ylim(
+            top=high * (1 + room) if ax.get_yscale() == "linear" else high * (high / (low if low > 0 else 1)) ** room
+        )
         place = "upper right" if measure.hue else "upper left"
-        ax.legend(handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8).set_in_layout(False)
+        ax.legend(
+            handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8
+        ).set_in_layout(False)
 
 
 def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list[str], first: bool) -> None:
@@ -210,7 +219,10 @@ def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list
     for name, place, curve, rows in _lines(spec, panel, looks):
         colour, marker = looks[name]
         value, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
-        y = pd.Series([names.index(c) + 0.48 / max(2, len(looks)) * ((len(looks) - 1) / 2 - place) for c in rows[spec.x]], index=rows.index)
+        y = pd.Series(
+            [names.index(c) + 0.48 / max(2, len(looks)) * ((len(looks) - 1) / 2 - place) for c in rows[spec.x]],
+            index=rows.index,
+        )
         ax.errorbar(value, y, xerr=[value - low, high - value], fmt=marker, color=colour, capsize=2.5, elinewidth=1)
         plots.hollow(ax, value, y, (spec.hollow or plots.client_bound)(rows), colour, marker)
         drawn.append(value)

@@ -1,4 +1,5 @@
-"""The figure of errors over time (level 3, analysis): a panel for each of the worst runs, good and failed operations stacked.
+"""The figure of errors over time (level 3, analysis): a panel for each of the worst runs, good and failed
+operations stacked.
 
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
 """
@@ -24,12 +25,18 @@ REST = "other errors"
 
 
 def errors_over_time(table: pd.DataFrame) -> Figure | None:
-    """Operations per second by class over the seconds of the worst runs; marks below the axis where any operation failed."""
+    """Operations per second by class over the seconds of the worst runs; marks below the axis where any operation
+    failed."""
     if "run_fraction" not in table or table.empty:
         return None
     worst = _worst(table)
     rows = table[table["key"].isin(worst.head(MOST_RUNS))]
-    totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum().sort_values(ascending=False, kind="stable")
+    totals = (
+        rows[rows["class"] != errors.GOOD]
+        .groupby("class")["operations"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
     classes = list(totals.index[:MOST_CLASSES])
     if len(totals) > MOST_CLASSES:
         rows, classes = (
@@ -54,7 +61,11 @@ def _worst(table: pd.DataFrame) -> pd.Series:
 
 def _left(table: pd.DataFrame) -> str:
     every = len(_worst(table))
-    return f"{MOST_RUNS} of {every} groups of points with errors, all are in errors_over_time.csv" if every > MOST_RUNS else ""
+    return (
+        f"{MOST_RUNS} of {every} groups of points with errors, all are in errors_over_time.csv"
+        if every > MOST_RUNS
+        else ""
+    )
 
 
 def _note(table: pd.DataFrame, groups: int) -> str:
@@ -63,7 +74,9 @@ def _note(table: pd.DataFrame, groups: int) -> str:
         if groups > MOST_RUNS
         else "The worst run of each group of points with errors"
     )
-    budget = f"above the failure budget of {100 * table['failure_budget'].iloc[0]:g} % of its operations a run is invalid"
+    budget = (
+        f"above the failure budget of {100 * table['failure_budget'].iloc[0]:g} % of its operations a run is invalid"
+    )
     return f"{which}; {budget}. Counts per second; crosses: failures too few to be seen"
 
 
@@ -85,7 +98,9 @@ def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
-    ax.set_title(f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7)
+    ax.set_title(
+        f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7
+    )
     ax.set_xlim(0, seconds[-1] + 1)
     ax.set_ylim(0, top)
     ax.set_xlabel("Seconds from the agreed start")
@@ -120,7 +135,8 @@ FIGURES = {
         table="errors_over_time",
         function=errors_over_time,
         left=_left,
-        caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed operations. Single "
+        caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
+        "operations. Single "
         "runs. {shared}",
     ),
 }

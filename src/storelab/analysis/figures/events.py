@@ -1,4 +1,5 @@
-"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside (level 3, analysis)."""
+"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside
+(level 3, analysis)."""
 
 import itertools
 import math
@@ -22,9 +23,13 @@ PAPER = "0.96"  # ground of the published panels, so that nobody takes them for 
 
 
 def events_throughput(table: pd.DataFrame) -> Figure | None:
-    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point for each number of jobs;
-    on the right the published points, on axes of their own."""
-    rows = table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"])) if len(table) else table
+    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point
+    for each number of jobs; on the right the published points, on axes of their own."""
+    rows = (
+        table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"]))
+        if len(table)
+        else table
+    )
     rows = rows[rows["moved"].notna() & rows["events_median_per_s"].notna()] if len(rows) else rows
     if rows.empty:
         return None
@@ -37,7 +42,11 @@ def events_throughput(table: pd.DataFrame) -> Figure | None:
             _ours(ours, rows[rows["navigation"] == navigation], order)
             ours.set_title(f"{navigation}: measured here")
             _theirs(theirs, USE_CASE[navigation])
-        legend(fig, order, f"Events against throughput, by number of jobs ({joined(rows['scale'].map('file {}'.format))})")
+        legend(
+            fig,
+            order,
+            f"Events against throughput, by number of jobs ({joined(rows['scale'].map('file {}'.format))})",
+        )
     return fig
 
 
@@ -103,7 +112,11 @@ def _theirs(ax: Axes, use_case: str) -> None:
     for name in shown:
         line = printed[printed["solution"] == name].sort_values("threads")
         of_note = name.removesuffix(PLAIN) in tuned
-        look = {"color": "0.1" if of_note else "0.55", "linestyle": ":" if name.endswith(PLAIN) else "-", "marker": marks[name]}
+        look = {
+            "color": "0.1" if of_note else "0.55",
+            "linestyle": ":" if name.endswith(PLAIN) else "-",
+            "marker": marks[name],
+        }
         ax.plot(line["mb_per_s"], line["events"] / 1e6, **look, markersize=3.5, linewidth=0.8, label=name)
     jobs = sorted(printed["threads"].unique())
     ax.set_xlim(0, math.ceil(printed["mb_per_s"].max() / 100) * 100)
@@ -112,7 +125,14 @@ def _theirs(ax: Axes, use_case: str) -> None:
     ax.set_ylabel("Events in their period [millions]")
     ax.set_title(f"published: HEPiX 2010, {use_case}, {jobs[0]} to {jobs[-1]} jobs")
     ax.legend(
-        fontsize=4.6, ncols=3, loc="upper center", frameon=False, borderaxespad=0.2, columnspacing=0.7, handlelength=1.8, labelspacing=0.3
+        fontsize=4.6,
+        ncols=3,
+        loc="upper center",
+        frameon=False,
+        borderaxespad=0.2,
+        columnspacing=0.7,
+        handlelength=1.8,
+        labelspacing=0.3,
     )
     sns.despine(ax=ax)
 
@@ -122,9 +142,12 @@ FIGURES = {
         table="events",
         where={"workload": "events"},
         function=events_throughput,
-        caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of local files, bytes "
-        "asked for), by setting of the client; the number beside a point is that of the jobs, each on a file of its own. Medians; {bars}. "
-        "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and machines; dotted: read "
+        caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; "
+        "of local files, bytes "
+        "asked for), by setting of the client; the number beside a point is that of the jobs, each on a file of its "
+        "own. Medians; {bars}. "
+        "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and "
+        "machines; dotted: read "
         "without a client cache to match.",
     ),
 }

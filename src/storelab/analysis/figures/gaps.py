@@ -1,7 +1,8 @@
-"""Figures of how ranges become requests: what a fixed gap costs, and the front between time and bytes (level 3, analysis).
+"""Figures of how ranges become requests: what a fixed gap costs, and the front between time and bytes (level 3,
+analysis).
 
-Rows of `sparse.csv` at the least number of clients: `replay` with the axis `merge`, and readers that merge over a fixed gap beside those
-that plan. A selection is what is read: file, part of the entries, part of the volume.
+Rows of `sparse.csv` at the least number of clients: `replay` with the axis `merge`, and readers that merge over a
+fixed gap beside those that plan. A selection is what is read: file, part of the entries, part of the volume.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,8 +40,8 @@ def _fixed(rows: pd.DataFrame) -> pd.Series:
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first of WORKLOADS in which a selection was read with several fixed gaps, with `fixed` and `selection` (in words);
-    nothing where there is none. Copies, front-ends and the like: the first value of each."""
+    """The rows of the first of WORKLOADS in which a selection was read with several fixed gaps, with `fixed` and
+    `selection` (in words); nothing where there is none. Copies, front-ends and the like: the first value of each."""
     if GAP not in table or table.empty:
         return table.iloc[:0]
     for workload in WORKLOADS:
@@ -57,7 +58,9 @@ def chosen(table: pd.DataFrame) -> pd.DataFrame:
             rows = rows[rows["engine"] == sorted(rows["engine"])[-1]]
         said = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
         rows = rows.assign(
-            selection=[", ".join(words.value_text(c, v) for c, v in zip(said, r, strict=True)) for r in rows[said].to_numpy()]
+            selection=[
+                ", ".join(words.value_text(c, v) for c, v in zip(said, r, strict=True)) for r in rows[said].to_numpy()
+            ]
         )
         many = rows[rows["fixed"]].groupby(["store", "selection"])[GAP].nunique()
         kept = set(many[many > 1].index)
@@ -80,7 +83,8 @@ def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
 
 
 def front(table: pd.DataFrame) -> Figure | None:
-    """Transfer time against bytes on the wire, one panel per store and selection: fixed gaps, and plans by thrift and bound."""
+    """Transfer time against bytes on the wire, one panel per store and selection: fixed gaps, and plans by thrift
+    and bound."""
     rows = chosen(table)
     rows = rows[rows["wire_median_mb_per_read"].notna()] if len(rows) else rows
     if rows.empty or rows["fixed"].all():
@@ -115,7 +119,9 @@ def _points(ax: Axes, rows: pd.DataFrame, fixed: bool, colour: tuple[float, ...]
     bars = [y - rows["transfer_low_s_per_read"], rows["transfer_high_s_per_read"] - y]
     ax.errorbar(x, y, bars, color=colour, marker=marker, linestyle="-" if fixed else "--", capsize=2.5, linewidth=0.8)
     for (a, b), names in _together(zip(x, y, (_name(row, fixed) for _, row in rows.iterrows()), strict=True)).items():
-        ax.annotate(", ".join(names), (a, b), (4, 4 if fixed else -9), textcoords="offset points", fontsize=6, color=colour)
+        ax.annotate(
+            ", ".join(names), (a, b), (4, 4 if fixed else -9), textcoords="offset points", fontsize=6, color=colour
+        )
     sns.despine(ax=ax)
 
 
@@ -158,8 +164,10 @@ FIGURES = {
         references=_planned,
         height=2.2,
         title="Ranges merged over a fixed gap (symbols), and planned (dashed)",
-        caption="What a reader's fixed gap costs: amplification, requests and transfer time of one read against the largest gap that is "
-        "merged over ({engine}), at the least number of clients; dashed: what the read planner chose for least time. Medians; {bars}. "
+        caption="What a reader's fixed gap costs: amplification, requests and transfer time of one read against the "
+        "largest gap that is "
+        "merged over ({engine}), at the least number of clients; dashed: what the read planner chose for least time. "
+        "Medians; {bars}. "
         "{shared}",
     ),
     "front": Function(
@@ -169,8 +177,10 @@ FIGURES = {
         several=(GAP,),
         function=front,
         left=_front_left,
-        caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and with requests "
-        "planned for least time, with thrift, and with a bound on the amplification ({engine}), at the least number of clients. The line "
+        caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps "
+        "and with requests "
+        "planned for least time, with thrift, and with a bound on the amplification ({engine}), at the least number "
+        "of clients. The line "
         "is the bytes needed. Medians; {bars}. {shared}",
     ),
 }

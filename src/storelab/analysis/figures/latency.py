@@ -1,4 +1,5 @@
-"""Figures of latency (level 3, analysis): against concurrency (closed loop), against the arrival rate (open loop), and its spectrum.
+"""Figures of latency (level 3, analysis): against concurrency (closed loop), against the arrival rate (open loop),
+and its spectrum.
 
 What the quantiles are: `tables.latency`. Both axes of time are logarithmic.
 """
@@ -11,7 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from storelab.analysis.figures.plots import THIN, grid, key, looks, room, side_by_side, style, subtitle, time_axis, title
+from storelab.analysis.figures.plots import (
+    THIN,
+    grid,
+    key,
+    looks,
+    room,
+    side_by_side,
+    style,
+    subtitle,
+    time_axis,
+    title,
+)
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
 from storelab.analysis.parts import words
 from storelab.analysis.tables import latency
@@ -25,7 +37,8 @@ CURVES = (
     Curve("ttfb_p50", "ms", "time to first byte, p50", ":"),
 )
 LOOPS = {
-    "closed": "closed loop: a worker begins when its last operation has ended, and asks nothing while the system stalls",
+    "closed": "closed loop: a worker begins when its last operation has ended, and asks nothing while the system "
+    "stalls",
     "open": "open loop: operations fall due at a constant rate, and latency counts from then",
 }
 DASHES = {"closed": "--", "open": ":"}
@@ -39,15 +52,21 @@ def _size(row: pd.Series) -> str:
 
 
 def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """With `panel`: deployment, op, size, and each axis that varies beside the column, in words. Of several rows with one value of the
-    column in a panel, the one with the fewest clients."""
+    """With `panel`: deployment, op, size, and each axis that varies beside the column, in words. Of several rows
+    with one value of the column in a panel, the one with the fewest clients."""
     rows = latency.shown(rows)
     rows = rows[rows[column].fillna(0) > 0]
-    sizes, apart = [c for c in latency.SIZES if c in rows], ("clients", "workers") if column == "concurrency" else (column,)
+    sizes, apart = (
+        [c for c in latency.SIZES if c in rows],
+        ("clients", "workers") if column == "concurrency" else (column,),
+    )
     varying = [c for c in words.axes_of(rows) if c not in (*apart, *DEPLOYMENT_NAMES, *sizes) and rows[c].nunique() > 1]
     said = []
     for _, r in rows.iterrows():
-        parts = [f"{words.deployment(r)}: {r['op']} {_size(r)}".strip(), *(words.value_text(c, r[c]) for c in varying if not pd.isna(r[c]))]
+        parts = [
+            f"{words.deployment(r)}: {r['op']} {_size(r)}".strip(),
+            *(words.value_text(c, r[c]) for c in varying if not pd.isna(r[c])),
+        ]
         said.append(", ".join(filter(None, parts)))
     rows = rows.assign(panel=said).sort_values(["store", "op", *sizes, "panel"], kind="stable")
     places = {name: i for i, name in enumerate(dict.fromkeys(rows["panel"]))}
@@ -86,7 +105,8 @@ def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> 
 
 
 def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Closed loop at the least and the most operations in flight, open loop at the most due; with system, load and panel."""
+    """Closed loop at the least and the most operations in flight, open loop at the most due; with system, load and
+    panel."""
     rows = latency.ends(latency.shown(table, "latency_p90"), open_least=False)
     if rows.empty:
         return rows
@@ -106,8 +126,8 @@ def _spectrum_left(table: pd.DataFrame) -> str:
 
 
 def latency_spectrum(table: pd.DataFrame) -> Figure | None:
-    """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and engine), dashes for
-    the load."""
+    """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and
+    engine), dashes for the load."""
     rows = _spectrum_rows(table)
     if rows.empty:
         return None
@@ -145,8 +165,13 @@ def _quantile_axis(ax: Axes) -> None:
 
 
 def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any], told: bool) -> None:
-    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; `told`: its load too."""
-    known = [(p, f"latency_{n}") for p, n in zip(latency.LEVELS, latency.NAMES, strict=True) if not pd.isna(row[f"latency_{n}_median_ms"])]
+    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another;
+    `told`: its load too."""
+    known = [
+        (p, f"latency_{n}")
+        for p, n in zip(latency.LEVELS, latency.NAMES, strict=True)
+        if not pd.isna(row[f"latency_{n}_median_ms"])
+    ]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
     if told:
@@ -162,8 +187,10 @@ FIGURES = {
         "concurrency",
         "Operations in flight (clients times workers)",
         "Latency against concurrency, closed loop",
-        "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, and the time to the "
-        "first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per worker only. Medians of the runs; "
+        "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each "
+        "run, and the time to the "
+        "first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per worker only. "
+        "Medians of the runs; "
         "{bars}. {shared}",
     ),
     "latency_open": _curves(
@@ -171,14 +198,16 @@ FIGURES = {
         "arrival_rate",
         "Operations due per second",
         "Latency against load, open loop",
-        "Latency against the operations due per second, open loop ({engine}, runs of {seconds} s): quantiles of each run, counted from "
+        "Latency against the operations due per second, open loop ({engine}, runs of {seconds} s): quantiles of each "
+        "run, counted from "
         "when an operation was due. Open symbols: the system did not keep up. Medians of the runs; {bars}. {shared}",
     ),
     "latency_spectrum": Function(
         table="latency",
         function=latency_spectrum,
         left=_spectrum_left,
-        caption="Latency by quantile, by system and loop: the closed loop at the least and at the most operations in flight, the open "
+        caption="Latency by quantile, by system and loop: the closed loop at the least and at the most operations in "
+        "flight, the open "
         "loop at the highest rate. Medians of the runs; {bars}. {shared}",
     ),
 }

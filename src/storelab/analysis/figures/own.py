@@ -19,7 +19,9 @@ def figures(plan: Mapping[str, Any]) -> dict[str, Specification]:
 def _specification(said: Mapping[str, Any]) -> Specification:
     """said: a figure as `core.figures.resolved` gives it."""
     found = [METRICS[said["table"]][name] for name in said["y"]]
-    measures = tuple(Measure((Curve(stem, unit),), said["y_label"] or label, scale=said["y_scale"]) for stem, unit, label in found)
+    measures = tuple(
+        Measure((Curve(stem, unit),), said["y_label"] or label, scale=said["y_scale"]) for stem, unit, label in found
+    )
     against = said["x_label"] or words.heading(said["x"])
     drawn = f"{' and '.join(m.label.partition(' [')[0] for m in measures)} against {against[0].lower()}{against[1:]}"
     caption = said["caption"].strip().rstrip(".") or drawn

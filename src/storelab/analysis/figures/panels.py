@@ -1,6 +1,7 @@
 """Rows of a table to the panels of a figure, and their curves' names (level 3, analysis). Draws nothing.
 
-No value is left out in silence. What more curves than TELLABLE would tell apart becomes panels; what no page holds, `left` says.
+No value is left out in silence. What more curves than TELLABLE would tell apart becomes panels; what no page holds,
+`left` says.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette t
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: its rows with `series`, and those beside them that have no value of the measure or are its references."""
+    """One panel: its rows with `series`, and those beside them that have no value of the measure or are its
+    references."""
 
     heading: str
     rows: pd.DataFrame
@@ -32,7 +34,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Layout:
-    """Panels row by row, and their rows; in so many columns; names of the curves; are these values of one quantity; what no panel shows."""
+    """Panels row by row, and their rows; in so many columns; names of the curves; are these values of one quantity;
+    what no panel shows."""
 
     panels: list[Panel]
     rows: pd.DataFrame
@@ -82,8 +85,9 @@ def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFra
 
 
 def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list[str], list[str], pd.DataFrame]:
-    """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point go where the figure
-    is about a sweep; then axes become panels, that with the fewest values first, as long as another one is left."""
+    """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point
+    go where the figure is about a sweep; then axes become panels, that with the fewest values first, as long as
+    another one is left."""
     while True:
         names = [c for c in _telling(spec, rows, by) if c not in by]
         several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: rows[c].nunique())
@@ -110,7 +114,9 @@ def _telling(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[str
 
 def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measure: Measure, more: list[str]) -> str:
     first = group.iloc[0]
-    text = spec.heading(first, rows) if spec.heading else ", ".join(filter(None, (said(c, first[c]) for c in spec.panels)))
+    text = (
+        spec.heading(first, rows) if spec.heading else ", ".join(filter(None, (said(c, first[c]) for c in spec.panels)))
+    )
     parts = [*(said(c, first[c]) for c in more)]
     return ", ".join(filter(None, [text.replace("{what}", measure.what), *parts]))
 
@@ -126,7 +132,11 @@ def layout(spec: Specification, rows: pd.DataFrame) -> Layout | None:
         rows = _drawn(spec, rows, by)
         every = len(rows)
         names, by, rows = _names(spec, rows, by)
-        left += [f"without {every - len(rows)} points at one value of {words.heading(spec.x).lower()} alone"] if len(rows) < every else []
+        left += (
+            [f"without {every - len(rows)} points at one value of {words.heading(spec.x).lower()} alone"]
+            if len(rows) < every
+            else []
+        )
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
@@ -138,7 +148,9 @@ def layout(spec: Specification, rows: pd.DataFrame) -> Layout | None:
         heading = _heading(spec, group, rows, measure, by[len(spec.panels) :])
         if spec.columns:
             middle = width // 2 if width > 1 else 0
-            panels += [Panel(heading if i == middle else "", known(group, m), m, group) for i, m in enumerate(spec.measures)]
+            panels += [
+                Panel(heading if i == middle else "", known(group, m), m, group) for i, m in enumerate(spec.measures)
+            ]
         else:
             panels.append(Panel(heading, group, measure, group))
     several = [c for c in names if rows[c].nunique() > 1]

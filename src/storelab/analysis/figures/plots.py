@@ -1,4 +1,5 @@
-"""What the figures share: style, the grid of panels, colours, legends and axes (level 3, analysis). Draws, knows no workload."""
+"""What the figures share: style, the grid of panels, colours, legends and axes (level 3, analysis). Draws, knows no
+workload."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -46,8 +47,8 @@ def style() -> AbstractContextManager[None]:
 
 
 def looks(names: Sequence[str], ordered: bool = False) -> dict[str, tuple[Any, str]]:
-    """Colour and marker of each: colours that the colour-blind tell apart; a sequential palette where there are more of them, or where
-    they are values of one quantity (ordered)."""
+    """Colour and marker of each: colours that the colour-blind tell apart; a sequential palette where there are
+    more of them, or where they are values of one quantity (ordered)."""
     colours = sns.color_palette("colorblind", max(len(names), 1))
     if ordered or len(names) > TELLABLE:  # its light end is left out, which nobody sees on white
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
@@ -55,9 +56,16 @@ def looks(names: Sequence[str], ordered: bool = False) -> dict[str, tuple[Any, s
 
 
 def subtitle(rows: pd.DataFrame) -> str:
-    """What the bars are; where client and server share a host, with the share of its cores that each took; what open symbols are."""
+    """What the bars are; where client and server share a host, with the share of its cores that each took; what
+    open symbols are."""
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series(False, index=rows.index)
-    note = "; client and server share one host" if shared.all() else "; some clients share the server's host" if shared.any() else ""
+    note = (
+        "; client and server share one host"
+        if shared.all()
+        else "; some clients share the server's host"
+        if shared.any()
+        else ""
+    )
     note += words.cpu_shares(rows[shared]) if shared.any() else ""
     note += "; open symbols: client-bound" if client_bound(rows).any() else ""
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
@@ -88,7 +96,8 @@ def room(width: int = 3) -> int:
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
-    """An empty figure with so many panels, row by row, and a small line below; no pyplot, so that nothing outlives the call."""
+    """An empty figure with so many panels, row by row, and a small line below; no pyplot, so that nothing outlives
+    the call."""
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
     height = min(height, max(LEAST, PAGE / lines))
@@ -102,7 +111,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
 
 def title(ax: Axes, text: str, columns: int) -> None:
     """Above a panel, in as many lines as it needs."""
-    ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 30)))
+    ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 36)), fontsize=8 if columns < 3 else 6.5)
 
 
 def labels(ax: Axes, fig: Figure, columns: int) -> None:
@@ -143,7 +152,8 @@ def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any,
 
 
 def _apart(ticks: list[int], labels: int) -> list[int]:
-    """The ticks that can bear a label on a logarithmic axis with room for so many: the last, and going down what is far enough."""
+    """The ticks that can bear a label on a logarithmic axis with room for so many: the last, and going down what is
+    far enough."""
     least, kept = (ticks[-1] / ticks[0]) ** (1 / labels), ticks[-1:]
     for tick in reversed(ticks[:-1]):
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
@@ -158,7 +168,8 @@ def is_wide(values: Iterable[float], scale: str = "auto") -> bool:
 
 
 def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels: int = 9, scale: str = "auto") -> None:
-    """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most so many labels."""
+    """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most
+    so many labels."""
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
@@ -175,12 +186,15 @@ def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels
 
 
 def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False) -> None:
-    """A logarithmic axis with ticks at what was measured: percents, or (sizes) bytes, where 0 has a place at SMALLEST."""
+    """A logarithmic axis with ticks at what was measured: percents, or (sizes) bytes, where 0 has a place at
+    SMALLEST."""
     values = list(values)
     ax.set_xscale("log", base=2 if sizes else 10)
     ax.xaxis.set_major_locator(FixedLocator(sorted({max(int(v), SMALLEST) if sizes else v for v in values})))
     ax.xaxis.set_minor_locator(NullLocator())
-    shown = (lambda v: "0" if v <= SMALLEST and 0 in values else units.format_size(round(v))) if sizes else "{:g}".format
+    shown = (
+        (lambda v: "0" if v <= SMALLEST and 0 in values else units.format_size(round(v))) if sizes else "{:g}".format
+    )
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: shown(v)))
     ax.tick_params(axis="x", labelrotation=45 if sizes else 0)
     ax.set_xlabel(label)

@@ -1,7 +1,7 @@
 """Figures of one client: rates against its threads, and what it used meanwhile (level 3, analysis).
 
-After experiment 1 of the evaluations (docs/campaigns.md): threads 1 to 200 of one client, which ran out of sockets and memory.
-Nothing where no more than one number of workers was measured.
+After experiment 1 of the evaluations (docs/campaigns.md): threads 1 to 200 of one client, which ran out of sockets
+and memory. Nothing where no more than one number of workers was measured.
 """
 
 from typing import Any
@@ -18,8 +18,9 @@ OPERATIONS = ("put", "get", "get_range", "delete")
 
 
 def against_workers(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a table of groups of OPERATIONS the rows that show the threads of one client: of the least number of clients, in a closed loop,
-    where more than one number of workers was measured; with `deployment` and `moved`, the bytes of one operation."""
+    """Of a table of groups of OPERATIONS the rows that show the threads of one client: of the least number of
+    clients, in a closed loop, where more than one number of workers was measured; with `deployment` and `moved`,
+    the bytes of one operation."""
     if "workers" not in table or table.empty:
         return table.iloc[:0]
     rows = table[table["workers"].notna()]
@@ -73,7 +74,8 @@ FIGURES = {
             Measure((MB_PER_S,), "MB/s", where={"shown": "throughput"}),
         ),
         title="Threads: {deployment}{clients} ({engine})",
-        caption="Rates of the least number of clients against the workers (threads or connections) of each, by operation and buckets "
+        caption="Rates of the least number of clients against the workers (threads or connections) of each, by "
+        "operation and buckets "
         "({engine}, runs of {seconds} s). Medians; {bars}. {shared}",
         **_SHARED,
     ),
@@ -100,8 +102,10 @@ FIGURES = {
         labels=5,
         height=2.1,
         title="What the client used: {deployment}{clients} ({engine})",
-        caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how many more were in "
-        "TIME_WAIT on its host than at the start (those of a server on the same host included); the most memory of its processes; their "
+        caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how "
+        "many more were in "
+        "TIME_WAIT on its host than at the start (those of a server on the same host included); the most memory of "
+        "its processes; their "
         "CPU. Medians; {bars}. {shared}",
         **_SHARED,
     ),

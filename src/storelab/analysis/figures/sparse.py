@@ -1,4 +1,5 @@
-"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by phase (level 3, analysis)."""
+"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by
+phase (level 3, analysis)."""
 
 import re
 
@@ -37,11 +38,18 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     return f"{first['store']}, {copies}" if rows["buckets"].nunique() > 1 else first["store"]
 
 
-def _reads(workload: str, fraction: str, work: Measure, curves: tuple[Curve, ...], title: str, caption: str) -> Specification:
-    """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number of clients. A row of
-    panels for each store and number of buckets (1: one file shared by all; more: copies)."""
-    x_label = {"entry_fraction_percent": "Entries read [%], {clients}", "volume_fraction_percent": "Volume [%], {clients}"}[fraction]
-    amplification = Measure(curves, "Amplification", where={"clients": "least"}, log_from=20, x=fraction, x_label=x_label, hue="engine")
+def _reads(
+    workload: str, fraction: str, work: Measure, curves: tuple[Curve, ...], title: str, caption: str
+) -> Specification:
+    """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number
+    of clients. A row of panels for each store and number of buckets (1: one file shared by all; more: copies)."""
+    x_label = {
+        "entry_fraction_percent": "Entries read [%], {clients}",
+        "volume_fraction_percent": "Volume [%], {clients}",
+    }[fraction]
+    amplification = Measure(
+        curves, "Amplification", where={"clients": "least"}, log_from=20, x=fraction, x_label=x_label, hue="engine"
+    )
     return Specification(
         table="sparse",
         where={"workload": workload},
@@ -72,7 +80,9 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
     rows = _plain(rows[rows["clients"] == rows["clients"].min()])
     if "buckets" in rows and rows["buckets"].notna().any():
         rows = rows[rows["buckets"] == rows["buckets"].min()]
-    rows = pd.concat(with_series(g, varying(g, ("engine",), {"clients"})) for _, g in rows.groupby("workload", sort=False))
+    rows = pd.concat(
+        with_series(g, varying(g, ("engine",), {"clients"})) for _, g in rows.groupby("workload", sort=False)
+    )
     kinds = rows["workload"].map({"read_volume": "by volume", "read_entries": "by entries"})
     names = kinds + ", " + rows["series"]
     return rows.assign(name=rows["store"] + ": " + names if rows["store"].nunique() > 1 else names)
@@ -99,7 +109,13 @@ def phases(table: pd.DataFrame) -> Figure | None:
         ax.set_yticks(range(len(rows)), rows["name"], fontsize=7)
         ax.invert_yaxis()
         ax.set_xlabel("Time of one read [ms]")
-        fig.legend(loc="outside upper center", ncols=len(PHASES), frameon=False, fontsize=7, title="Where the time of a read goes")
+        fig.legend(
+            loc="outside upper center",
+            ncols=len(PHASES),
+            frameon=False,
+            fontsize=7,
+            title="Where the time of a read goes",
+        )
         sns.despine(ax=ax)
     return fig
 
@@ -111,8 +127,10 @@ FIGURES = {
         ENTRIES,
         (NEEDED,),
         "Reads of the smallest branches of a ROOT file",
-        "Reads of all entries of the smallest branches of a ROOT file ({engine}), by their part of its volume: throughput on the wire and "
-        "entries delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets "
+        "Reads of all entries of the smallest branches of a ROOT file ({engine}), by their part of its volume: "
+        "throughput on the wire and "
+        "entries delivered per second against concurrent clients, and read amplification: bytes on the wire over "
+        "bytes of the baskets "
         "needed (dashed: the ideal). Medians; {bars}. {shared}",
     ),
     "entries": _reads(
@@ -121,8 +139,10 @@ FIGURES = {
         ENTRIES,
         (SHARE, NEEDED),
         "Reads of random entries of a ROOT file",
-        "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire and entries "
-        "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of the baskets needed, "
+        "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the "
+        "wire and entries "
+        "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of "
+        "the baskets needed, "
         "and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. {shared}",
     ),
     "replay": _reads(
@@ -131,7 +151,8 @@ FIGURES = {
         SELECTIONS,
         (NEEDED,),
         "Ranges of a ROOT file, replayed",
-        "The ranges of selections of a ROOT file, replayed without decoding ({engine}), by their part of the volume: throughput on the "
+        "The ranges of selections of a ROOT file, replayed without decoding ({engine}), by their part of the volume: "
+        "throughput on the "
         "wire and selections per second against concurrent clients, and read amplification. Medians; {bars}. {shared}",
     ),
     "phases": Function(
@@ -139,7 +160,8 @@ FIGURES = {
         where={"workload": READS},
         function=phases,
         left=_phases_left,
-        caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, deserialisation "
+        caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, "
+        "deserialisation "
         "({engine}). Medians of the runs' medians. {shared}",
     ),
 }

@@ -1,6 +1,8 @@
-"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words (level 3, analysis).
+"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words
+(level 3, analysis).
 
-`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say. Both are registered in `catalogue`.
+`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say. Both are
+registered in `catalogue`.
 """
 
 import operator
@@ -18,8 +20,8 @@ Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
-    """The rows of a table that fulfil every condition, column: a value, several values, `>= 1000000`, or `least` or `most` of what the
-    conditions before it left. A column that the table lacks leaves no row."""
+    """The rows of a table that fulfil every condition, column: a value, several values, `>= 1000000`, or `least` or
+    `most` of what the conditions before it left. A column that the table lacks leaves no row."""
     for column, wanted in where.items():
         if table.empty or column not in table:
             return table.iloc[:0]
@@ -41,7 +43,8 @@ def same(rows: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a table (columns `<metric>_median_<unit>`, `_low_`, `_high_`), its dash, and its name beside other curves."""
+    """A metric of a table (columns `<metric>_median_<unit>`, `_low_`, `_high_`), its dash, and its name beside
+    other curves."""
 
     metric: str
     unit: str
@@ -54,7 +57,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reference:
-    """A line to compare with: at a value of the metric, or through points (x, y); in the colour of a series, or grey."""
+    """A line to compare with: at a value of the metric, or through points (x, y); in the colour of a series, or
+    grey."""
 
     at: float | pd.Series
     dash: str = "--"
@@ -80,8 +84,9 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What every figure has. `where` and `rows` choose the rows that the caption tells of; each column of `several` has more than one
-    value in a plan that can have the figure; `caption`: template, its fields are those of `catalogue.caption`."""
+    """What every figure has. `where` and `rows` choose the rows that the caption tells of; each column of `several`
+    has more than one value in a plan that can have the figure; `caption`: template, its fields are those of
+    `catalogue.caption`."""
 
     table: str
     caption: str
@@ -100,7 +105,9 @@ class Specification(Declared):
 
     measures: tuple[Measure, ...]
     title: str  # of the legend: a template, its fields are those of `draw.fields`
-    prepare: Rows = same  # further choice, and columns to draw by; a column `series` names the curves, if the axes shall not
+    prepare: Rows = (
+        same  # further choice, and columns to draw by; a column `series` names the curves, if the axes shall not
+    )
     x: str = "clients"  # a column of text makes categories, which stand on the other axis
     x_label: str = ""  # "": the axis in words
     x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
@@ -124,7 +131,8 @@ class Specification(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Function(Declared):
-    """A figure that no specification can say. function: a table to the Figure, None without data; left: what of it is not shown."""
+    """A figure that no specification can say. function: a table to the Figure, None without data; left: what of it
+    is not shown."""
 
     function: Callable[[pd.DataFrame], Figure | None]
     left: Callable[[pd.DataFrame], str] = lambda _: ""

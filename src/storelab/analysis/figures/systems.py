@@ -1,4 +1,5 @@
-"""Figures that compare systems and deployments (level 3, analysis): side by side, against front-ends, against buckets, space.
+"""Figures that compare systems and deployments (level 3, analysis): side by side, against front-ends, against
+buckets, space.
 
 After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md).
 """
@@ -18,7 +19,11 @@ METRICS = {
     "throughput_upload": ("Upload", ("throughput", "mb_per_s"), "MB/s"),
     "throughput_download": ("Download", ("throughput", "mb_per_s"), "MB/s"),
 }
-STATES = {"put": "after the uploads", "delete": "some seconds after their deletion", "reclaim": "after the store was told to reclaim"}
+STATES = {
+    "put": "after the uploads",
+    "delete": "some seconds after their deletion",
+    "reclaim": "after the store was told to reclaim",
+}
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
@@ -27,7 +32,8 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparable(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Rows of a class that stand side by side in `systems`: measured, of one number of front-ends and of buckets (the least)."""
+    """Rows of a class that stand side by side in `systems`: measured, of one number of front-ends and of buckets
+    (the least)."""
     rows = throughput.of_class(table, name)
     metric, unit = METRICS[name][1]
     rows = rows[rows[f"{metric}_median_{unit}"].notna()] if len(rows) else rows
@@ -65,13 +71,17 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
         where={"workload": ("put", "get")},
         several=(column,),
         prepare=labelled,
-        measures=tuple(Measure(m.curves, m.label.partition("[")[2].rstrip("]"), m.what, m.where) for m in _measures("{unit}")),
+        measures=tuple(
+            Measure(m.curves, m.label.partition("[")[2].rstrip("]"), m.what, m.where) for m in _measures("{unit}")
+        ),
         x=column,
         hue=(hue,),
         within=True,
         swept=True,
         panels=("deployment", "object_size_bytes"),
-        heading=lambda first, _: f"{first['deployment']}, {{what}} of {units.format_size(int(first['object_size_bytes']))}",
+        heading=lambda first, _: (
+            f"{first['deployment']}, {{what}} of {units.format_size(int(first['object_size_bytes']))}"
+        ),
         note=_cannot_tell if column == "front_ends" else None,
         height=2.2,
         title=title,
@@ -91,8 +101,10 @@ FIGURES = {
         line=0.2,
         several=("deployment",),
         title="Systems side by side, {clients}; by engine",
-        caption="The systems and deployments of the campaign side by side: operations per second on small objects, throughput of large "
-        "ones, at the least number of clients, front-ends, buckets and accounts that was measured; by engine. Medians; {bars}. {shared}",
+        caption="The systems and deployments of the campaign side by side: operations per second on small objects, "
+        "throughput of large "
+        "ones, at the least number of clients, front-ends, buckets and accounts that was measured; by engine. "
+        "Medians; {bars}. {shared}",
     ),
     "front_ends": _against(
         "front_ends",
@@ -104,7 +116,8 @@ FIGURES = {
         "buckets",
         "accounts",
         "Scaling with buckets and accounts",
-        "Rates against the number of buckets that the objects are spread over, by the number of accounts that own them. Medians; {bars}. "
+        "Rates against the number of buckets that the objects are spread over, by the number of accounts that own "
+        "them. Medians; {bars}. "
         "{shared}",
     ),
     "space": Specification(
@@ -125,7 +138,8 @@ FIGURES = {
         height=0.6,
         line=0.28,
         title="Space",
-        caption="Raw bytes that a store uses for each byte stored, all copies and parity included: after the uploads, some seconds after "
+        caption="Raw bytes that a store uses for each byte stored, all copies and parity included: after the "
+        "uploads, some seconds after "
         "their deletion, and after the store was told to give space back. Medians; {bars}.",
     ),
 }

@@ -1,4 +1,5 @@
-"""Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001 (level 3, analysis).
+"""Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001 (level
+3, analysis).
 
 Rates are medians in the `overlap` window. Large objects show throughput, small ones the rate of operations.
 """
@@ -27,7 +28,8 @@ def of_class(name: str) -> dict[str, object]:
 
 
 def network_limit(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """What the clients of several nodes reach at a near-null server, against their number, where the calibration knows."""
+    """What the clients of several nodes reach at a near-null server, against their number, where the calibration
+    knows."""
     known = rows[limits(rows)]
     if len(known):
         unit = known["object_size_bytes"].astype(float) / 1e6 if measure.curves == (MB_PER_S,) else 1.0
@@ -71,6 +73,10 @@ FIGURES = {
     "throughput_upload": _against_clients(
         "throughput_upload", "Aggregated upload throughput", "Upload", MB_PER_S, "Aggregated throughput [MB/s]"
     ),
-    "metadata_download": _against_clients("metadata_download", "Downloads per second", "Download", PER_S, "Downloads [objects/s]"),
-    "metadata_upload": _against_clients("metadata_upload", "Uploads per second", "Upload", PER_S, "Uploads [objects/s]"),
+    "metadata_download": _against_clients(
+        "metadata_download", "Downloads per second", "Download", PER_S, "Downloads [objects/s]"
+    ),
+    "metadata_upload": _against_clients(
+        "metadata_upload", "Uploads per second", "Upload", PER_S, "Uploads [objects/s]"
+    ),
 }

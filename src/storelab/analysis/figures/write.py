@@ -1,4 +1,5 @@
-"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out (level 3, analysis). Same tables, same bytes."""
+"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out (level 3, analysis). Same
+tables, same bytes."""
 
 import io
 from collections.abc import Sequence
@@ -29,8 +30,9 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
 
 
 def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
-    """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`); without `only` the index
-    too, and what an older state left goes. Raises UserError without tables, or for a name that the campaign's plan knows nothing of."""
+    """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`);
+    without `only` the index too, and what an older state left goes. Raises UserError without tables, or for a name
+    that the campaign's plan knows nothing of."""
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
     for name in only or ():

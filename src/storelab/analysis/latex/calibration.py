@@ -39,7 +39,9 @@ def ceilings(table: pd.DataFrame) -> str:
     lines = []
     for _, r in table.iterrows():
         numbers = [r["before_rate_per_s"], r["after_rate_per_s"], r["throughput_mb_per_s"]]
-        before, after, throughput = (words.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers)
+        before, after, throughput = (
+            words.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers
+        )
         drift = "--" if pd.isna(r["drift_percent"]) else f"{r['drift_percent']:+.0f}"
         cells = [
             escape(calibration.shown(r)),

@@ -29,7 +29,9 @@ def consistency(table: pd.DataFrame) -> str:
                 n, tried = (int(v) for v in sums.loc[d]) if d in sums.index else (0, 0)
                 text = f"{n} of {words.grouped(str(tried), THIN)}"
                 cells.append("" if not tried else f"\\textbf{{{text}}}" if n else text)
-            said = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (", another front-end" if front_end == "other" else "")
+            said = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (
+                ", another front-end" if front_end == "other" else ""
+            )
             lines.append(row([escape(said), *cells]))
     total = rows.groupby("deployment")[["anomalies", "tried", "errors"]].sum()
     bounds = [upper_bound(int(total.loc[d, "anomalies"]), int(total.loc[d, "tried"])) for d in deployments]
@@ -37,7 +39,9 @@ def consistency(table: pd.DataFrame) -> str:
         r"\midrule",
         row(["Upper 95\\,\\% bound of the fraction, all scenarios", *(f"{100 * b:.2g}\\,\\%" for b in bounds)]),
     ]
-    lines.append(row(["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)]))
+    lines.append(
+        row(["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)])
+    )
     caption = (
         "Anomalies of the answers that were judged, under load, by scenario. An operation that fails is an error and "
         "no try. The bound is the one-sided exact one of Clopper and Pearson."

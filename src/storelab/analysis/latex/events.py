@@ -37,7 +37,10 @@ def events(table: pd.DataFrame) -> str:
             steps = words.span(rows["step"], "events")
             said = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
             lines.append(title(len(head), escape(said)))
-            lines += [line([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)]) for _, r in rows.iterrows()]
+            lines += [
+                line([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
+                for _, r in rows.iterrows()
+            ]
     return tabular("l" + "r" * (len(head) - 1), head, lines)
 
 

@@ -35,7 +35,11 @@ def latencies(table: pd.DataFrame) -> str:
         values = [_ms(r[f"latency_{m}_median_ms"]) for m in ("p90", "p99", "p999", "max")]
         lines.append(line([*map(escape, cells), spread(r, "latency_p50", "ms"), *values, _ms(r["ttfb_p50_median_ms"])]))
     marks = " A star: the system did not keep up with what was due." if any("*" in text for text in lines) else ""
-    binned = f" Quantiles from histograms are known to {100 * (latency.WIDTH - 1):g} %." if rows["binned"].astype(bool).any() else ""
+    binned = (
+        f" Quantiles from histograms are known to {100 * (latency.WIDTH - 1):g} %."
+        if rows["binned"].astype(bool).any()
+        else ""
+    )
     caption = (
         "Latency in ms, by system, operation and size, at the least and at the most load: closed loop with so many "
         "operations in flight, open loop with so many operations due per second. Median of n runs of each run's "

@@ -79,7 +79,10 @@ def shown(name: str, value: str, unit: str) -> str:
 @FILE("numbers", "numbers")
 def numbers(table: pd.DataFrame) -> str:
     """One \\newcommand per row of `numbers.csv`, with its source as a comment."""
-    lines = [f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}" for r in table.itertuples(index=False)]
+    lines = [
+        f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}"
+        for r in table.itertuples(index=False)
+    ]
     return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
 
 
@@ -100,7 +103,9 @@ def environment(table: pd.DataFrame) -> str:
         for r in rows.itertuples(index=False):
             value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
             item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
-            lines.append(row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)]))
+            lines.append(
+                row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)])
+            )
     return longtable(
         f"l{left(10.2)}r",
         "Environment, systems and engines as captured with the records; "

@@ -33,7 +33,9 @@ _SPECIAL = {
 
 def escape(text: Any) -> str:
     """Plain text as LaTeX; characters that the fonts lack become `?`, line ends spaces."""
-    out = "".join(_SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text))
+    out = "".join(
+        _SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text)
+    )
     out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
     return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
 
@@ -96,7 +98,9 @@ def floating(spec: str, caption: str, label: str, head: Sequence[str], rows: Seq
     return f"\\begin{{table}}[htbp]\n\\centering\n\\caption{{{caption}}}\\label{{{label}}}\n{body}\\end{{table}}\n"
 
 
-def longtable(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize") -> str:
+def longtable(
+    spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize"
+) -> str:
     """A table that may run over pages, its heading repeated. `\\FlushFloats` is the paper's."""
     n = len(head)
     lines = [

@@ -18,14 +18,22 @@ def knees(table: pd.DataFrame) -> str:
     measured."""
     if table.empty:
         return ""
-    axes = [c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1]
+    axes = [
+        c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
+    ]
     held = [c for c in scaling.AXES if c in table and table[c].nunique() > 1]
     lines = []
     for r in table.sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
         knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if r["curve"] == scaling.KNEE else ""
-        beyond = f" (knee beyond {words.number(r['knee_low'])}, if any)" if not knee and r["knee_low"] > r["least"] else ""
-        plateau = f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{speed.UNITS[r['metric']]}" if knee else ""
+        beyond = (
+            f" (knee beyond {words.number(r['knee_low'])}, if any)" if not knee and r["knee_low"] > r["least"] else ""
+        )
+        plateau = (
+            f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{speed.UNITS[r['metric']]}"
+            if knee
+            else ""
+        )
         lines.append(
             row(
                 [
@@ -40,7 +48,9 @@ def knees(table: pd.DataFrame) -> str:
             )
         )
     head = ["Store, workload", "Held fixed", "Axis", "Runs", "Knee", "Plateau", "Linearity"]
-    caption = "Knees of the scaling curves with the rate on the plateau, and linearity, each with its 95\\,\\% interval."
+    caption = (
+        "Knees of the scaling curves with the rate on the plateau, and linearity, each with its 95\\,\\% interval."
+    )
     return longtable(f"l{left(2.9)}lr{left(2.9)}ll", caption, "tab:knees", head, lines)
 
 

@@ -31,7 +31,10 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
     if table.empty:
         return ""
     axes = [c for c in words.axes_of(table) if c not in ("clients", first, "engine") and table[c].nunique() > 1]
-    head = [stacked(h) for h in (HEADS[first], *(escape(words.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))]
+    head = [
+        stacked(h)
+        for h in (HEADS[first], *(escape(words.heading(c)) for c in axes), "Entries", *(name for name, _ in columns))
+    ]
     lines: list[str] = []
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)

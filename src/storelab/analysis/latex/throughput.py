@@ -93,13 +93,17 @@ def systems(table: pd.DataFrame) -> str:
     heads = {}
     for name, of in reversed(CLASSES.items()):
         rows = side_by_side(table, name)
-        for (deployment, engine, size), part in rows.groupby(["deployment", "engine", "object_size_bytes"]) if len(rows) else []:
+        for (deployment, engine, size), part in (
+            rows.groupby(["deployment", "engine", "object_size_bytes"]) if len(rows) else []
+        ):
             column = f"{name} {int(size)}"
             heads[column] = f"{of.what} {units.format_size(int(size))} [{of.shown}]"
             cells.setdefault((deployment, engine), {})[column] = spread(part.loc[part[of.median].idxmax()], *of.metric)
     if not cells:
         return ""
-    lines = [line([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())]
+    lines = [
+        line([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())
+    ]
     return tabular("ll" + "r" * len(heads), ["System", "Engine", *map(escape, heads.values())], lines, "scriptsize")
 
 
@@ -108,7 +112,9 @@ def systems(table: pd.DataFrame) -> str:
 @SECTION("raw", "raw")
 @FLAGS("throughput", "drawn", "throughput")
 def flags(drawn: Collection[str], table: pd.DataFrame) -> dict[str, bool]:
-    kinds = {kind: any(f"{kind}_{way}" in drawn for way in ("download", "upload")) for kind in ("throughput", "metadata")}
+    kinds = {
+        kind: any(f"{kind}_{way}" in drawn for way in ("download", "upload")) for kind in ("throughput", "metadata")
+    }
     classes = [of_class(table, name) for name in CLASSES]
     return kinds | {
         "raw": any(kinds.values()),

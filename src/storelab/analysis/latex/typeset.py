@@ -33,7 +33,9 @@ def build(campaign_dir: Path, paper_dir: Path) -> Path:
     """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX
     fails."""
     if not shutil.which("latexmk") or not shutil.which("pdflatex"):
-        raise UserError("latexmk", "LaTeX is not installed", "run `make tex`, which installs it; tables and figures need none")
+        raise UserError(
+            "latexmk", "LaTeX is not installed", "run `make tex`, which installs it; tables and figures need none"
+        )
     for path in (paper_dir / "paper.tex", campaign_dir / "tex" / "numbers.tex"):
         if not path.exists():
             raise UserError(
@@ -46,7 +48,9 @@ def build(campaign_dir: Path, paper_dir: Path) -> Path:
     out.mkdir(parents=True)
     inputs = [paper_dir, campaign_dir / "tex", campaign_dir / "figures"]
     environ = os.environ | {
-        "TEXINPUTS": "".join(f"{p.resolve()}{os.pathsep}" for p in inputs),  # the trailing separator appends the system's own
+        "TEXINPUTS": "".join(
+            f"{p.resolve()}{os.pathsep}" for p in inputs
+        ),  # the trailing separator appends the system's own
         "SOURCE_DATE_EPOCH": str(source_date_epoch(campaign_dir)),
         "FORCE_SOURCE_DATE": "1",
     }

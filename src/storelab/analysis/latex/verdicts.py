@@ -18,7 +18,11 @@ def verdicts(table: pd.DataFrame) -> str:
     lines = []
     for r in table.itertuples(index=False):
         rest = r.would_tell if r.verdict == NOT_KNOWN else r.also
-        beside = ("what would tell: " if r.verdict == NOT_KNOWN else "also ") + str(rest) if isinstance(rest, str) and rest else ""
+        beside = (
+            ("what would tell: " if r.verdict == NOT_KNOWN else "also ") + str(rest)
+            if isinstance(rest, str) and rest
+            else ""
+        )
         what = ", ".join(str(v) for v in (r.workload, r.engine, r.what) if isinstance(v, str) and v)
         best = f"{words.number(r.best, gap=THIN)} {escape(r.unit)}; {escape(r.where)}"
         evidence = escape(r.evidence) + (f" \\emph{{{escape(beside)}}}" if beside else "")

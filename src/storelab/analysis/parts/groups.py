@@ -13,7 +13,9 @@ from storelab.analysis.statistics import medians
 PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
 CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
-Metric = tuple[str, str]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
+Metric = tuple[
+    str, str
+]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
 
 
 def joined(values: Iterable[Any]) -> str | None:

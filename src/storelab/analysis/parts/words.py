@@ -120,7 +120,11 @@ def interval_text(n: Iterable[int]) -> str:
 
 def grouped(text: str, gap: str = " ") -> str:
     """Thousands of a plain decimal number set apart: `12 345.6`; four digits stay together."""
-    sign, digits, tail = ("-" if text.startswith("-") else ""), text.lstrip("-").partition(".")[0], text.partition(".")[2]
+    sign, digits, tail = (
+        ("-" if text.startswith("-") else ""),
+        text.lstrip("-").partition(".")[0],
+        text.partition(".")[2],
+    )
     parts = [digits]
     if len(digits) > 4:
         head = len(digits) % 3

@@ -34,7 +34,12 @@ class Campaign:
 
     def files(self, prefix: str) -> dict[str, str]:
         """Path -> key of the `ops` or `reads` Parquet files of all runs."""
-        return {str(self.raw / key / name): key for key, run in self.runs.items() for name in run["files"] if name.startswith(f"{prefix}.")}
+        return {
+            str(self.raw / key / name): key
+            for key, run in self.runs.items()
+            for name in run["files"]
+            if name.startswith(f"{prefix}.")
+        }
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -48,7 +53,9 @@ def read_plan(folder: Path) -> dict[str, Any]:
         )
     plan = records.read_json(path)
     if plan.get("schema", 0) > 1:
-        raise UserError(str(path), f"has schema {plan['schema']}, which this storelab does not know", "use a later storelab")
+        raise UserError(
+            str(path), f"has schema {plan['schema']}, which this storelab does not know", "use a later storelab"
+        )
     return plan
 
 

@@ -38,7 +38,9 @@ def share_amplification() -> pd.DataFrame:
 def headline(system: str, quantity: str, setting: str | None = None) -> float:
     """The one value of `uds_headlines` with this system and quantity (and setting, where they have several)."""
     t = load("uds_headlines")
-    return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))]["value"].item()
+    return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))][
+        "value"
+    ].item()
 
 
 def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:

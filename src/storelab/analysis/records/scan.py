@@ -45,5 +45,7 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
         con.register(f"schema{i}", relation)
         lacking = [f", NULL::{t} AS {c}" for c, t in ADDED.items() if name == "ops" and c not in relation.columns]
         parts.append(f"SELECT *{''.join(lacking)} FROM schema{i}")
-    con.execute(f"CREATE TEMP VIEW rows AS SELECT * FROM ({' UNION ALL BY NAME '.join(parts)}) JOIN files USING (filename)")
+    con.execute(
+        f"CREATE TEMP VIEW rows AS SELECT * FROM ({' UNION ALL BY NAME '.join(parts)}) JOIN files USING (filename)"
+    )
     return con

@@ -65,9 +65,15 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for cell, low, high in zip(range(-2, SLICES + 1), edges[:-1], edges[1:], strict=True):
         share = np.clip(np.minimum(end, high) - np.maximum(end - BIN_NS, low), 0, None) / BIN_NS
-        part = bins[["key", "good"]].assign(cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end)
+        part = bins[["key", "good"]].assign(
+            cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end
+        )
         parts.append(part[share > 0])
-    return pd.concat(parts).groupby(["key", "good", "cell"], as_index=False).agg({"operations": "sum", "bytes": "sum", "last_ns": "max"})
+    return (
+        pd.concat(parts)
+        .groupby(["key", "good", "cell"], as_index=False)
+        .agg({"operations": "sum", "bytes": "sum", "last_ns": "max"})
+    )
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
@@ -106,7 +112,9 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     out["tail_s"] = ((t["last_ns"] - t["first_end_ns"]) / 1e9).clip(lower=0)
     out["operations"], out["errors"] = (_whole(cells[rows], "operations", t.index) for rows in (good, ~good))
     inside = cells[good & of_window["overlap"]].astype({"cell": int, "operations": float})
-    slices = inside.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum").reindex(t.index, columns=range(SLICES))
+    slices = inside.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum").reindex(
+        t.index, columns=range(SLICES)
+    )
     slices = slices.fillna(0).to_numpy(float)
     out["steadiness"] = [steadiness(s, length) for s, length in zip(slices, out["overlap_length_s"], strict=True)]
     return out

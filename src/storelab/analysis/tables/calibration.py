@@ -61,7 +61,10 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(**_agreeing(campaign, rows))
     out = []
     for key, group in rows.groupby(["target", *AGREE], sort=True):
-        rate = {phase: group.loc[group["phase"] == phase, "overlap_rate_per_s"].astype(float).median() for phase in (BEFORE, AFTER)}
+        rate = {
+            phase: group.loc[group["phase"] == phase, "overlap_rate_per_s"].astype(float).median()
+            for phase in (BEFORE, AFTER)
+        }
         drift = 100 * (rate[AFTER] / rate[BEFORE] - 1) if rate[BEFORE] and rate[BEFORE] > 0 else np.nan
         best = group[group["phase"] == max(rate, key=lambda phase: -1 if np.isnan(rate[phase]) else rate[phase])]
         cost = 1000 * best["client_cpu_s"].astype(float) / best["operations"].astype(float).replace(0, np.nan)
@@ -86,7 +89,8 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
     """points.csv with `ceiling_rate_per_s`, `ceiling_percent`, `client_bound`. ceilings: `table`'s."""
     known = ceilings[ceilings["target"] == NETWORK]
     rate = {
-        tuple(row): value for row, value in zip(known[list(AGREE)].itertuples(index=False, name=None), known["rate_per_s"], strict=True)
+        tuple(row): value
+        for row, value in zip(known[list(AGREE)].itertuples(index=False, name=None), known["rate_per_s"], strict=True)
     }
     own = points["workload"].isin(calibration.OPERATIONS).tolist()
     found = [
@@ -107,7 +111,11 @@ def of_group(runs: pd.DataFrame, rate_per_s: float, shared_host: bool) -> dict[s
         return {"ceiling_rate_per_s": None, "ceiling_percent": None, "client_bound": None}
     ceiling = float(known.max())
     percent = 100 * rate_per_s / ceiling
-    return {"ceiling_rate_per_s": ceiling, "ceiling_percent": percent, "client_bound": percent > CLIENT_BOUND and not shared_host}
+    return {
+        "ceiling_rate_per_s": ceiling,
+        "ceiling_percent": percent,
+        "client_bound": percent > CLIENT_BOUND and not shared_host,
+    }
 
 
 @NUMBERS("calibration", "points", "throughput", "calibration")
@@ -120,13 +128,20 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
     ok = points[points["state"] == "ok"]
     out += [("calibration_ceilings", len(known), ""), ("calibration_runs", int((ok["workload"] == WORKLOAD).sum()), "")]
     drift = known["drift_percent"].abs().dropna()
-    out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")] if len(drift) else []
+    out += (
+        [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
+        if len(drift)
+        else []
+    )
     groups = throughput[throughput["ceiling_percent"].notna()]
     bound = groups["client_bound"].fillna(False).astype(bool)
     out += [("ceiling_groups", len(groups), ""), ("client_bound", int(bound.sum()), "")]
     if len(groups):
         top = groups.loc[groups["ceiling_percent"].astype(float).idxmax()]
-        out += [("ceiling_percent_most", top["ceiling_percent"], "%"), ("ceiling_percent_most_workload", top["workload"], "")]
+        out += [
+            ("ceiling_percent_most", top["ceiling_percent"], "%"),
+            ("ceiling_percent_most_workload", top["workload"], ""),
+        ]
         out += [("ceiling_percent_most_object_size", units.format_size(int(top["object_size_bytes"])), "")]
     return out
 
@@ -135,4 +150,6 @@ def shown(row: Mapping[str, Any]) -> str:
     """What a row of `calibration.csv` measured, in words: `get`, `memory copy`, `write to tmpfs`."""
     if row["target"] == NETWORK:
         return str(row["operation"]).replace("_", " ")
-    return {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}[row["operation"]]
+    return {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}[
+        row["operation"]
+    ]

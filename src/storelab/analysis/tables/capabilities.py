@@ -77,5 +77,7 @@ def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=[*by, *COLUMNS])
     stores = {name: i for i, name in enumerate(campaign.plan["stores"])}
-    table = table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
+    table = (
+        table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
+    )
     return table.reset_index(drop=True).astype({c: axes[c] for c in by if c in axes} | COLUMNS)

@@ -75,7 +75,9 @@ def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     con = duckdb.connect()
     con.register("files", pd.DataFrame({"filename": list(files), "point": list(files.values())}))
     con.register("parquet", con.read_parquet(list(files), filename=True))
-    return con.execute("SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client").df()
+    return con.execute(
+        "SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client"
+    ).df()
 
 
 @TABLE("consistency", "campaign", "axes")
@@ -93,7 +95,10 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     tries, found = _rows(campaign, "scenarios"), _rows(campaign, "anomalies")
     rows: list[dict[str, Any]] = []
     if len(tries):
-        points = [{"point": p["key"], "store": p["store"]} | {columns[k]: v for k, v in p["axes"].items()} for p in _points(campaign)]
+        points = [
+            {"point": p["key"], "store": p["store"]} | {columns[k]: v for k, v in p["axes"].items()}
+            for p in _points(campaign)
+        ]
         tries, found = (t.merge(pd.DataFrame(points), on="point") for t in (tries, found))
         for key, group in tries.groupby([*by, "scenario", "same_front_end"], dropna=False):
             of = dict(zip([*by, "scenario", "same_front_end"], key, strict=True))
@@ -102,7 +107,9 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=[*head, *MEASURES])
     order = {s: i for i, s in enumerate(SCENARIOS)}
     rank = table["scenario"].map(lambda s: order.get(s, len(order)))
-    table = table.assign(rank=rank).sort_values([*by, "rank", "scenario", "front_end"], ascending=[True] * (len(by) + 2) + [False])
+    table = table.assign(rank=rank).sort_values(
+        [*by, "rank", "scenario", "front_end"], ascending=[True] * (len(by) + 2) + [False]
+    )
     types = {c: axes[c] for c in columns.values() if c in axes}
     return table.drop(columns="rank").reset_index(drop=True).astype(types | MEASURES)
 

@@ -34,7 +34,13 @@ def budget(campaign: Campaign) -> float:
 
 def label(status: Any, error: Any) -> str:
     """`503 SlowDown`, or the class alone where there was no HTTP status."""
-    return GOOD if pd.isna(error) else f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
+    return (
+        GOOD
+        if pd.isna(error)
+        else f"{int(status)} {error}"
+        if status and str(int(status)) not in str(error)
+        else str(error)
+    )
 
 
 def _runs(points: pd.DataFrame) -> pd.DataFrame:
@@ -67,7 +73,9 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     if both.empty:
         return pd.DataFrame(columns=[*by, "rep", "key", "state", *measures])
     both["fraction"] = both["run_fraction"] * both["operations"] / both["errors"]
-    both = both.sort_values(["run_fraction", "key", "operations", "status", "error"], ascending=[False, True, False, True, True])
+    both = both.sort_values(
+        ["run_fraction", "key", "operations", "status", "error"], ascending=[False, True, False, True, True]
+    )
     return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
 
 
@@ -116,7 +124,9 @@ def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> li
     ]
     if len(found):
         totals = (
-            found.assign(c=[label(s, e) for s, e in zip(found["status"], found["error"], strict=True)]).groupby("c")["operations"].sum()
+            found.assign(c=[label(s, e) for s, e in zip(found["status"], found["error"], strict=True)])
+            .groupby("c")["operations"]
+            .sum()
         )
         classes = totals.sort_values(ascending=False, kind="stable")
         worst = found.iloc[0]

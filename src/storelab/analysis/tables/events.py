@@ -103,7 +103,11 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
 def setting(row: Any) -> str:
     """How a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`. row: mapping with the axes of CLIENT."""
     if merges(row["engine"]) == "planned":
-        more = [f"{words.heading(c).lower()} {row[c]:g}" for c in ("thrift", "max_amplification") if row.get(c) and not pd.isna(row[c])]
+        more = [
+            f"{words.heading(c).lower()} {row[c]:g}"
+            for c in ("thrift", "max_amplification")
+            if row.get(c) and not pd.isna(row[c])
+        ]
         return ", ".join(["planned", *more])
     if not row["read_ahead_bytes"]:
         return {"none": "no cache", "all": "whole file kept"}[row["cache"]]
@@ -136,7 +140,11 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ]
         out += [(f"{name}_factor", ranked["events_median_per_s"].iloc[-1] / ranked["events_median_per_s"].iloc[0], "")]
         for which, row in (("least", ranked.iloc[0]), ("most", ranked.iloc[-1])):
-            moved = row["wire_median_mb_per_s"] if not pd.isna(row["wire_median_mb_per_s"]) else row["asked_median_mb_per_s"]
+            moved = (
+                row["wire_median_mb_per_s"]
+                if not pd.isna(row["wire_median_mb_per_s"])
+                else row["asked_median_mb_per_s"]
+            )
             out += [
                 (f"{name}_{which}", row["events_median_per_s"], "events/s"),
                 (f"{name}_{which}_moved", moved, "MB/s"),

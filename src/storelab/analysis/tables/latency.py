@@ -113,7 +113,11 @@ def runs(campaign: Campaign) -> pd.DataFrame:
         row["loop"] = "open" if r.get("due") or rates[r["key"]] else "closed"
         if r["operations"]:
             row["latency_max"] = r["latency_max"] / 1e6
-            row |= {f"latency_{n}": v / 1e6 for n, p, v in zip(NAMES, LEVELS, r["latency"], strict=True) if enough(r["operations"], p)}
+            row |= {
+                f"latency_{n}": v / 1e6
+                for n, p, v in zip(NAMES, LEVELS, r["latency"], strict=True)
+                if enough(r["operations"], p)
+            }
         if r.get("with_ttfb", 0) > 0:
             row |= {n: v / 1e6 for (p, n), v in zip(TTFB.items(), r["ttfb"], strict=True) if enough(r["with_ttfb"], p)}
         out.append(row)

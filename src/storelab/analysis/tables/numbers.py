@@ -86,7 +86,9 @@ def environment(campaign: Campaign) -> pd.DataFrame:
         store, engine = run.get("store") or {}, run.get("engine") or {}
         parts = {
             f"store {store.get('name', '')}": {k: v for k, v in store.items() if k != "name"},
-            f"engine {engine.get('name', '')}": {k: engine.get(k) for k in ("version", "settings", "requests_per_operation")},
+            f"engine {engine.get('name', '')}": {
+                k: engine.get(k) for k in ("version", "settings", "requests_per_operation")
+            },
             "environment": run.get("environment") or {},
             "clients": {"hosts": len({c.get("host") for c in run["clients"]})},
             "checks": {c["name"]: "passed" if c["ok"] else "failed" for c in run.get("checks") or []},

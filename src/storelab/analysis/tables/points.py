@@ -22,7 +22,9 @@ NO_RATES = (
     calibration.WORKLOAD,
     "space",
 )  # whose rates tell nothing of a store
-DISTURBED_PERCENT = 10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
+DISTURBED_PERCENT = (
+    10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
+)
 _DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
@@ -126,10 +128,14 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     }
     known = None not in percent.values()
     percent["other_cpu_percent"] = (
-        max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"]) if known else None
+        max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"])
+        if known
+        else None
     )
     store = run.get("store") or {}
-    here = store.get("on_this_host", bool((store.get("deployment") or {}).get("daemons")))  # older records: it has daemons of storelab's
+    here = store.get(
+        "on_this_host", bool((store.get("deployment") or {}).get("daemons"))
+    )  # older records: it has daemons of storelab's
     if "nodes" in run:  # clients of other hosts share nothing with it, unless the nodes are this very machine
         here = here and run["shared_machine"]
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
@@ -140,7 +146,10 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "lateness_max_ms": max((c.get("lateness_ns") or 0 for c in clients), default=0) / 1e6,
         "shared_host": here or (bool(clients) and all(loopback(c.get("endpoint") or "") for c in clients)),
         "engine_version": engine.get("version"),
-        "requests_per_operation": ", ".join(f"{op} {n}" for op, n in (engine.get("requests_per_operation") or {}).items()) or None,
+        "requests_per_operation": ", ".join(
+            f"{op} {n}" for op, n in (engine.get("requests_per_operation") or {}).items()
+        )
+        or None,
         "client_cpu_s": cpu,
         **percent,
         "connections_max": sum(connections) if connections else None,

@@ -81,7 +81,9 @@ def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     return out
 
 
-def of_run(run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]) -> dict[str, Any]:
+def of_run(
+    run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
+) -> dict[str, Any]:
     """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
     of `samples`."""
     host, clients = run.get("host") or {}, run["clients"]
@@ -103,7 +105,11 @@ def of_run(run: Mapping[str, Any], operations: float, moved_bytes: float, shared
         out["opened_per_operation"] = host["connections_opened"] / operations
     if seen:
         units = {"host_memory": "mb", "client_rss": "mb"}
-        out |= {f"{name}_{units.get(name, 'sockets')}": value for name, value in seen.items() if name not in ("two_hosts", "one_host")}
+        out |= {
+            f"{name}_{units.get(name, 'sockets')}": value
+            for name, value in seen.items()
+            if name not in ("two_hosts", "one_host")
+        }
         ports = seen["one_host" if shared else "two_hosts"]
         memory = (run.get("environment") or {}).get("memory_bytes")
         out["host_memory_percent"] = 100e6 * seen["host_memory"] / memory if memory else None

@@ -99,7 +99,9 @@ def _last_step_rises(x: np.ndarray, y: np.ndarray) -> bool:
     values = np.unique(x)
     groups = [np.log(y[x == v]) for v in values]
     df = len(y) - len(values)
-    error = math.sqrt(sum(((g - g.mean()) ** 2).sum() for g in groups) / df * (1 / len(groups[-1]) + 1 / len(groups[-2])))
+    error = math.sqrt(
+        sum(((g - g.mean()) ** 2).sum() for g in groups) / df * (1 / len(groups[-1]) + 1 / len(groups[-2]))
+    )
     return _around(groups[-1].mean() - groups[-2].mean(), error, df).low > 0
 
 
@@ -190,7 +192,9 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
                     "n": len(x),
                 }
                 rows.append(key | head | _columns(fit(x, group["value"].to_numpy(dtype=float))))
-    parts = [f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")]
+    parts = [
+        f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")
+    ]
     columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *parts, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 

@@ -31,13 +31,19 @@ def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFra
     """
     told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
     found = pd.DataFrame([_row(observed) for observed in told.values()], index=list(told))
-    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(found, left_on="key", right_index=True)
+    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(
+        found, left_on="key", right_index=True
+    )
     columns = [*by, *groups.COUNTS, *OBSERVED[:2], *groups.spread(METRICS), *OBSERVED[2:]]
     counted = "_".join(METRICS[-1])
-    return groups.summarised(both, by, METRICS, columns, lambda group: group[list(OBSERVED)].median().to_dict(), counted)
+    return groups.summarised(
+        both, by, METRICS, columns, lambda group: group[list(OBSERVED)].median().to_dict(), counted
+    )
 
 
 def _row(observed: Mapping[str, Any]) -> dict[str, float]:
     stored, before = observed["stored_bytes"], observed["used_before_bytes"]
-    used = {"_".join(m): (observed[f"used_after_{s}_bytes"] - before) / stored for m, s in zip(METRICS, STATES, strict=True)}
+    used = {
+        "_".join(m): (observed[f"used_after_{s}_bytes"] - before) / stored for m, s in zip(METRICS, STATES, strict=True)
+    }
     return used | {"stored_mb": stored / 1e6, **{name: observed[name] for name in ("objects", "reclaim_s", "delete_s")}}

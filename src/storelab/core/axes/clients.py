@@ -65,7 +65,9 @@ HEADER = Axis(
     "Engine `planned`: the file's header is `read`, or `cached`: kept beside the clients since it was read once.",
     choices=("read", "cached"),
 )
-CONNECTIONS = Axis("connections", "int", 64, "Connections", "Engine `uproot-s3fs`: largest number of connections of a client.")
+CONNECTIONS = Axis(
+    "connections", "int", 64, "Connections", "Engine `uproot-s3fs`: largest number of connections of a client."
+)
 SPLIT = Axis(
     "split",
     "size",

@@ -71,7 +71,9 @@ class Baskets:
         """
         branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
         names = list(branches) if names is None else list(names)
-        columns: dict[str, list[np.ndarray]] = {k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")}
+        columns: dict[str, list[np.ndarray]] = {
+            k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")
+        }
         inside: dict[int, Any] = {}
         rows = 0
         for i, name in enumerate(names):
@@ -166,13 +168,19 @@ def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
     crc = np.empty(len(b), "u4")
     with path.open("rb") as f:  # in the order of the file; mapping it would count as memory
         for row in np.argsort(b.offset).tolist():
-            crc[row] = b.inside_crc(row) if row in b.inside else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
+            crc[row] = (
+                b.inside_crc(row)
+                if row in b.inside
+                else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
+            )
     names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
     columns = [
         names,
         *(
             pa.array(c, f.type)
-            for c, f in zip((b.basket, b.entry_start, b.entry_stop, b.offset, b.size, crc), list(SCHEMA)[1:], strict=True)
+            for c, f in zip(
+                (b.basket, b.entry_start, b.entry_stop, b.offset, b.size, crc), list(SCHEMA)[1:], strict=True
+            )
         ),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({"storelab": json.dumps(facts)}))
@@ -213,7 +221,9 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
     table, percentage out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
-    sizes = sorted(zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True))
+    sizes = sorted(
+        zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True)
+    )
     sizes = [(size, name) for size, name in sizes if name not in without]
     limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
     if not sizes:
@@ -239,7 +249,9 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
     return np.array(sorted(random.Random(seed).sample(range(n_entries), k)), dtype="i8")
 
 
-def ranges(table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
+def ranges(
+    table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray
+) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
     """What must be read for these (ascending) entries of these branches: each free basket once.
 
     Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those
@@ -261,7 +273,9 @@ def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> n
 def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray, kind: np.ndarray) -> np.ndarray:
     wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
     entries = np.asarray(entries)
-    return np.flatnonzero(kind & wanted & (np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)))
+    return np.flatnonzero(
+        kind & wanted & (np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop))
+    )
 
 
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:

@@ -241,7 +241,9 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
             uproot.recreate(work / BASENAME, uuid_function=make_uuid, compression=compression) as out,
         ):
             # With fewer basket slots than clusters, uproot would move the tree's header while it fills.
-            tree = out.mktree(TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1))
+            tree = out.mktree(
+                TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1)
+            )
             # ROOT sees the clusters only by this number. uproot has no public way to set it (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):

@@ -56,7 +56,9 @@ class Header:
             "forms": known,
             "form": [-1 if f is None else code[_told(f)] for f in self.forms],
         }
-        table = pa.table({k: getattr(self.layout, k) for k in COLUMNS}).replace_schema_metadata({"storelab": json.dumps(facts)})
+        table = pa.table({k: getattr(self.layout, k) for k in COLUMNS}).replace_schema_metadata(
+            {"storelab": json.dumps(facts)}
+        )
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", write_statistics=False)
         path.parent.mkdir(parents=True, exist_ok=True)

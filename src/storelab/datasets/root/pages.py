@@ -59,11 +59,15 @@ class Pages:
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
         """Unpacked pages by their offset in the file. Raises decode.Broken, and codec errors."""
         out = {}
-        for offset, size, part in zip(self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True):
+        for offset, size, part in zip(
+            self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True
+        ):
             out[offset] = part if len(part) == size else decode.decompress(memoryview(part), size)
         return out
 
-    def arrays(self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
+    def arrays(
+        self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray
+    ) -> Iterator[tuple[str, Any]]:
         """(field, awkward array) of the wanted (ascending) entries, one cluster at a time, made by uproot.
 
         Raises decode.Broken if uproot asks for a page that is not there.
@@ -144,7 +148,9 @@ class PageReader(SelectionReader):
         group = np.cumsum(np.bincount(cluster, layout.size[rows])).astype("i8")[cluster] // self.batch
         return iter([rows[group == g] for g in np.unique(group)])
 
-    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+    def _arrays(
+        self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent
+    ) -> Iterator[tuple[str, Any]]:
         layout, clock = self.header.layout, time.perf_counter
         begun = clock()
         unpacked = self.pages.unpack(rows, data)

@@ -77,9 +77,13 @@ class SelectionReader:
             raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
         beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
         if beyond and self.foreign is None:
-            raise NotHere(f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}")
+            raise NotHere(
+                f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}"
+            )
 
-    def read(self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None) -> Iterator[tuple[str, Any]]:
+    def read(
+        self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None
+    ) -> Iterator[tuple[str, Any]]:
         """(branch, array) of the wanted entries, ascending; the array as of `decode.take`.
 
         A branch that comes in batches gives several. spent: gathers the cost. Raises as `check()`, decode.Broken, and
@@ -126,7 +130,9 @@ class SelectionReader:
         spent.gaps.append(requests.gap)
         return data
 
-    def _arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent) -> Iterator[tuple[str, Any]]:
+    def _arrays(
+        self, rows: np.ndarray, data: list[Any], entries: np.ndarray, spent: Spent
+    ) -> Iterator[tuple[str, Any]]:
         layout, clock = self.header.layout, time.perf_counter
         start, stop = layout.entry_start[rows], layout.entry_stop[rows]
         first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
@@ -151,7 +157,9 @@ class SelectionReader:
                     wanted,
                 )
             else:
-                contents = [decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions]
+                contents = [
+                    decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions
+                ]
                 unpacked = clock()
                 array = decode.take(form, contents, wanted)
             spent.decompress_s += unpacked - begun

@@ -97,7 +97,8 @@ def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
     import uproot.writing.writable
 
     patches: list[tuple[Any, str, Any]] = [
-        (module, "datetime", _DateTime()) for module in (uproot.writing._cascade, uproot.writing._cascadetree, uproot.writing.writable)
+        (module, "datetime", _DateTime())
+        for module in (uproot.writing._cascade, uproot.writing._cascadetree, uproot.writing.writable)
     ]
     if linear:
         patches.append((uproot.writing._cascadetree.Tree, "_build_out", linear_build_out()))

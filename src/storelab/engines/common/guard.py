@@ -22,7 +22,9 @@ class Guard:
         self.throughput, self.requests = [v / clients if v else None for v in share]
         self.room = limits["room_bytes"] / clients if limits.get("room_bytes") is not None else None
         self.error_fraction = limits.get("error_fraction")
-        self.active = any(bound is not None for bound in (self.throughput, self.requests, self.room, self.error_fraction))
+        self.active = any(
+            bound is not None for bound in (self.throughput, self.requests, self.room, self.error_fraction)
+        )
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
@@ -48,5 +50,7 @@ class Guard:
                 f"a client moved {rate / 1e6:.1f} MB/s: more than its share {self.throughput / 1e6:.1f} MB/s of limits.throughput"
             )
         if self.requests and (rate := (requests - requests0) * 1e9 / span) > self.requests:
-            raise LimitExceeded(f"a client sent {rate:.0f} requests/s: more than its share {self.requests:.0f} of limits.requests_per_s")
+            raise LimitExceeded(
+                f"a client sent {rate:.0f} requests/s: more than its share {self.requests:.0f} of limits.requests_per_s"
+            )
         self.last = (now_ns, size_bytes, requests)

@@ -105,7 +105,9 @@ class SelectionClient(Client):
         """Selection, side-car, connections. Raises UserError: no manifest, no ROOT file in it, no credentials."""
         job, axes = self.job, self.job.point.axes
         if job.manifest is None:
-            raise UserError("manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set")
+            raise UserError(
+                "manifest", "the workload reads a ROOT file, and the job names no manifest", "stage the data set"
+            )
         manifest = json.loads(job.manifest.read_bytes())
         if not isinstance(root := manifest.get("root"), dict):
             raise UserError(str(job.manifest), "describes no ROOT file", "stage the data set again")
@@ -152,7 +154,9 @@ class SelectionClient(Client):
             now_ns = clock.now_ns()
             if not self.samples or now_ns - self.samples[-1][0] >= SAMPLE_NS:
                 self.samples.append((now_ns, self.connections()[0]))
-            self.guard.observe(now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops))
+            self.guard.observe(
+                now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops)
+            )
             number += 1
 
     def _cool(self, number: int) -> None:
@@ -239,7 +243,9 @@ class SelectionClient(Client):
     def result(self) -> Result:
         """Columns of ops (completed reads and failed ones, by their end) and of reads, facts of the engine, checks."""
         shared = ("wire_bytes", "requests", "start_ns", "end_ns")
-        good = [{"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads]
+        good = [
+            {"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads
+        ]
         rows = sorted(good + self.ops, key=lambda r: r["end_ns"])
         n = len(rows)
         ops: dict[str, Any] = {

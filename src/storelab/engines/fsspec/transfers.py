@@ -94,7 +94,9 @@ class FsspecGet(FsspecClient):
         """SHA-256 of the kept answers, of several bodies, against the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
-        return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256")
+        return Check(
+            "content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256"
+        )
 
 
 class FsspecGetRange(FsspecGet):

@@ -170,7 +170,9 @@ class ObstoreClient(Client):
         self.open()
         clients = self.job.point.axes["clients"]
         guard = Guard(self.job.limits, clients * self.processes)
-        loop = Loop(self.do, self.tasks, list(range(index, self.workers, self.processes)), self.size, self.requests(), guard)
+        loop = Loop(
+            self.do, self.tasks, list(range(index, self.workers, self.processes)), self.size, self.requests(), guard
+        )
         self._file(index, "ready").touch()
         word = os.read(self.start_read, 16)  # each process takes one word
         if len(word) < 16:
@@ -184,7 +186,9 @@ class ObstoreClient(Client):
         good, what = self.verify(list(loop.kept))
         loop.save(self.job.scratch / f"ops.{index}.npz")
         facts = {"kept": len(loop.kept), "good": good, "what": what, "messages": loop.messages, "cut_off": loop.cut_off}
-        self._file(index, "facts").write_text(json.dumps(facts | {"missed": arrivals.missed(), "ended_ns": loop.ended_ns}))
+        self._file(index, "facts").write_text(
+            json.dumps(facts | {"missed": arrivals.missed(), "ended_ns": loop.ended_ns})
+        )
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.start_ns = start_ns
@@ -195,7 +199,9 @@ class ObstoreClient(Client):
         while not all(map(self._ended, self.children)):
             now = clock.now_ns()
             if now > last:
-                raise MeasurementFailed(f"a process of the engine obstore did not end {DRAIN_S + GRACE_S:.0f} s after the deadline")
+                raise MeasurementFailed(
+                    f"a process of the engine obstore did not end {DRAIN_S + GRACE_S:.0f} s after the deadline"
+                )
             if next_sample <= now < deadline_ns:
                 self.samples.append((now, sum(proc.sockets(pid) or 0 for pid in self.children)))
                 next_sample = now + 200_000_000
@@ -205,7 +211,9 @@ class ObstoreClient(Client):
         self.children = []
         if failure := next(filter(None, map(self._failure, range(self.processes))), ""):
             name, _, text = failure.partition(": ")
-            raise (LimitExceeded if name == "LimitExceeded" else MeasurementFailed)(text if name == "LimitExceeded" else failure)
+            raise (LimitExceeded if name == "LimitExceeded" else MeasurementFailed)(
+                text if name == "LimitExceeded" else failure
+            )
 
     def result(self) -> Result:
         import numpy as np
@@ -256,7 +264,9 @@ class ObstoreClient(Client):
         sums = {name: columns[name] for name in ("count", "bytes", "requests")}
         intended = columns["intended_ns"] if self.arrival_rate else None
         if not bins.stay_single(n, self.job.point.axes["clients"]):
-            binned = bins.binned(self.start_ns, columns["start_ns"], columns["end_ns"], self.op, errors, statuses, intended, sums)
+            binned = bins.binned(
+                self.start_ns, columns["start_ns"], columns["end_ns"], self.op, errors, statuses, intended, sums
+            )
             return binned | {"client": np.full(len(binned["end_ns"]), self.job.client, np.int16)}
         single = sums | {name: columns[name] for name in ("worker", "start_ns", "end_ns")}
         single |= {
@@ -266,7 +276,9 @@ class ObstoreClient(Client):
             "error": errors,
         }
         single["first_byte_ns"] = np.ma.masked_equal(columns["first_byte_ns"], 0)
-        return single | {"object": self.names(columns["object"])} | ({} if intended is None else {"intended_ns": intended})
+        return (
+            single | {"object": self.names(columns["object"])} | ({} if intended is None else {"intended_ns": intended})
+        )
 
     def close(self) -> None:
         for pid in getattr(self, "children", []):

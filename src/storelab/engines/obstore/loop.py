@@ -122,7 +122,9 @@ class Loop:
             self.operations += 1
             self.failed += failed
             try:
-                self.guard.observe(now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed)
+                self.guard.observe(
+                    now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed
+                )
             except LimitExceeded as limit:
                 first = next(iter(self.messages.values()), "")
                 self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")

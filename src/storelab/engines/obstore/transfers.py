@@ -40,7 +40,9 @@ class ObstorePut(ObstoreClient):
     def tasks(self, worker: int) -> Iterator[Task]:
         for n in itertools.count(worker, self.workers):
             bucket = self.bucket_of(n)
-            key = f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
+            key = (
+                f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
+            )
             yield Task(n, bucket, key, n % payload.BODIES)
 
     def names(self, keys: Any) -> list[str | None]:
@@ -49,7 +51,9 @@ class ObstorePut(ObstoreClient):
 
     def do(self, task: Task, keep: bool) -> Outcome:
         parts = {"chunk_size": self.part_size, "max_concurrency": self.parallel} if self.in_parts else {}
-        self.obstore.put(self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts)
+        self.obstore.put(
+            self.stores[task.bucket], task.path, self.bodies[task.body], use_multipart=self.in_parts, **parts
+        )
         return Outcome(1, self.size, 0)
 
     def requests(self) -> int:
@@ -104,7 +108,9 @@ class ObstoreGet(ObstoreClient):
             assert self.pool is not None
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
-                a for batch in _batches(edges, self.parallel) for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
+                a
+                for batch in _batches(edges, self.parallel)
+                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
             ]
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]

@@ -69,7 +69,9 @@ class PlannedBase(SelectionClient):
         return max(5.0, self.duration_s * (1 + GRACE))
 
     def make(self) -> counted.Counted:
-        return counted.make(self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way)
+        return counted.make(
+            self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way
+        )
 
     def fresh(self) -> None:
         """Keeps what is known of the link and of several ranges.
@@ -136,7 +138,9 @@ class PlannedBase(SelectionClient):
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
             if zlib.crc32(part) != crc:
-                raise WrongData("ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged")
+                raise WrongData(
+                    "ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged"
+                )
 
 
 class PlannedClient(PlannedBase):
@@ -174,7 +178,9 @@ class PlannedClient(PlannedBase):
             self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
         else:
             foreign = self.by_uproot(tree, header)
-            self.reader = SelectionReader(header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes)
+            self.reader = SelectionReader(
+                header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes
+            )
         self.reader.check(self.branches)
 
     def tree(self, transport: Any) -> Any:
@@ -196,18 +202,26 @@ class PlannedClient(PlannedBase):
     def as_staged(self, found: baskets.Baskets) -> None:
         """Compare what the file says with the side-car. Raises WrongData."""
         staged = self.staged
-        if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+        if found.names != staged.names or not all(
+            np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS
+        ):
             raise WrongData(
                 "SideCarMismatch",
                 f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
             )
         for row in found.inside:
             if found.inside_crc(row) != self.crc[row]:
-                raise WrongData("ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged")
+                raise WrongData(
+                    "ChecksumMismatch", f"a basket in the header of {self.key} is not the one that was staged"
+                )
 
     def by_uproot(self, tree: Any, header: Header) -> Any:
         """The decoder for branches without a form; None if there are none."""
-        missing = [b for b in self.branches if header.forms[header.layout.names.index(b)] is None] if None in header.forms else []
+        missing = (
+            [b for b in self.branches if header.forms[header.layout.names.index(b)] is None]
+            if None in header.forms
+            else []
+        )
         if not missing:
             return None
         from storelab.engines.uproot.reader import decoder

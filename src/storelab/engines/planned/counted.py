@@ -84,7 +84,9 @@ def s3_store(endpoint: Endpoint, bucket: str, timeout_s: float) -> Any:
 
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if not key or not secret:
-        raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
+        raise UserError(
+            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
+        )
     options: dict[str, Any] = {
         "allow_http": True,
         "http1_only": True,
@@ -116,7 +118,9 @@ def port_wire(endpoint: Endpoint) -> ProcessWire | None:
     return ProcessWire(port) if port and endpoint.protocol in LIBRARIES else None
 
 
-def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default") -> Counted:
+def make(
+    endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default"
+) -> Counted:
     """A counted transport to an object (key without the bucket's prefix). Raises UserError: no credentials.
 
     library: for S3, `obstore` or `fsspec`; parallel: requests in flight; way: `default` or `http`.
@@ -125,7 +129,9 @@ def make(endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: i
         return _http(endpoint, bucket, key, parallel, timeout_s)
     if library == "obstore" and endpoint.protocol == "s3":
         store = s3_store(endpoint, bucket.name, timeout_s)
-        return Counted(ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), port_wire(endpoint), _versions("obstore"))
+        return Counted(
+            ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), port_wire(endpoint), _versions("obstore")
+        )
     fs = filesystems.data(endpoint, os.environ, parallel)
     place = filesystems.path(endpoint, bucket, key)
     inner = VectorTransport(fs, place) if endpoint.protocol == "root" else FsspecTransport(fs, place, parallel)
@@ -150,7 +156,9 @@ def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s
     else:
         url, versions = quote(filesystems.path(endpoint, bucket, key), safe="/:@[]"), _versions("urllib3")
         headers = filesystems.authorization(endpoint)
-    inner = HttpTransport(url, parallel, headers=headers, ca_file=endpoint.ca_file, verify=endpoint.verify, timeout_s=timeout_s)
+    inner = HttpTransport(
+        url, parallel, headers=headers, ca_file=endpoint.ca_file, verify=endpoint.verify, timeout_s=timeout_s
+    )
     wire = HttpWire()
     inner.http.pool_classes_by_scheme = wire.pools()
     return Counted(inner, wire, versions)

@@ -62,10 +62,17 @@ class RootClient(SelectionClient):
         self.url = filesystems.path(endpoint, self.bucket, self.object)
         if endpoint.protocol == "root":
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
-            self.wire = ProcessWire(int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094)
+            self.wire = ProcessWire(
+                int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094
+            )
             self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
         self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
-        self.settings = {"protocol": endpoint.protocol, "library": "ROOT", "cache_bytes": CACHE, "coalescing": "TTreeCache"}
+        self.settings = {
+            "protocol": endpoint.protocol,
+            "library": "ROOT",
+            "cache_bytes": CACHE,
+            "coalescing": "TTreeCache",
+        }
 
     def version(self) -> str:
         from storelab.engines.root import loop
@@ -84,7 +91,8 @@ class RootClient(SelectionClient):
         if not np.array_equal(found, np.stack((self.staged.offset[self.rows], self.staged.size[self.rows]), 1)):
             tree.close()
             raise WrongData(
-                "SideCarMismatch", f"the baskets of {self.key} are not those of its side-car: the object is not the staged file"
+                "SideCarMismatch",
+                f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
             )
         self.tree = tree
 
@@ -108,13 +116,18 @@ class RootClient(SelectionClient):
         if decoded < 0:
             raise OSError(f"ROOT cannot read branch {self.branches[-1 - decoded]!r} of {self.key}")
         if decoded != len(entries) * len(self.branches):
-            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted")
+            raise WrongData(
+                "EntriesMismatch",
+                f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted",
+            )
         self.read = entries
         spent = self.counts() - before
         disk, unzip = (round(1e9 * (b - a)) for a, b in zip(times, self.tree.times(), strict=True))
         rows, needed, _ = baskets.ranges(self.staged, self.branches, entries)
         rest = max(0, took - disk - unzip)
-        return Done(len(self.branches), len(rows), decoded, needed, spent.requests, spent.asked_bytes, 0, disk, 0, unzip, rest)
+        return Done(
+            len(self.branches), len(rows), decoded, needed, spent.requests, spent.asked_bytes, 0, disk, 0, unzip, rest
+        )
 
     def counts(self) -> Counts:
         calls, size = np.add(self.past, self.tree.counts() if self.tree else (0, 0)).tolist()
@@ -124,7 +137,10 @@ class RootClient(SelectionClient):
         return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
-        return {"counters": self.tree.counters if self.tree else None, "connections_lost": self.wire.lost if self.wire else None}
+        return {
+            "counters": self.tree.counters if self.tree else None,
+            "connections_lost": self.wire.lost if self.wire else None,
+        }
 
     def checks(self) -> list[Check]:
         """Those that ROOT can fail; and what it read and decoded last, compared."""
@@ -155,7 +171,9 @@ class RootClient(SelectionClient):
             if not np.array_equal(self.tree.values(i, self.read), self._expected(form, places[name], data)):
                 wrong.append(name)
         told = f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} branches, {len(wrong)} wrong"
-        return Check("content", not wrong and not bad and len(data) > 0, told + (f": {', '.join(wrong[:3])}" if wrong else ""))
+        return Check(
+            "content", not wrong and not bad and len(data) > 0, told + (f": {', '.join(wrong[:3])}" if wrong else "")
+        )
 
     def _expected(self, form: decode.Form, rows: list[int], data: dict[int, np.ndarray]) -> np.ndarray:
         """Values of the last read in these baskets, as they lie in memory, shape (n,) uint8."""

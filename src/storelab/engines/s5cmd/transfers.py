@@ -32,7 +32,9 @@ class S5cmdPut(S5cmdClient):
 
     def check_content(self) -> Check:
         # The coordinator lists what arrived and reads it back for comparison.
-        return Check("body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B")
+        return Check(
+            "body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B"
+        )
 
 
 class S5cmdGet(S5cmdClient):
@@ -67,8 +69,14 @@ class S5cmdGet(S5cmdClient):
     def check_content(self) -> Check:
         """SHA-256 of up to 16 files of the ring (at most 200 MB) against the manifest."""
         seen = wrong = 0
-        for path in sorted(p for p in self.ring.iterdir() if p.name.isdigit())[: max(2, min(16, 200_000_000 // max(self.size, 1)))]:
+        for path in sorted(p for p in self.ring.iterdir() if p.name.isdigit())[
+            : max(2, min(16, 200_000_000 // max(self.size, 1)))
+        ]:
             body = self.bodies[int(path.name) % payload.BODIES]
             seen += 1
-            wrong += path.stat().st_size != body["size"] or hashlib.sha256(path.read_bytes()).hexdigest() != body["sha256"]
-        return Check("content", seen > 0 and wrong == 0, f"{seen - wrong} of {seen} downloaded objects have the right SHA-256")
+            wrong += (
+                path.stat().st_size != body["size"] or hashlib.sha256(path.read_bytes()).hexdigest() != body["sha256"]
+            )
+        return Check(
+            "content", seen > 0 and wrong == 0, f"{seen - wrong} of {seen} downloaded objects have the right SHA-256"
+        )

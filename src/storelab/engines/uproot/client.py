@@ -38,7 +38,9 @@ class UprootClient(SelectionClient):
         self.fs, self.root = s3fs_counted.filesystem(endpoint, self.counter, chosen), root
         self.fs.split, self.fs.latest_ns = self.split, self.latest_ns
         kind = TupleReader if root.get("format") == "RNTuple" else Reader
-        self.reader = kind(self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap)
+        self.reader = kind(
+            self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap
+        )
 
     def fresh(self) -> None:
         s3fs_counted.disconnect(self.fs)

@@ -95,7 +95,9 @@ class Reader:
                 )
             for row in found.inside:
                 if found.inside_crc(row) != self.crc[row]:
-                    raise WrongData("ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged")
+                    raise WrongData(
+                        "ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged"
+                    )
             self.layout = found
         return baskets.ranges(self.layout, self.branches, entries)
 
@@ -135,7 +137,11 @@ class Reader:
         assert layout is not None
         for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
             self._hurry()
-            out.append(Model_TBasket.read(chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]))
+            out.append(
+                Model_TBasket.read(
+                    chunk, Cursor(chunk.start), {"basket_num": number}, file, file, self.objects[layout.names[code]]
+                )
+            )
         return out
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
@@ -174,7 +180,9 @@ class Reader:
             if len(array) == edges[-1] and len(wanted) < len(array):
                 array = array[wanted]
             if len(array) != len(wanted):
-                raise WrongData("EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted")
+                raise WrongData(
+                    "EntriesMismatch", f"{layout.names[code]}: {len(array)} entries decoded, {len(wanted)} wanted"
+                )
             yield layout.names[code], array
 
     def _hurry(self) -> None:
@@ -233,7 +241,9 @@ def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any],
     def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
         branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
         found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
-        return interpret(branch, found, edges)[np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])]
+        return interpret(branch, found, edges)[
+            np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
+        ]
 
     return decode
 

@@ -73,7 +73,9 @@ class OnceFileSystem(s3fs.S3FileSystem):
         timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
         return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
-    async def _cat_ranges(self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any) -> list[bytes]:
+    async def _cat_ranges(
+        self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any
+    ) -> list[bytes]:
         """As s3fs's, but fetches ranges longer than `split` bytes in pieces, over several connections."""
         kwargs["on_error"] = "raise"
         cuts = [[*range(a, b, self.split or max(1, b - a)), b] for a, b in zip(starts, ends, strict=True)]
@@ -105,7 +107,9 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
     """
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if not key or not secret:
-        raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
+        raise UserError(
+            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
+        )
     fs = OnceFileSystem(
         anon=False,
         key=key,

@@ -30,14 +30,20 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
         raise MeasurementFailed(reason)
     place, per_node = f"sweeps.{point.sweep}.axes.clients", point.axes.get("clients_per_node", 0)
     if settings.kind == "htcondor":
-        return condor.CondorLauncher(folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings)
+        return condor.CondorLauncher(
+            folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings
+        )
     around = srun.allocation(os.environ)
     nodes = remote.spread(clients, per_node, settings.nodes or around, place)
     if len(nodes) > around:
-        raise UserError("launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation")
+        raise UserError(
+            "launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation"
+        )
     left = srun.left_s(os.environ)
     if left is not None and left < seconds + srun.BESIDE_S:
-        raise MeasurementFailed(f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s")
+        raise MeasurementFailed(
+            f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s"
+        )
     return srun.SrunLauncher(folder, nodes, environs, settings)
 
 
@@ -60,7 +66,9 @@ def most_nodes(config: Config) -> int:
     around = srun.allocation(os.environ)
     wanted = config.launcher.nodes or around
     if wanted > around:
-        raise UserError("launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation")
+        raise UserError(
+            "launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation"
+        )
     return wanted
 
 

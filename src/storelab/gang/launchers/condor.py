@@ -106,7 +106,9 @@ class CondorLauncher(RemoteLauncher):
                 "transfer_output_files": '""',
             }
             lines |= {"transfer_input_files": "ticket", "environment": f'"{post.TICKET}=ticket"'}
-        text = [f"{k} = {v}" for k, v in lines.items()] + [o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)]
+        text = [f"{k} = {v}" for k, v in lines.items()] + [
+            o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)
+        ]
         text.append(f"requirements = ({theirs}) && {mine}" if theirs else f"requirements = {mine}")
         text += ["machine_count = 1"] if parallel else []
         queue = [",".join(machines) or NOWHERE for machines in shares]
@@ -230,19 +232,31 @@ class CondorLauncher(RemoteLauncher):
 
     def _farewell(self, job: int) -> str:
         """What HTCondor knows of a job that has left the queue, and the agent's last output."""
-        done = self._command("condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason")
+        done = self._command(
+            "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
+        )
         code, signal, removed = [*done.stdout.strip().split(maxsplit=2), "", "", ""][:3]
-        how = f"ended by signal {signal}" if signal.isdigit() else f"ended with status {code}" if code.isdigit() else "has left the queue"
+        how = (
+            f"ended by signal {signal}"
+            if signal.isdigit()
+            else f"ended with status {code}"
+            if code.isdigit()
+            else "has left the queue"
+        )
         how = f"was removed ({removed})" if removed not in ("", "undefined") else how
         log = self.folder / f"agent.{job}.err"
-        words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] if log.exists() else []
+        words = (
+            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] if log.exists() else []
+        )
         last = f" ({words[0][:200]})" if words else ""
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
         """Why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
-        if queue is not None and (gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")):
+        if queue is not None and (
+            gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")
+        ):
             return self._farewell(min(gone))
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]

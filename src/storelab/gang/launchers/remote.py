@@ -54,7 +54,9 @@ def prepared(setup: str | None, command: list[str]) -> list[str]:
 def script(setup: str) -> str:
     """Shell script: the setup lines, then the command given as arguments. If a line fails, it names its node."""
     # The sleep: a batch system may lose output written just before the end.
-    told = f'echo "storelab: node ${{SLURM_PROCID:-?}} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
+    told = (
+        f'echo "storelab: node ${{SLURM_PROCID:-?}} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
+    )
     return f"trap '{told}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
 
 
@@ -91,7 +93,9 @@ class RemoteLauncher(ABC):
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
-        endpoints = records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
+        endpoints = (
+            records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
+        )
         self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
         self.clock: clocks.Server | None = None
@@ -202,12 +206,20 @@ class RemoteLauncher(ABC):
         if now - self._over < SETTLE_S:
             return ""
         words = self.last_words()
-        return f"{self.name} ended with status {status} before all clients had left their results" + (f" ({words})" if words else "")
+        return f"{self.name} ended with status {status} before all clients had left their results" + (
+            f" ({words})" if words else ""
+        )
 
     def last_words(self) -> str:
         """What agents that cannot reach the coordinator, or the batch system's command, said of the reason."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
-        lines = [line.strip() for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for log in logs
+            if log.exists()
+            for line in log.read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
         lines = [line for line in lines if TOLD_TO_END not in line]  # they ended because another one failed
         return self.telling(lines)[:300] if lines else ""
 

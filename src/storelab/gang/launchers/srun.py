@@ -38,7 +38,9 @@ def on_node(environ: dict[str, str] | os._Environ) -> bool:
 def require(environ: dict[str, str] | os._Environ) -> None:
     """Make Slurm's commands usable. Raises UserError if they are missing."""
     if shutil.which("srun") is None:
-        raise UserError("launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher")
+        raise UserError(
+            "launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher"
+        )
     if KEPT in environ:
         environ.setdefault("SLURM_CONF", environ[KEPT])
 
@@ -47,7 +49,9 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
     """Nodes of the Slurm job around us. Raises UserError: no job, or no srun."""
     require(environ)
     if not inside(environ):
-        mend = "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        mend = (
+            "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        )
         raise UserError("launcher.kind", "srun wants an allocation, and there is none around", mend)
     return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
 
@@ -64,7 +68,9 @@ def cluster() -> int | None:
 def _nodes(job: str) -> int:
     """Nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed: Slurm does not answer."""
     try:
-        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False
+        )
     except subprocess.TimeoutExpired:
         raise MeasurementFailed("squeue gave no answer within 60 s") from None
     if done.returncode or not done.stdout.strip().isdigit():
@@ -79,7 +85,9 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     """
     job = environ["SLURM_JOB_ID"]
     try:
-        done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     state, _, left = done.stdout.strip().partition(" ")
@@ -109,7 +117,9 @@ class SrunLauncher(RemoteLauncher):
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             except subprocess.TimeoutExpired:
-                raise MeasurementFailed("sbcast: nothing within 60 s (does the controller answer? scontrol ping)") from None
+                raise MeasurementFailed(
+                    "sbcast: nothing within 60 s (does the controller answer? scontrol ping)"
+                ) from None
             if done.returncode:
                 raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
         self.run(self.command())
@@ -130,16 +140,18 @@ class SrunLauncher(RemoteLauncher):
         return next((line for mark in marks for line in lines if mark in line), own)
 
     def _one_failed(self, lines: list[str]) -> bool:
-        return bool(TASK.search(next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")))
+        return bool(
+            TASK.search(
+                next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
+            )
+        )
 
     def last_words(self) -> str:
         """srun waits silently for a step that cannot begin."""
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
             options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
-            return (
-                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
-            )
+            return f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
         return words
 
     def trouble(self) -> str:

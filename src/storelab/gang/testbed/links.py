@@ -78,7 +78,9 @@ class Network:
     def up(self, plan: Plan) -> None:
         """Make it. Raises UserError: no root, too many nodes or front-ends, names in use."""
         if os.geteuid() != 0:
-            raise UserError(PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links")
+            raise UserError(
+                PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links"
+            )
         if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
             raise UserError(
                 PLACE,
@@ -86,7 +88,9 @@ class Network:
                 f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
-            raise UserError(PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made")
+            raise UserError(
+                PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made"
+            )
         claim(self.note.parent)
         self.note.write_text(json.dumps(asdict(plan)))
         try:
@@ -183,7 +187,8 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
     network.up(plan)
     hosts = write_hosts(folder, plan)
     nodes = [
-        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts)) for i, (space, address) in enumerate(plan.nodes.items(), 1)
+        Node(f"node{i}", address, port + 1, enter(space, f"node{i}", hosts))
+        for i, (space, address) in enumerate(plan.nodes.items(), 1)
     ]
     try:
         cluster.up(HEAD, port, nodes, 16, report, enter(plan.head, os.uname().nodename, hosts))

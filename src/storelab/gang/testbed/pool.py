@@ -179,7 +179,9 @@ class Pool:
     def _write_programs(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
-        for path, text in (programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}).items():
+        for path, text in (
+            programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}
+        ).items():
             path.write_text(text)
             path.chmod(0o755)
 
@@ -227,7 +229,9 @@ class Pool:
 
     def _ask(self, tool: str, *arguments: str) -> list[str]:
         try:
-            done = subprocess.run([self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                [self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False
+            )
         except subprocess.TimeoutExpired:
             return []
         return done.stdout.split() if done.returncode == 0 else []

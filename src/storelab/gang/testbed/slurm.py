@@ -84,7 +84,9 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: i
     text = [f"{k}={v}" for k, v in lines.items()]
     for n in nodes:
         hosts = f" NodeHostname={host}" if not n.prefix else ""
-        text.append(f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN")
+        text.append(
+            f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN"
+        )
     text.append("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(text) + "\n"
 
@@ -105,7 +107,10 @@ class Cluster:
 
     def require(self) -> dict[str, Path]:
         """Paths of the programs. Raises UserError that says what installs them."""
-        return {name: program(name, "slurm", PLACE) for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")}
+        return {
+            name: program(name, "slurm", PLACE)
+            for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")
+        }
 
     def up(
         self,
@@ -149,7 +154,10 @@ class Cluster:
         if not key.exists():
             key.touch(mode=0o600)
             key.write_bytes(os.urandom(128))
-        files = {f"--{name}": self.folder / f"munge.{name.removesuffix('-file')}" for name in ("pid-file", "log-file", "seed-file")}
+        files = {
+            f"--{name}": self.folder / f"munge.{name.removesuffix('-file')}"
+            for name in ("pid-file", "log-file", "seed-file")
+        }
         options = [f"{name}={path}" for name, path in files.items()]
         self._run([str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options])
 
@@ -183,7 +191,9 @@ class Cluster:
                 return
             time.sleep(0.3)
         log = (self.folder / "slurmctld.log").read_text(errors="replace").splitlines()
-        raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})")
+        raise MeasurementFailed(
+            f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})"
+        )
 
     def pids(self) -> dict[str, int]:
         """daemon -> pid of those that run, from the pid files."""
@@ -266,7 +276,9 @@ class Cluster:
             environ = process.environ()
         except (psutil.Error, OSError):
             return False  # it has ended, or is another user's
-        return environ.get("SLURM_CONF") == str(self.conf) and ("SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun"))
+        return environ.get("SLURM_CONF") == str(self.conf) and (
+            "SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun")
+        )
 
 
 def _signal(pid: int, sig: int) -> None:
@@ -280,4 +292,6 @@ def _free(host: str, port: int) -> None:
         try:
             s.bind((host, port))
         except OSError as error:
-            raise UserError(f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port") from None
+            raise UserError(
+                f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port"
+            ) from None

@@ -37,7 +37,12 @@ class Admin:
 
     def environ(self) -> dict[str, str]:
         """Of daemons and programs: nobody's CEPH_ARGS or PYTHONPATH reach them."""
-        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run"), **TCMALLOC}
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder / "run"),
+            **TCMALLOC,
+        }
 
     def _mortal(self) -> list[str]:
         """Prefix of programs that must not outlive storelab: without a monitor they would go on for minutes."""
@@ -73,7 +78,14 @@ class Admin:
         command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
         try:
             done = subprocess.run(
-                command, input=feed, cwd=self.folder, env=self.environ(), capture_output=True, text=True, timeout=timeout, check=False
+                command,
+                input=feed,
+                cwd=self.folder,
+                env=self.environ(),
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise MeasurementFailed(f"{self.place}: `{what}` does not end within {timeout:g} s") from None
@@ -109,7 +121,9 @@ class Admin:
             for name, child in running.items():
                 if child.wait(timeout):
                     words = (log / f"{name}.log").read_text(errors="replace").strip().splitlines()[-3:]
-                    raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {' | '.join(words)[:500]}")
+                    raise MeasurementFailed(
+                        f"{self.place}: {name} could not be made; its log says: {' | '.join(words)[:500]}"
+                    )
         except subprocess.TimeoutExpired:
             raise MeasurementFailed(f"{self.place}: making {', '.join(running)} takes over {timeout:g} s") from None
         finally:
@@ -141,5 +155,10 @@ class Admin:
             "op_mask": "read, write, delete",
         }
         tag = hashlib.sha256(keys["access_key"].encode()).hexdigest()[:16]
-        entry = {"key": f"user:{name}", "ver": {"tag": tag, "ver": 1}, "mtime": "2000-01-01T00:00:00.000000Z", "data": user}
+        entry = {
+            "key": f"user:{name}",
+            "ver": {"tag": tag, "ver": 1},
+            "mtime": "2000-01-01T00:00:00.000000Z",
+            "data": user,
+        }
         self.tool("radosgw-admin", "metadata", "put", f"user:{name}", feed=json.dumps(entry))

@@ -39,7 +39,12 @@ class CephCluster(Managed):
     def _shape(self) -> dict[str, Any]:
         """What a cluster keeps for life."""
         s = self.settings
-        return {"backing": "memory" if self.memory else "disk", "servers": s.servers, "redundancy": s.redundancy, "osd_size": s.osd_size}
+        return {
+            "backing": "memory" if self.memory else "disk",
+            "servers": s.servers,
+            "redundancy": s.redundancy,
+            "osd_size": s.osd_size,
+        }
 
     def make_ready(self) -> None:
         self.back = []
@@ -80,7 +85,11 @@ class CephCluster(Managed):
         """From the store's folder to its data. Raises UserError where Ceph's settings cannot hold that path."""
         way = os.path.relpath(self.data, self.folder)
         if re.search(r"[\s,;#=$\"\\]", way):
-            raise UserError(f"{self.place}.directory", f"Ceph takes no path like {way}", "give a folder without blanks and , ; # = $")
+            raise UserError(
+                f"{self.place}.directory",
+                f"Ceph takes no path like {way}",
+                "give a folder without blanks and , ; # = $",
+            )
         return way
 
     def _wipe(self) -> None:
@@ -109,7 +118,19 @@ class CephCluster(Managed):
         mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
         make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
         for i, name in enumerate(self.osds):
-            make[name] = [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], "--monmap", monmap, "--no-mon-config"]
+            make[name] = [
+                osd,
+                "-c",
+                self.admin.conf,
+                "--mkfs",
+                "-i",
+                str(i),
+                "--osd-uuid",
+                osds[i],
+                "--monmap",
+                monmap,
+                "--no-mon-config",
+            ]
         self.admin.together(make, self.daemons.logs)
 
     def _monitor(self) -> str:

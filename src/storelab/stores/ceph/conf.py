@@ -15,7 +15,12 @@ MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 ea
 OSD_PORTS, MGR_PORTS = 8, 4  # an OSD takes 4, and 4 others when it comes back after it was taken for dead
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3}  # of index pools, and OSDs that are needed
 LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2}  # copies that must be there for I/O
-TOLERANCE = {"none": 0, "replica-2": 1, "replica-3": 2, "ec-2-1": 1}  # OSDs that may be lost at once without loss of data
+TOLERANCE = {
+    "none": 0,
+    "replica-2": 1,
+    "replica-3": 2,
+    "ec-2-1": 1,
+}  # OSDs that may be lost at once without loss of data
 SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0, "ec-2-1": 1.5}  # raw bytes for each byte stored
 FULL = 0.9  # of an OSD's room; Ceph stops all writes at 0.95
 DATA = "default.rgw.buckets.data"
@@ -147,7 +152,9 @@ def keyring(osds: int, gateways: int) -> str:
         "mgr.x": {"mon": "allow profile mgr", "osd": ALL},
     }
     who |= {f"osd.{i}": {"mon": "allow profile osd", "osd": ALL, "mgr": "allow profile osd"} for i in range(osds)}
-    who |= {f"client.rgw.{i}": {"mon": "allow rw", "osd": "allow rwx", "mgr": "allow rw"} for i in range(1, gateways + 1)}
+    who |= {
+        f"client.rgw.{i}": {"mon": "allow rw", "osd": "allow rwx", "mgr": "allow rw"} for i in range(1, gateways + 1)
+    }
     rows = []
     for name, caps in who.items():
         rows += [f"[{name}]", f"\tkey = {_key()}", *(f'\tcaps {kind} = "{what}"' for kind, what in caps.items())]
@@ -158,7 +165,9 @@ def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]
     """What the monitor of a new cluster is told; `osds`: UUID of each."""
     out = [f"osd new {uuid} {i}" for i, uuid in enumerate(osds)]
     if mgr:  # its balancer would move data in the middle of a point
-        out += [f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")]
+        out += [
+            f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")
+        ]
     if redundancy == "ec-2-1":
         out.append("osd erasure-code-profile set storelab k=2 m=1 crush-failure-domain=osd")
     for pool, groups in POOLS.items():

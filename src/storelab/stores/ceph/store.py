@@ -41,7 +41,10 @@ class Settings(ListeningSettings):
 
     kind: Literal["ceph"]
     port: int = Field(
-        20000, ge=1024, le=32000, description="First of its ports: gateways from here, the monitor at +30, OSDs from +40, a block of 100."
+        20000,
+        ge=1024,
+        le=32000,
+        description="First of its ports: gateways from here, the monitor at +30, OSDs from +40, a block of 100.",
     )
     backing: Literal["memory", "disk", "tmpfs"] = Field(
         "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file there."
@@ -51,7 +54,9 @@ class Settings(ListeningSettings):
         "replica-3", description="Of the pool of object data; index pools are replicated."
     )
     mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
-    osd_size: Size = Field("4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file.")
+    osd_size: Size = Field(
+        "4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file."
+    )
     tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 
 
@@ -85,7 +90,9 @@ class Ceph(CephCluster):
         return program("radosgw", "ceph", self.place)
 
     def ask_version(self, program: Path) -> str:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ())
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ()
+        )
         found = re.search(r"ceph version (\S+)", done.stdout)
         return found.group(1) if found else ""
 
@@ -168,7 +175,9 @@ class Ceph(CephCluster):
     def _wait_clean(self) -> None:
         """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay out of reach."""
         begun = time.monotonic()
-        pools = {name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)}  # in the order of their making
+        pools = {
+            name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
+        }  # in the order of their making
         while True:
             states = self.admin.groups([n.replace("-", ".") for n in self.osds], pools)
             asleep = {g: state for g, state in states.items() if not state.startswith("active")}
@@ -189,7 +198,10 @@ class Ceph(CephCluster):
         from storelab.stores.protocols.open_access import open_access
 
         super().warm_up_one(endpoint)
-        way, bucket = open_access(endpoint, self.credentials(), self.place), f"storelab-warmup-{endpoint.url.rpartition(':')[2].strip('/')}"
+        way, bucket = (
+            open_access(endpoint, self.credentials(), self.place),
+            f"storelab-warmup-{endpoint.url.rpartition(':')[2].strip('/')}",
+        )
         with suppress(access.BucketExists):
             way.make_bucket(bucket)
         way.drop_bucket(bucket)
@@ -245,7 +257,14 @@ class Ceph(CephCluster):
         for key in made:
             tool("radosgw-admin", "key", "rm", "--uid", own[0], "--key-type=s3", "--access-key", key)
         good = len(made) == 1 and keys() == before
-        return [users, Told(KEYS, YES if good else NO, f"radosgw-admin key create: {len(before)} before, {len(before) + len(made)} after")]
+        return [
+            users,
+            Told(
+                KEYS,
+                YES if good else NO,
+                f"radosgw-admin key create: {len(before)} before, {len(before) + len(made)} after",
+            ),
+        ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
         """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second, tell no change."""

@@ -42,5 +42,7 @@ log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
 
 def configuration(properties: Mapping[str, Any]) -> str:
     """Hadoop's XML of these properties."""
-    rows = (f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items())
+    rows = (
+        f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items()
+    )
     return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *rows, "</configuration>", ""))

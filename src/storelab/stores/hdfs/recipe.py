@@ -148,7 +148,9 @@ def _maven(mvn: str, pom: Path, repository: Path, target: Path) -> None:
     command = [mvn, "-B", "-q", "-f", str(pom), f"-Dmaven.repo.local={repository}", "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200, check=False
+        )
     except subprocess.TimeoutExpired:
         raise MeasurementFailed("install: Maven was not done after 20 min") from None
     if done.returncode:
@@ -161,7 +163,9 @@ def verify(folder: Path, sums: str) -> None:
     wanted = {name: digest for digest, name in (line.split(maxsplit=1) for line in sums.splitlines() if line)}
     have = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
     if wrong := sorted(name for name in wanted.keys() | have.keys() if wanted.get(name) != have.get(name)):
-        raise MeasurementFailed(f"install: {len(wrong)} of {len(wanted)} jars are not those that are pinned, e.g. {wrong[0]}")
+        raise MeasurementFailed(
+            f"install: {len(wrong)} of {len(wanted)} jars are not those that are pinned, e.g. {wrong[0]}"
+        )
 
 
 def _name_all(jars: Path, sums: str) -> None:
@@ -182,7 +186,12 @@ def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
     with _temporary(tools) as work:
         progress("starting HDFS once")
         _trial(tools, trial, work)
-        classes = {line for path in work.glob("*.classes") for line in path.read_text().splitlines() if not line.startswith("#")}
+        classes = {
+            line
+            for path in work.glob("*.classes")
+            for line in path.read_text().splitlines()
+            if not line.startswith("#")
+        }
         (work / "classes").write_text("\n".join(sorted(classes)))
         progress(f"archiving {len(classes)} classes")
         options = [
@@ -201,7 +210,9 @@ def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
             check=False,
         )
         if done.returncode or not (work / "jsa").exists():
-            raise MeasurementFailed(f"install: Java made no archive of classes: {(done.stderr or done.stdout).strip()[-300:]}")
+            raise MeasurementFailed(
+                f"install: Java made no archive of classes: {(done.stderr or done.stdout).strip()[-300:]}"
+            )
         (work / "jsa").chmod(0o644)
         (work / "jsa").replace(final)
 

@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -18,17 +17,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, tools_folder
 from storelab.stores.hdfs import conf, recipe
+from storelab.stores.hdfs.settings import Settings, user_name
 from storelab.stores.managed import net
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
@@ -40,25 +37,6 @@ JAVA = (
 CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
 # Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
 ODD = re.compile(r"[^A-Za-z0-9_/.+@=~-]")
-
-
-def user_name() -> str:
-    """Of whoever runs the daemons: HDFS's superuser."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return "storelab"
-
-
-class Settings(ListeningSettings):
-    """An HDFS on this machine: NameNode and DataNodes as plain Java processes, spoken to over WebHDFS."""
-
-    kind: Literal["hdfs"]
-    port: int = Field(
-        21000, ge=1024, le=32000, description="First of its ports: RPC, then WebHDFS, then three per DataNode; a block of 40."
-    )
-    servers: int = Field(3, ge=1, le=7, description="DataNodes.")
-    redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
 
 
 class HDFS(Managed):
@@ -83,14 +61,18 @@ class HDFS(Managed):
         s, copies = self.settings, conf.COPIES[self.settings.redundancy]
         if s.servers < copies:
             raise UserError(
-                f"{self.place}.servers", f"{s.servers} DataNodes cannot hold {copies} copies", f"set servers to {copies} or more"
+                f"{self.place}.servers",
+                f"{s.servers} DataNodes cannot hold {copies} copies",
+                f"set servers to {copies} or more",
             )
         if ":" in s.address:
             raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {s.address} is none", f"use {LOOPBACK}")
         for path in (self.data, self.folder, self.tools):
             if odd := ODD.search(str(path)):
                 raise UserError(
-                    self.place, f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path", "choose another folder"
+                    self.place,
+                    f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path",
+                    "choose another folder",
                 )
         self.program()
         if not recipe.class_path(self.tools).exists():
@@ -101,7 +83,9 @@ class HDFS(Managed):
         found = recipe.java()
         if found is None:
             oldest, newest = recipe.OLDEST, recipe.NEWEST
-            raise UserError(self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`")
+            raise UserError(
+                self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`"
+            )
         return found
 
     def version(self) -> str:
@@ -140,7 +124,11 @@ class HDFS(Managed):
             "dfs.namenode.http-address": f"{s.address}:{port + 1}",
             "dfs.datanode.hostname": s.address,
         }
-        return {"core-site.xml": conf.configuration(core), "hdfs-site.xml": conf.configuration(site), "log4j.properties": conf.LOGGING}
+        return {
+            "core-site.xml": conf.configuration(core),
+            "hdfs-site.xml": conf.configuration(site),
+            "log4j.properties": conf.LOGGING,
+        }
 
     def _java(self, name: str) -> tuple[str, ...]:
         """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken over."""
@@ -155,7 +143,10 @@ class HDFS(Managed):
             f"-Xmx{HEAP[kind]}m",
             *(f"-Djava.io.tmpdir={self.folder}/tmp", f"-Duser.home={self.folder}"),
             f"-Dstorelab.settings={settings}",
-            *("-cp", f"{recipe.class_path(self.tools)}:{self.folder}/conf"),  # an archive of classes knows no folder in front
+            *(
+                "-cp",
+                f"{recipe.class_path(self.tools)}:{self.folder}/conf",
+            ),  # an archive of classes knows no folder in front
         )
 
     def daemon(self, name: str) -> Daemon:
@@ -163,11 +154,21 @@ class HDFS(Managed):
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
         argv = (*self._java(name), CLASSES[kind]) if recipe.java() else ("java", CLASSES[kind])
         if kind == "namenode":
-            return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, self._environ())
+            return Daemon(
+                name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, self._environ()
+            )
         own = {"data.dir": f"file://{self.data}/{name}"}
         own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
         argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
-        return Daemon(name, argv, address, (port + 1, port, port + 2), lambda: self._state(name) == "RUNNING", 10.0, self._environ())
+        return Daemon(
+            name,
+            argv,
+            address,
+            (port + 1, port, port + 2),
+            lambda: self._state(name) == "RUNNING",
+            10.0,
+            self._environ(),
+        )
 
     def _environ(self) -> dict[str, str]:
         return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
@@ -205,17 +206,30 @@ class HDFS(Managed):
         for old in self.data.glob("namenode.new*"):
             shutil.rmtree(old)
         new = self.data / f"namenode.new-{os.getpid()}"
-        argv = [*self._java("namenode-1"), CLASSES["namenode"], "-D", f"dfs.namenode.name.dir=file://{new}", "-format", "-nonInteractive"]
+        argv = [
+            *self._java("namenode-1"),
+            CLASSES["namenode"],
+            "-D",
+            f"dfs.namenode.name.dir=file://{new}",
+            "-format",
+            "-nonInteractive",
+        ]
         self.daemons.logs.mkdir(parents=True, exist_ok=True)
         path = self.daemons.logs / "format.log"  # by its log `down` knows one whose starter was killed
         with path.open("wb") as log:
             quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
             try:
-                done = subprocess.run(argv, cwd=self.folder, env=self._environ(), timeout=self.start_timeout, check=False, **quiet)
+                done = subprocess.run(
+                    argv, cwd=self.folder, env=self._environ(), timeout=self.start_timeout, check=False, **quiet
+                )
             except subprocess.TimeoutExpired:
-                raise MeasurementFailed(f"{self.place}: the NameNode did not make its name space in {self.start_timeout:g} s") from None
+                raise MeasurementFailed(
+                    f"{self.place}: the NameNode did not make its name space in {self.start_timeout:g} s"
+                ) from None
         if done.returncode:
-            raise MeasurementFailed(f"{self.place}: the NameNode makes no name space; its log says: {self.daemons.log_tail('format')}")
+            raise MeasurementFailed(
+                f"{self.place}: the NameNode makes no name space; its log says: {self.daemons.log_tail('format')}"
+            )
         shutil.rmtree(self.data / "namenode", ignore_errors=True)
         new.rename(self.data / "namenode")
 
@@ -224,7 +238,10 @@ class HDFS(Managed):
 
     def _await_all(self, timeout: float = 60.0) -> None:
         """Until every DataNode has just told the NameNode that it lives, and this one lets clients write."""
-        end, wanted = time.monotonic() + timeout, {f"{self.settings.address}:{self._port(n)}" for n in self._datanodes()}
+        end, wanted = (
+            time.monotonic() + timeout,
+            {f"{self.settings.address}:{self._port(n)}" for n in self._datanodes()},
+        )
         while True:
             facts = self._bean("namenode-1", "NameNode", "NameNodeInfo", 10.0)
             nodes = json.loads(facts["LiveNodes"])
@@ -233,15 +250,15 @@ class HDFS(Managed):
                 return
             if time.monotonic() > end:
                 why = facts["Safemode"].partition("\n")[0] or "heartbeats are missing"
-                raise MeasurementFailed(f"{self.place}: {len(wanted & live)} of {len(wanted)} DataNodes joined the NameNode; {why}")
+                raise MeasurementFailed(
+                    f"{self.place}: {len(wanted & live)} of {len(wanted)} DataNodes joined the NameNode; {why}"
+                )
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
         """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted, and the first
         who asks for anything pays for it with an error. What is asked for is a folder, or nothing: 404."""
-        path = (
-            f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&namenoderpcaddress={self.settings.address}:{self.settings.port}"
-        )
+        path = f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&namenoderpcaddress={self.settings.address}:{self.settings.port}"
         try:
             return net.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
         except (OSError, http.client.HTTPException):
@@ -261,7 +278,10 @@ class HDFS(Managed):
 
     def deployment(self) -> dict[str, Any]:
         program = recipe.java()
-        return super().deployment() | {"block_size_bytes": conf.BLOCK, "java": recipe.java_version(program) if program else ""}
+        return super().deployment() | {
+            "block_size_bytes": conf.BLOCK,
+            "java": recipe.java_version(program) if program else "",
+        }
 
     def used_bytes(self) -> int | None:
         """Disk blocks of the DataNodes' folders: all copies, with their sums and the block files' unfilled rest."""
@@ -277,7 +297,9 @@ class HDFS(Managed):
         end, steady, before = time.monotonic() + timeout, 0, -1
         while steady < 3 and time.monotonic() < end:
             pending = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["PendingDeletionBlocks"]
-            pending += sum(self._bean(n, "DataNode", "FSDatasetState", 10.0)["PendingAsyncDeletions"] for n in self._datanodes())
+            pending += sum(
+                self._bean(n, "DataNode", "FSDatasetState", 10.0)["PendingAsyncDeletions"] for n in self._datanodes()
+            )
             total = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["BlocksTotal"]
             steady = steady + 1 if not pending and total == before else 0
             before = total

@@ -56,7 +56,11 @@ class Accounts:
             return None
         known = self.keys()
         if account >= len(known):
-            raise UserError(self.place, f"account {account} has no keys: it was never started with so many accounts", "run `storelab up`")
+            raise UserError(
+                self.place,
+                f"account {account} has no keys: it was never started with so many accounts",
+                "run `storelab up`",
+            )
         return Credentials(known[account]["access_key"], known[account]["secret_key"])
 
     def accounts(self) -> int:
@@ -74,7 +78,9 @@ class Accounts:
             folder.mkdir(mode=0o700, exist_ok=True)
             authority = trustme.CA()
             s = self.settings
-            names = dict.fromkeys([s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"])
+            names = dict.fromkeys(
+                [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
+            )
             server = authority.issue_cert(*names)
             chain.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
             key.touch(mode=0o600)

@@ -48,7 +48,9 @@ class Managed(Accounts, Facts):
         return self._daemons(self.folder)
 
     def _daemons(self, folder: Path) -> "Daemons":
-        from storelab.stores.managed.daemons import Daemons  # here: who plans only reads the settings, and psutil is slow to import
+        from storelab.stores.managed.daemons import (
+            Daemons,  # here: who plans only reads the settings, and psutil is slow to import
+        )
 
         return Daemons(folder, self.place)
 
@@ -59,7 +61,11 @@ class Managed(Accounts, Facts):
             folder = Path(s.directory).expanduser().absolute()
             return folder / suffix if suffix else folder
         if s.backing == "tmpfs":
-            return (scratch or Path("/dev/shm")) / f"storelab-{os.getuid()}-stores" / f"{short_name(self.folder)}-{self.name}"
+            return (
+                (scratch or Path("/dev/shm"))
+                / f"storelab-{os.getuid()}-stores"
+                / f"{short_name(self.folder)}-{self.name}"
+            )
         return self.folder / "data"
 
     # What a store says of itself
@@ -135,7 +141,9 @@ class Managed(Accounts, Facts):
             try:
                 self.prepare()
             except OSError as error:
-                raise UserError(f"{self.place}.directory", f"{error.filename}: {error.strerror}", "give a folder to write in") from None
+                raise UserError(
+                    f"{self.place}.directory", f"{error.filename}: {error.strerror}", "give a folder to write in"
+                ) from None
             self._resume()
             before = set(self.daemons.running())
             try:
@@ -153,7 +161,11 @@ class Managed(Accounts, Facts):
     def _start(self, front_ends: int) -> None:
         running = set(self.daemons.running())
         wanted = sorted(
-            {*(n for n in running if n.startswith(self.front)), *(f"{self.front}{i}" for i in range(1, front_ends + 1))}, key=self._number
+            {
+                *(n for n in running if n.startswith(self.front)),
+                *(f"{self.front}{i}" for i in range(1, front_ends + 1)),
+            },
+            key=self._number,
         )
         fresh = False
         for stage in self.stages(wanted):
@@ -246,7 +258,9 @@ class Managed(Accounts, Facts):
         tls = bool(getattr(s, "tls", False))
         ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
         host = getattr(s, "advertise", None) or daemon.host
-        return Endpoint(f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol)
+        return Endpoint(
+            f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol
+        )
 
     def address(self, front_end: int) -> str:
         """What the front-end of this number (from 1) listens on."""

@@ -27,4 +27,6 @@ class Daemon:
     elsewhere: bool = False
 
     def healthy(self, timeout: float = 1.0) -> bool:
-        return answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
+        return (
+            answers(self.host, self.ports[0], self.health, timeout) if isinstance(self.health, str) else self.health()
+        )

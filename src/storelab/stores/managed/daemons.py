@@ -49,7 +49,9 @@ class Daemons:
                 except BlockingIOError:
                     if time.monotonic() > end:
                         raise UserError(
-                            self.place, "another storelab process is starting or stopping it", "wait for that one to end"
+                            self.place,
+                            "another storelab process is starting or stopping it",
+                            "wait for that one to end",
                         ) from None
                     time.sleep(0.05)
             yield
@@ -121,7 +123,9 @@ class Daemons:
                 try:
                     usable = free(daemon.host, port)
                     until = time.monotonic() + 1.0
-                    while not usable and time.monotonic() < until:  # of one that was just killed: its last thread closes it
+                    while (
+                        not usable and time.monotonic() < until
+                    ):  # of one that was just killed: its last thread closes it
                         time.sleep(0.02)
                         usable = free(daemon.host, port)
                 except OSError as error:
@@ -142,7 +146,10 @@ class Daemons:
         """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
-                same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (0, process.uids().real)
+                same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
+                    0,
+                    process.uids().real,
+                )
                 if same and Path(process.cwd()) == self.folder.resolve():
                     self._record(daemon, process)
                     return process.pid
@@ -190,7 +197,9 @@ class Daemons:
         while not daemon.healthy():
             record = self.records().get(daemon.name)
             if record is None or self.process(record) is None:
-                raise MeasurementFailed(f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}")
+                raise MeasurementFailed(
+                    f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}"
+                )
             if time.monotonic() > end:
                 raise MeasurementFailed(
                     f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: {self.log_tail(daemon.name)}"
@@ -247,7 +256,9 @@ class Daemons:
         self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
         survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
         if survivors:
-            raise MeasurementFailed(f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} did not end on SIGKILL")
+            raise MeasurementFailed(
+                f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} did not end on SIGKILL"
+            )
         return [p.pid for p in (*alive.values(), *rest)]
 
     def sweep(self, names: Iterable[str] | None = None) -> list[int]:
@@ -256,7 +267,9 @@ class Daemons:
         Returns the pids stopped.
         """
         wanted = None if names is None else set(names)
-        found = [p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
+        found = [
+            p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted
+        ]
         for process in found:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()

@@ -28,7 +28,9 @@ def look(store: Any, front_ends: int, accounts: int) -> None:
     """Is so much of the store there, and does it answer? Raises UserError."""
     there, names = store.daemons.elsewhere(), store.front_ends()
     if len(names) < front_ends or store.accounts() < accounts:
-        problem = f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {store.accounts()} are on {there}"
+        problem = (
+            f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {store.accounts()} are on {there}"
+        )
         raise UserError(store.place, problem, f"`storelab up` on {there}")
     for name in names[:front_ends]:
         try:

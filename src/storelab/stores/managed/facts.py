@@ -51,14 +51,25 @@ class Facts(Store):
 
     def status(self) -> Status:
         pids = self.daemons.running()
-        missing, there = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids], self.daemons.elsewhere()
+        missing, there = (
+            [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids],
+            self.daemons.elsewhere(),
+        )
         state = "down" if not pids else "partly" if missing else "up"
         detail = f"started on {there}" if there else f"missing: {', '.join(missing)}" if state == "partly" else ""
         try:
             version = self.version()
         except (UserError, MeasurementFailed):
             version = ""
-        return Status(self.name, self.settings.kind, state, version, [self.endpoint(n).url for n in self.front_ends()], pids, detail)
+        return Status(
+            self.name,
+            self.settings.kind,
+            state,
+            version,
+            [self.endpoint(n).url for n in self.front_ends()],
+            pids,
+            detail,
+        )
 
     def deployment(self) -> dict[str, Any]:
         """System, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing and so on."""
@@ -104,6 +115,8 @@ class Facts(Store):
     def ask_version(self, program: Path) -> str:
         """What the program says of itself; '' where it tells none."""
         command = [program, self.version_flag]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+        )
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""

@@ -47,7 +47,9 @@ def holder(port: int) -> str:
     """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
     try:
         found = [
-            c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+            c.pid
+            for c in psutil.net_connections("tcp")
+            if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
         ]
         return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
     except (psutil.Error, OSError):

@@ -26,7 +26,9 @@ class Namespace:
         try:
             self.network = ipaddress.IPv4Network(subnet)
         except ValueError as error:
-            raise UserError(f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30") from None
+            raise UserError(
+                f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30"
+            ) from None
         self.ours, self.server = (str(address) for address in self.network.hosts())
 
     @property
@@ -41,7 +43,9 @@ class Namespace:
         command = [str(self._ip()), *arguments, *(["-batch", "-"] if batch else [])]
         done = subprocess.run(command, input=batch or "", capture_output=True, text=True, timeout=20, check=False)
         if done.returncode:
-            raise MeasurementFailed(f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}")
+            raise MeasurementFailed(
+                f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}"
+            )
         return done.stdout
 
     def _json(self, *arguments: str) -> list[dict[str, Any]]:
@@ -56,7 +60,9 @@ class Namespace:
 
         def has(address: str, device: str, *where: str) -> bool:
             links = self._json(*where, "addr", "show", "dev", device)
-            return any(a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", []))
+            return any(
+                a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", [])
+            )
 
         try:
             return has(self.ours, self.name) and has(self.server, INSIDE, "-n", self.name)
@@ -66,13 +72,21 @@ class Namespace:
     def _check_subnet(self) -> None:
         """Raises UserError where an address or a route of this machine lies in the subnet, or it in one of theirs."""
         taken = [
-            (f"{a['local']}/{a['prefixlen']}", link["ifname"]) for link in self._json("addr", "show") for a in link.get("addr_info", [])
+            (f"{a['local']}/{a['prefixlen']}", link["ifname"])
+            for link in self._json("addr", "show")
+            for a in link.get("addr_info", [])
         ]
         taken += [(r["dst"], r.get("dev", r.get("type", "?"))) for r in self._json("route", "show")]
         for text, device in taken:
-            if text != "default" and device != self.name and ipaddress.ip_network(text, strict=False).overlaps(self.network):
+            if (
+                text != "default"
+                and device != self.name
+                and ipaddress.ip_network(text, strict=False).overlaps(self.network)
+            ):
                 raise UserError(
-                    f"{self.place}.subnet", f"{self.network} is in use ({text} at {device})", f"set {self.place}.subnet to another /30"
+                    f"{self.place}.subnet",
+                    f"{self.network} is in use ({text} at {device})",
+                    f"set {self.place}.subnet to another /30",
                 )
 
     def up(self) -> None:

@@ -22,7 +22,9 @@ class ManagedSettings(Closed):
 class ListeningSettings(ManagedSettings):
     """A managed store whose front-ends listen on an address of this machine."""
 
-    address: str = Field("127.0.0.1", description="Address that its front-ends listen on; its other daemons stay on 127.0.0.1.")
+    address: str = Field(
+        "127.0.0.1", description="Address that its front-ends listen on; its other daemons stay on 127.0.0.1."
+    )
     front_end_addresses: list[str] = Field(
         default_factory=list,
         description="Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw).",

@@ -33,7 +33,11 @@ class Credentials:
 
     def environ(self) -> dict[str, str]:
         """Environment variables for a client process. The metadata service is never asked."""
-        out = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key, "AWS_EC2_METADATA_DISABLED": "true"}
+        out = {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
         if self.session_token:
             out["AWS_SESSION_TOKEN"] = self.session_token
         return out

@@ -150,7 +150,9 @@ class FilesAccess(Access):
                     raise
                 for entry in entries:
                     name = entry["name"].rstrip("/")
-                    if entry["type"] == "directory" and name == folder:  # XRootD's answer where it may not look into a folder
+                    if (
+                        entry["type"] == "directory" and name == folder
+                    ):  # XRootD's answer where it may not look into a folder
                         raise PermissionError(f"folder {name} cannot be listed")
                     key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
                     if not key.startswith(prefix) and not prefix.startswith(key + "/"):
@@ -206,7 +208,9 @@ class FilesAccess(Access):
     def _drop(self, path: str) -> None:
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
-                raise MeasurementFailed(f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone")
+                raise MeasurementFailed(
+                    f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone"
+                )
             if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder
                 raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))
@@ -220,12 +224,17 @@ def _absent(error: OSError) -> bool:
     """XRootD's client tells by text alone that something is not there."""
     text = str(error).lower()
     return (
-        isinstance(error, FileNotFoundError | NotADirectoryError) or "[3011]" in text or "no such file" in text or "not a directory" in text
+        isinstance(error, FileNotFoundError | NotADirectoryError)
+        or "[3011]" in text
+        or "no such file" in text
+        or "not a directory" in text
     )
 
 
 def _line(error: Exception) -> str:
-    return " ".join((str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}").split())
+    return " ".join(
+        (str(error) if isinstance(error, OSError) and str(error) else f"{type(error).__name__}: {error}").split()
+    )
 
 
 def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | MeasurementFailed:
@@ -242,5 +251,7 @@ def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | Mea
     if any(sign in low for sign in UNREACHABLE):
         return UserError(spot, f"{host} cannot be reached", "check address and port, and that the server runs")
     if any(sign in low for sign in ("http 401", "unauthorized", "auth failed")):
-        return UserError(place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first")
+        return UserError(
+            place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first"
+        )
     return MeasurementFailed(f"{place}: {text[:200]}")

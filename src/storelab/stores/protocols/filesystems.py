@@ -11,7 +11,13 @@ from urllib.parse import urlsplit
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 # XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but for the second.
-XROOTD = {"ConnectionWindow": 10, "ConnectionRetry": 1, "StreamErrorWindow": 0, "TimeoutResolution": 1, "RequestTimeout": 120}
+XROOTD = {
+    "ConnectionWindow": 10,
+    "ConnectionRetry": 1,
+    "StreamErrorWindow": 0,
+    "TimeoutResolution": 1,
+    "RequestTimeout": 120,
+}
 PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
 
 
@@ -72,8 +78,12 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
 
                 # No time-out of the whole request: a deadline ends it. No proxy: the endpoint is what is measured.
                 timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
-                connector = aiohttp.TCPConnector(limit=connections, ssl=tls_context(endpoint) if parts.scheme == "https" else False)
-                return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=authorization(endpoint, environ), **options)
+                connector = aiohttp.TCPConnector(
+                    limit=connections, ssl=tls_context(endpoint) if parts.scheme == "https" else False
+                )
+                return aiohttp.ClientSession(
+                    connector=connector, timeout=timeout, headers=authorization(endpoint, environ), **options
+                )
 
             return HTTPFileSystem(get_client=session, asynchronous=asynchronous, **common)
         case "root":
@@ -92,7 +102,9 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             from storelab.stores.protocols.webhdfs import WebHDFS
 
             secure = parts.scheme in ("https", "swebhdfs")
-            return WebHDFS(parts.hostname, parts.port or 9870, connections, user=endpoint.user, use_https=secure, **common)
+            return WebHDFS(
+                parts.hostname, parts.port or 9870, connections, user=endpoint.user, use_https=secure, **common
+            )
         case "file":
             from fsspec.implementations.local import LocalFileSystem
 
@@ -115,7 +127,9 @@ def xrootd_environment() -> None:
 
 def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The header that bears the token, {} without one."""
-    return {"Authorization": f"Bearer {environ[endpoint.token]}"} if endpoint.token and environ.get(endpoint.token) else {}
+    return (
+        {"Authorization": f"Bearer {environ[endpoint.token]}"} if endpoint.token and environ.get(endpoint.token) else {}
+    )
 
 
 def tls_context(endpoint: Endpoint) -> Any:

@@ -13,7 +13,11 @@ from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
 from storelab.stores.protocols.s3_mistakes import ERRORS, code, explain
 
-BUSY = ("SlowDown", "InternalError", "ServiceUnavailable")  # of single keys: a store that is behind with its writes (MinIO)
+BUSY = (
+    "SlowDown",
+    "InternalError",
+    "ServiceUnavailable",
+)  # of single keys: a store that is behind with its writes (MinIO)
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
 ABSENT = {"NoSuchKey", "404"}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
@@ -60,14 +64,18 @@ class S3Access(Access):
         left, errors = list(keys), []
         for pause in PAUSES:
             with self._explained():
-                answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True})
+                answer = self.s3.delete_objects(
+                    Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True}
+                )
             errors = answer.get("Errors") or []
             if not errors or not all(str(e.get("Code")).startswith(BUSY) for e in errors):
                 break
             left = [e["Key"] for e in errors]
             time.sleep(pause)
         if errors:
-            raise MeasurementFailed(f"bucket {bucket}: {len(errors)} objects were not deleted, the first with {errors[0].get('Code')}")
+            raise MeasurementFailed(
+                f"bucket {bucket}: {len(errors)} objects were not deleted, the first with {errors[0].get('Code')}"
+            )
 
     def bucket_names(self) -> list[str]:
         with self._explained():

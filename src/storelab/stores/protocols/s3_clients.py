@@ -5,7 +5,7 @@ import re
 import threading
 from base64 import b64encode
 from hashlib import md5
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -14,8 +14,10 @@ import urllib3
 from botocore.config import Config
 
 from storelab.core.errors import UserError
-from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+if TYPE_CHECKING:
+    from storelab.stores.base import Store
 
 LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")
 _session_lock = threading.Lock()
@@ -92,9 +94,13 @@ def _no_redirect(context: dict[str, Any], **_: Any) -> None:
 
 def _refuse_writes(model: Any, **_: Any) -> None:
     if not model.name.startswith(("Get", "Head", "List")):
-        raise UserError("read_only", f"{model.name} would write to a read-only store", "set the store's `read_only` to false")
+        raise UserError(
+            "read_only", f"{model.name} would write to a read-only store", "set the store's `read_only` to false"
+        )
 
 
-def for_store(store: Store, endpoint: Endpoint | None = None, **options: Any) -> Any:
+def for_store(store: "Store", endpoint: Endpoint | None = None, **options: Any) -> Any:
     """`client` with the store's own credentials; refuses to write where the store is read-only."""
-    return client(endpoint or store.endpoints(1)[0], store.credentials(), read_only=bool(store.settings.read_only), **options)
+    return client(
+        endpoint or store.endpoints(1)[0], store.credentials(), read_only=bool(store.settings.read_only), **options
+    )

@@ -35,12 +35,18 @@ CODES = {
     "IllegalLocationConstraintException": ("buckets of another region are asked for", REGION),
     "InvalidLocationConstraint": ("the server has no such region", REGION),
     "301": ("the bucket lies in another region, or at another endpoint", REGION),
-    "AccessDenied": ("the server denies access (403)", "check the rights of these credentials, or name the store's `bucket`"),
+    "AccessDenied": (
+        "the server denies access (403)",
+        "check the rights of these credentials, or name the store's `bucket`",
+    ),
     "AllAccessDisabled": ("the server denies access (403)", "check the rights of these credentials"),
     "403": ("the server denies access (403)", "check credentials and their rights, or name the store's `bucket`"),
     "NoSuchBucket": ("the bucket is not there", "check the store's `bucket`, or run `storelab stage`"),
     "404": ("the bucket is not there, or this is no S3 server", "check the store's `endpoint` and `bucket`"),
-    "TooManyBuckets": ("the account may have no more buckets", "run `storelab clean`, lower `limits.buckets`, or name one `bucket`"),
+    "TooManyBuckets": (
+        "the account may have no more buckets",
+        "run `storelab clean`, lower `limits.buckets`, or name one `bucket`",
+    ),
     "QuotaExceeded": ("the quota is used up", "run `storelab clean`, or ask for more"),
 }
 
@@ -85,7 +91,9 @@ def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
         case NoCredentialsError() | PartialCredentialsError():
             return UserError(place, "no credentials found", KEYS)
         case ProfileNotFound():
-            return UserError(f"{place}.profile", "there is no such AWS profile", "see ~/.aws/config and ~/.aws/credentials")
+            return UserError(
+                f"{place}.profile", "there is no such AWS profile", "see ~/.aws/config and ~/.aws/credentials"
+            )
         case ClientError():
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             name = code(error)
@@ -93,5 +101,7 @@ def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
             if known and status < 500:
                 return UserError(place, f"{name}: {known[0]}" if not name.isdigit() else known[0], known[1])
             message = error.response.get("Error", {}).get("Message", "")[:200]
-            return MeasurementFailed(f"{place}: {error.operation_name} failed with {name} (HTTP {status}) {message}".rstrip())
+            return MeasurementFailed(
+                f"{place}: {error.operation_name} failed with {name} (HTTP {status}) {message}".rstrip()
+            )
     return MeasurementFailed(f"{place}: {type(error).__name__}: {text[:200]}")

@@ -40,7 +40,11 @@ class WebDav:
 
     def _ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> urllib3.BaseHTTPResponse:
         answer = self.pool.request(
-            method, f"{self.url}/{quote(path)}", body=body, headers=dict(self.pool.headers) | headers, redirect=method != "MKCOL"
+            method,
+            f"{self.url}/{quote(path)}",
+            body=body,
+            headers=dict(self.pool.headers) | headers,
+            redirect=method != "MKCOL",
         )
         if answer.status < 300:
             return answer
@@ -50,7 +54,9 @@ class WebDav:
             raise NotADirectoryError(text)
         if answer.status in (404, 410) or "no such file" in said:
             raise FileNotFoundError(text)
-        raise {403: PermissionError, 405: FileExistsError if method == "MKCOL" else OSError}.get(answer.status, OSError)(text)
+        raise {403: PermissionError, 405: FileExistsError if method == "MKCOL" else OSError}.get(
+            answer.status, OSError
+        )(text)
 
     def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
         """(components of its path, whether it is a folder, bytes) of a folder or object and, with depth 1, of what is in it."""
@@ -58,7 +64,11 @@ class WebDav:
         for entry in ElementTree.fromstring(self._ask("PROPFIND", path, ASK, **headers).data).iter("{DAV:}response"):
             place = re.sub(r"^https?://[^/]*", "", entry.findtext("{DAV:}href", "").strip())
             folder = entry.find(".//{DAV:}resourcetype/{DAV:}collection") is not None
-            yield [c for c in unquote(place).split("/") if c], folder, int(entry.findtext(".//{DAV:}getcontentlength") or 0)
+            yield (
+                [c for c in unquote(place).split("/") if c],
+                folder,
+                int(entry.findtext(".//{DAV:}getcontentlength") or 0),
+            )
 
     def info(self, path: str) -> dict[str, Any]:
         _, folder, size = next(self._found(path, "0"))

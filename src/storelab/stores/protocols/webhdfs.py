@@ -67,12 +67,20 @@ class WebHDFS(webhdfs.WebHDFS):
         self.session.mount("https://", adapter)
 
     def _call(
-        self, op: str, method: str = "get", path: str | None = None, data: Any = None, redirect: bool = True, **options: Any
+        self,
+        op: str,
+        method: str = "get",
+        path: str | None = None,
+        data: Any = None,
+        redirect: bool = True,
+        **options: Any,
     ) -> requests.Response:
         name = self._strip_protocol(path) if path is not None else ""
         url = self._apply_proxy(self.url + quote(name, safe="/="))
         parameters = options | self.pars | {"op": op.upper()}
-        return judged(self.session.request(method, url, params=parameters, data=data, allow_redirects=redirect, timeout=TIMEOUT))
+        return judged(
+            self.session.request(method, url, params=parameters, data=data, allow_redirects=redirect, timeout=TIMEOUT)
+        )
 
     def send(self, op: str, method: str, path: str, body: bytes, **options: Any) -> None:
         """CREATE or APPEND: the NameNode tells where to, the DataNode takes the body."""
@@ -111,9 +119,23 @@ class WebHDFS(webhdfs.WebHDFS):
         return entries if detail else [entry["name"] for entry in entries]
 
     def _open(
-        self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, cache_options: Any = None, **options: Any
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: Any = None,
+        **options: Any,
     ) -> "File":
-        return File(self, path, mode=mode, block_size=block_size or self.blocksize, tempdir=self.tempdir, autocommit=autocommit, **options)
+        return File(
+            self,
+            path,
+            mode=mode,
+            block_size=block_size or self.blocksize,
+            tempdir=self.tempdir,
+            autocommit=autocommit,
+            **options,
+        )
 
 
 class File(webhdfs.WebHDFile):

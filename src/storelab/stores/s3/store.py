@@ -24,24 +24,35 @@ class Settings(Closed):
 
     kind: Literal["s3"]
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
-        None, description="A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan against them."
+        None,
+        description="A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan against them.",
     )
-    buckets_per_account: int | None = Field(None, ge=1, description="Most buckets of one account; default: the preset's, else no bound.")
+    buckets_per_account: int | None = Field(
+        None, ge=1, description="Most buckets of one account; default: the preset's, else no bound."
+    )
     multipart: Boolean | None = Field(
         None,
         description="Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: the preset's, else true.",
     )
-    endpoint: str | list[str] = Field(description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`.")
-    resolve_all: Boolean = Field(False, description="Resolve the one DNS name to all its addresses and spread the clients over them.")
+    endpoint: str | list[str] = Field(
+        description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`."
+    )
+    resolve_all: Boolean = Field(
+        False, description="Resolve the one DNS name to all its addresses and spread the clients over them."
+    )
     region: str = Field("us-east-1", description="Region for the signature.")
-    addressing: Literal["path", "virtual"] = Field("path", description="`path`: host/bucket/key; `virtual`: bucket.host/key.")
+    addressing: Literal["path", "virtual"] = Field(
+        "path", description="`path`: host/bucket/key; `virtual`: bucket.host/key."
+    )
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
     profile: str | None = Field(
-        None, description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
+        None,
+        description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE.",
     )
     profiles: list[str] = Field(
-        default_factory=list, description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first."
+        default_factory=list,
+        description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first.",
     )
     bucket: str | None = Field(
         None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
@@ -72,7 +83,11 @@ class S3(Store):
             good = False
         if not good:
             shown = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
-            raise UserError(f"{self.place}.endpoint", f"{shown!r} is no URL of an S3 endpoint", "write it like https://s3.example.org:443")
+            raise UserError(
+                f"{self.place}.endpoint",
+                f"{shown!r} is no URL of an S3 endpoint",
+                "write it like https://s3.example.org:443",
+            )
 
     @cached_property
     def _urls(self) -> list[str]:
@@ -95,12 +110,16 @@ class S3(Store):
                 "list the front-ends' names in `endpoint`, or set verify_tls to false",
             )
         if s.addressing == "virtual":
-            raise UserError(place, "addressing `virtual` needs the name", "use `path`, or list the front-ends' names in `endpoint`")
+            raise UserError(
+                place, "addressing `virtual` needs the name", "use `path`, or list the front-ends' names in `endpoint`"
+            )
         try:
             found = socket.getaddrinfo(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
         except OSError:
             raise UserError(
-                f"{self.place}.endpoint", f"the name {parts.hostname!r} cannot be resolved", "check the spelling and DNS"
+                f"{self.place}.endpoint",
+                f"the name {parts.hostname!r} cannot be resolved",
+                "check the spelling and DNS",
             ) from None
         hosts = sorted({f"[{a[4][0]}]" if a[0] == socket.AF_INET6 else str(a[4][0]) for a in found})
         return [f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") for host in hosts]
@@ -109,10 +128,15 @@ class S3(Store):
         urls, s = self._urls, self.settings
         if front_ends > len(urls):
             raise UserError(
-                self.place, f"{front_ends} front-ends asked, {len(urls)} known", "list more URLs in `endpoint`, or sweep fewer front_ends"
+                self.place,
+                f"{front_ends} front-ends asked, {len(urls)} known",
+                "list more URLs in `endpoint`, or sweep fewer front_ends",
             )
         ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
-        return [Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=self.multipart()) for u in urls[:front_ends]]
+        return [
+            Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=self.multipart())
+            for u in urls[:front_ends]
+        ]
 
     def multipart(self) -> bool:
         given = self.settings.multipart
@@ -134,7 +158,9 @@ class S3(Store):
         from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
 
         if account >= self.accounts():
-            raise UserError(self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`")
+            raise UserError(
+                self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`"
+            )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
         if not profile and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
             e = os.environ
@@ -150,7 +176,9 @@ class S3(Store):
         except ERRORS as error:
             raise explain(error, self.place) from None
         if not keys or not keys.access_key:
-            raise UserError(f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS)
+            raise UserError(
+                f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS
+            )
         return Credentials(keys.access_key, keys.secret_key, keys.token)
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:

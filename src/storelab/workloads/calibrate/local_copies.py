@@ -77,7 +77,10 @@ class LocalClient(Client):
             "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
             "requests_per_operation": {},
         }
-        checks = [Check("something moved", n > 0, f"{sum(counts)} operations"), Check("content", self.moved(), "what was moved last")]
+        checks = [
+            Check("something moved", n > 0, f"{sum(counts)} operations"),
+            Check("content", self.moved(), "what was moved last"),
+        ]
         return Result(ops, engine=engine, checks=checks)
 
     def close(self) -> None:
@@ -106,7 +109,9 @@ class FileClient(LocalClient):
 
     def prepare(self) -> None:
         disk = self.job.point.axes["target"] == "disk"
-        self.folder = Path(self.job.extra["disk"]) / f"{self.job.attempt}-{self.job.client}" if disk else self.job.scratch
+        self.folder = (
+            Path(self.job.extra["disk"]) / f"{self.job.attempt}-{self.job.client}" if disk else self.job.scratch
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         super().prepare()
 

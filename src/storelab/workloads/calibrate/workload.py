@@ -41,7 +41,12 @@ def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any],
     place = Bucket(**job["buckets"][0])
     data = {
         "schema": 1,
-        "dataset": {"name": "null", "kind": "payload", "seed": point.fixed["data_seed"], "object_size": point.axes["object_size"]},
+        "dataset": {
+            "name": "null",
+            "kind": "payload",
+            "seed": point.fixed["data_seed"],
+            "object_size": point.axes["object_size"],
+        },
         "store": store.name,
         "buckets": [[place.name, place.prefix]],
         "bodies": payload.body_sums(files),
@@ -77,10 +82,16 @@ class Calibrate(Workload):
         place = f"sweeps.{point.sweep}.axes"
         fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
         if operation not in fit:
-            raise UserError(f"{place}.operation", f"{operation!r} does not go with target {target!r}", f"one of: {', '.join(fit)}")
+            raise UserError(
+                f"{place}.operation", f"{operation!r} does not go with target {target!r}", f"one of: {', '.join(fit)}"
+            )
         engines = OPERATIONS[operation].axis("engine").choices if target == NETWORK else ("none",)
         if engine not in engines:
-            raise UserError(f"{place}.engine", f"{engine!r} does no {operation} at target {target!r}", f"one of: {', '.join(engines)}")
+            raise UserError(
+                f"{place}.engine",
+                f"{engine!r} does no {operation} at target {target!r}",
+                f"one of: {', '.join(engines)}",
+            )
         if operation == "get_range" and not point.axes["range_size"]:
             raise UserError(f"{place}.range_size", "get_range needs one", "give it, e.g. 4 kB")
 
@@ -97,7 +108,9 @@ class Calibrate(Workload):
         if operation == "delete":
             job["extra"] = {"objects": _names(point)}
         if operation in ("get", "get_range"):
-            files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
+            files = payload.body_files(
+                scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"]
+            )
             store.add_bodies(files)  # type: ignore[attr-defined]
             job["manifest"] = _manifest(config, store, point, job, files)
 

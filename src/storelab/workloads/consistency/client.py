@@ -49,12 +49,16 @@ class ConsistencyClient(Client):
             views = [view(endpoint) for endpoint in self.endpoints]
             prefix = f"{put_prefix(job.attempt)}{job.client}/{number}/"
             kind = NamespaceWorker if self.special and not number else Worker
-            worker = kind(number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number))
+            worker = kind(
+                number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
+            )
             self.workers.append(worker)
             # The object that is there all the time; through the other front-ends it is read, so that connections are open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
-                raise MeasurementFailed(f"{self.endpoints[0].url}: an object cannot be put: {seen.said()} {seen.message}")
+                raise MeasurementFailed(
+                    f"{self.endpoints[0].url}: an object cannot be put: {seen.said()} {seen.message}"
+                )
             for other in views[1:]:
                 other.get(worker.anchor)
         self.many = Many(f"{put_prefix(job.attempt)}many/")
@@ -115,7 +119,9 @@ class ConsistencyClient(Client):
         }
         first = next(iter(ledger.messages.values()), "")
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
-        checks = [Check("answers judged", tried > 0, f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}")]
+        checks = [
+            Check("answers judged", tried > 0, f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}")
+        ]
         connections = {"max": len(self.workers) * len(self.endpoints), "samples": []}
         return Result(ledger.ops(), engine=engine, checks=checks, connections=connections, tables=ledger.tables())
 

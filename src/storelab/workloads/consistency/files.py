@@ -26,7 +26,9 @@ class FilesView(View):
         self.endpoint, self.place, self.prefix = endpoint, bucket, bucket.prefix
         keys = None
         if endpoint.protocol == "s3":
-            keys = Credentials(environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], environ.get("AWS_SESSION_TOKEN"))
+            keys = Credentials(
+                environ["AWS_ACCESS_KEY_ID"], environ["AWS_SECRET_ACCESS_KEY"], environ.get("AWS_SESSION_TOKEN")
+            )
         self.access = open_access(endpoint, keys, place, False)
         self.fs = filesystems.data(endpoint, environ, 1)
         self.pipes = endpoint.protocol in ("s3", "http")
@@ -45,7 +47,9 @@ class FilesView(View):
             return Seen(begun, clock.now_ns(), ABSENT, error=type(error).__name__), None
         except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
             kind, status = classify(error)
-            absent = status == 404 or (isinstance(error, OSError) and any(sign in str(error).lower() for sign in _ABSENT))
+            absent = status == 404 or (
+                isinstance(error, OSError) and any(sign in str(error).lower() for sign in _ABSENT)
+            )
             message = f"{type(error).__name__}: {error}"[:300]
             return Seen(begun, clock.now_ns(), ABSENT if absent else FAILED, status or 0, kind, message), None
 

@@ -57,7 +57,19 @@ class Ledger:
             if seen.end_ns > self.deadline_ns or self.over.is_set():
                 self.cut_off += 1
                 raise TimeUp
-            self.rows.append((worker, op, key, 0 if error else size_bytes, seen.requests, seen.start_ns, seen.end_ns, seen.status, error))
+            self.rows.append(
+                (
+                    worker,
+                    op,
+                    key,
+                    0 if error else size_bytes,
+                    seen.requests,
+                    seen.start_ns,
+                    seen.end_ns,
+                    seen.status,
+                    error,
+                )
+            )
             self.requests += seen.requests or 1
             if error:
                 self.failed += 1
@@ -81,7 +93,9 @@ class Ledger:
         with self.lock:
             self._count(scenario, same, "errors")
 
-    def anomaly(self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str) -> None:
+    def anomaly(
+        self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str
+    ) -> None:
         """A try that was answered wrongly. lasted_ns: until it was right, None where it never was while it was watched."""
         with self.lock:
             self._count(scenario, same, "tried")
@@ -97,7 +111,9 @@ class Ledger:
 
     def ops(self) -> dict[str, Any]:
         """Columns of `records.OPS`."""
-        worker, op, key, size, requests, begun, ended, status, error = list(zip(*self.rows, strict=True)) or [[] for _ in range(9)]
+        worker, op, key, size, requests, begun, ended, status, error = list(zip(*self.rows, strict=True)) or [
+            [] for _ in range(9)
+        ]
         return {
             "client": [self.client] * len(worker),
             "worker": worker,
@@ -114,7 +130,9 @@ class Ledger:
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Columns of `records.ANOMALIES` and `records.SCENARIOS`."""
-        scenario, key, same, since, lasted, watched, evidence = list(zip(*self.anomalies, strict=True)) or [[] for _ in range(7)]
+        scenario, key, same, since, lasted, watched, evidence = list(zip(*self.anomalies, strict=True)) or [
+            [] for _ in range(7)
+        ]
         anomalies = {
             "client": [self.client] * len(scenario),
             "scenario": scenario,

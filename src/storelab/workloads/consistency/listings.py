@@ -58,7 +58,12 @@ class Many:
         missing = sorted(self.there - seen.names.keys())
         foreign = sorted(seen.names.keys() - self.there - self.unknown)
         sizes = sorted(k for k in self.there if seen.names.get(k, MANY_BYTES) != MANY_BYTES)
-        parts = (("missing", missing), ("listed twice", sorted(seen.repeated)), ("never written", foreign), ("of a wrong size", sizes))
+        parts = (
+            ("missing", missing),
+            ("listed twice", sorted(seen.repeated)),
+            ("never written", foreign),
+            ("of a wrong size", sizes),
+        )
         found = [f"{len(keys)} {what} ({', '.join(keys[:3])})" for what, keys in parts if keys]
         return f"of {len(self.there)} keys {', '.join(found)}" if found else None
 
@@ -81,7 +86,12 @@ class NamespaceWorker(Worker):
         if self.many and len(self.many.there) > PAGE and now >= self.next_many:
             self.list_many()
             self.next_many = clock.now_ns() + MANY_EVERY_NS
-        if self.bucket_stem and now >= self.next_bucket and self.bucket_turn < MOST_BUCKETS and self.refusals < MOST_REFUSALS:
+        if (
+            self.bucket_stem
+            and now >= self.next_bucket
+            and self.bucket_turn < MOST_BUCKETS
+            and self.refusals < MOST_REFUSALS
+        ):
             self.bucket_round()
             self.next_bucket = clock.now_ns() + BUCKET_EVERY_NS
         self.round(n)
@@ -93,7 +103,15 @@ class NamespaceWorker(Worker):
         view = self.many_turn % len(self.views)
         self.many_turn += 1
         story = f"put through front-end 0, listed through {view}"
-        self.look("listing_complete", view == 0, many.prefix, lambda: self.ask("LIST", many.prefix, view), many.wrong, None, story)
+        self.look(
+            "listing_complete",
+            view == 0,
+            many.prefix,
+            lambda: self.ask("LIST", many.prefix, view),
+            many.wrong,
+            None,
+            story,
+        )
 
     def bucket_round(self) -> None:
         """One bucket: made, used, listed; deleted, gone, not listed; and one of all that are listed: is it there?"""
@@ -110,10 +128,14 @@ class NamespaceWorker(Worker):
         self.refusals = 0
         there = True
         for op in ("HEAD_BUCKET", "LIST_BUCKET"):
-            verdict = self.look("bucket_usable", same, name, partial(self.ask, op, name, reader), _not_there, made, f"bucket made {how}")
+            verdict = self.look(
+                "bucket_usable", same, name, partial(self.ask, op, name, reader), _not_there, made, f"bucket made {how}"
+            )
             there = there and verdict != NEVER
         if there:
-            self.list_buckets("bucket_listed", name, writer, reader, lambda s: _unlisted(s, name), made, f"bucket made {how}")
+            self.list_buckets(
+                "bucket_listed", name, writer, reader, lambda s: _unlisted(s, name), made, f"bucket made {how}"
+            )
         self.bucket_end(name, writer, reader)
         return None
 
@@ -124,14 +146,18 @@ class NamespaceWorker(Worker):
             return self.ledger.unknown("bucket_gone", same)
         self.buckets_left.discard(name)
         self.look("bucket_gone", same, name, partial(self.ask, "HEAD_BUCKET", name, reader), _still_there, dropped, how)
-        seen, verdict = self.list_buckets("bucket_unlisted", name, writer, reader, lambda s: _still_listed(s, name), dropped, how)
+        seen, verdict = self.list_buckets(
+            "bucket_unlisted", name, writer, reader, lambda s: _still_listed(s, name), dropped, how
+        )
         if verdict in (RIGHT, LATE):
             self.bucket_gone[name] = writer
         if verdict != UNKNOWN:
             self.listed_exists(seen, reader)
         return None
 
-    def list_buckets(self, scenario: str, name: str, writer: int, reader: int, wrong: Wrong, since: Seen, story: str) -> tuple[Seen, str]:
+    def list_buckets(
+        self, scenario: str, name: str, writer: int, reader: int, wrong: Wrong, since: Seen, story: str
+    ) -> tuple[Seen, str]:
         """A list of all buckets: what does it say of `name`, does it show again what was gone?"""
         seen, same = self.names(reader), writer == reader
         if seen.state == FAILED:

@@ -61,7 +61,9 @@ class Worker:
         self.ledger.operation(self.number, "LIST" if op == "LIST_BUCKET" else op, name, moved, seen)
         return seen
 
-    def look(self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str) -> str:
+    def look(
+        self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
+    ) -> str:
         """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell of."""
         seen = ask()
         if seen.state == FAILED:
@@ -70,7 +72,15 @@ class Worker:
         return self.judge(scenario, same, key, seen, ask, wrong, since, story)
 
     def judge(
-        self, scenario: str, same: bool, key: str, seen: Seen, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
+        self,
+        scenario: str,
+        same: bool,
+        key: str,
+        seen: Seen,
+        ask: Callable[[], Seen],
+        wrong: Wrong,
+        since: Seen | None,
+        story: str,
     ) -> str:
         """The same for an answer that is there already (and did not fail)."""
         finding = wrong(seen)
@@ -132,7 +142,10 @@ class Worker:
         story = f"put {how}"
         if self.get("read_after_write", same, key, reader, 1, one, put, story) == NEVER:
             return None
-        if self.listing("list_after_write", same, key, reader, lambda s: _not_listed(s, key, self.size), put, story) == NEVER:
+        if (
+            self.listing("list_after_write", same, key, reader, lambda s: _not_listed(s, key, self.size), put, story)
+            == NEVER
+        ):
             return None
 
         put = self.ask("PUT", key, writer, two)
@@ -162,7 +175,17 @@ class Worker:
             self.look_again(self.rng.choice(self.deleted), reader)
         return None
 
-    def get(self, scenario: str, same: bool, key: str, view: int, version: int, expected: bytes, since: Seen | None, story: str) -> str:
+    def get(
+        self,
+        scenario: str,
+        same: bool,
+        key: str,
+        view: int,
+        version: int,
+        expected: bytes,
+        since: Seen | None,
+        story: str,
+    ) -> str:
         """Look at an object that should be `expected`, or (version 0) not there."""
 
         def wrong(seen: Seen) -> str | None:
@@ -178,7 +201,9 @@ class Worker:
         if seen.state != OK:
             self.ledger.unknown(scenario, same)
             return UNKNOWN
-        verdict = self.judge(scenario, same, key, seen, lambda: self.ask("LIST", self.prefix, view), wrong, since, story)
+        verdict = self.judge(
+            scenario, same, key, seen, lambda: self.ask("LIST", self.prefix, view), wrong, since, story
+        )
         self.come_back(seen, view)
         return verdict
 
@@ -200,9 +225,21 @@ class Worker:
         elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
             self.ledger.unknown("listing_works", same)
         else:
-            name, story = self.views[view].prefix + self.prefix, f"objects can be read, and listed through front-end {view}"
+            name, story = (
+                self.views[view].prefix + self.prefix,
+                f"objects can be read, and listed through front-end {view}",
+            )
             ask = lambda: _never_failed(self.ask("LIST", self.prefix, view))  # noqa: E731 - here a failure is a wrong answer
-            self.judge("listing_works", same, name, first, ask, lambda s: f"fails ({s.said()})" if s.state != OK else None, None, story)
+            self.judge(
+                "listing_works",
+                same,
+                name,
+                first,
+                ask,
+                lambda s: f"fails ({s.said()})" if s.state != OK else None,
+                None,
+                story,
+            )
         return first
 
     def come_back(self, seen: Seen, view: int) -> None:
@@ -222,7 +259,16 @@ class Worker:
                 return f"{', '.join(still[:3])}" if still else None
 
             try:
-                self.judge("comes_back_listed", same, back[0], seen, lambda: self.ask("LIST", self.prefix, view), wrong, None, story)
+                self.judge(
+                    "comes_back_listed",
+                    same,
+                    back[0],
+                    seen,
+                    lambda: self.ask("LIST", self.prefix, view),
+                    wrong,
+                    None,
+                    story,
+                )
             finally:
                 for key in back:
                     self.forget(key)

@@ -50,18 +50,30 @@ class S3View(View):
             self.wires[virtual] = Connection(url, self.context, self.timeout_s)
         return self.wires[virtual]
 
-    def _ask(self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b"") -> Seen:
+    def _ask(
+        self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b""
+    ) -> Seen:
         """One request; 404 is `absent`, whatever else is no success is `failed`."""
         query, wire = query or {}, self._wire(bucket)
         place = path_of(key) if self.endpoint.addressing == "virtual" else path_of(f"{bucket}/{key}" if key else bucket)
         path = f"/{place}"
-        headers = sign(method, wire.host, path, query, {}, hashlib.sha256(data).hexdigest(), self.keys, self.endpoint.region)
+        headers = sign(
+            method, wire.host, path, query, {}, hashlib.sha256(data).hexdigest(), self.keys, self.endpoint.region
+        )
         target = f"{path}?{query_of(query)}" if query else path
         begun = clock.now_ns()
         try:
             reply = wire.send(method, target, headers, data or None)
         except Exception as error:  # noqa: BLE001 - whatever the connection throws, the operation failed
-            return Seen(begun, clock.now_ns(), FAILED, 0, type(error).__name__, f"{type(error).__name__}: {error}"[:300], requests=1)
+            return Seen(
+                begun,
+                clock.now_ns(),
+                FAILED,
+                0,
+                type(error).__name__,
+                f"{type(error).__name__}: {error}"[:300],
+                requests=1,
+            )
         seen = Seen(begun, clock.now_ns(), OK, reply.status, data=reply.body, requests=1)
         if reply.good:
             return seen
@@ -73,7 +85,9 @@ class S3View(View):
             message=message.group(1).decode("utf-8", "replace") if message else "",
         )
 
-    def _pages(self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, size: str | None, more: str) -> Seen:
+    def _pages(
+        self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, size: str | None, more: str
+    ) -> Seen:
         """A listing to its end, as one answer. more: element that bears the token of the next page."""
         names: dict[str, int] = {}
         repeated: list[str] = []
@@ -107,7 +121,9 @@ class S3View(View):
                 return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
             tokens.add(token)
             query = {**query, "continuation-token": token}
-        return replace(seen, state=FAILED, error="BrokenListing", message=f"has more than {MOST_PAGES} pages", data=None)
+        return replace(
+            seen, state=FAILED, error="BrokenListing", message=f"has more than {MOST_PAGES} pages", data=None
+        )
 
     def put(self, key: str, body: bytes) -> Seen:
         return _done(self._ask("PUT", self.bucket, self.prefix + key, data=body))
@@ -121,7 +137,11 @@ class S3View(View):
     def list(self, prefix: str) -> Seen:
         seen = self._listing(self.bucket, self.prefix + prefix)
         n = len(self.prefix)
-        return replace(seen, names={key[n:]: size for key, size in seen.names.items()}, repeated=tuple(k[n:] for k in seen.repeated))
+        return replace(
+            seen,
+            names={key[n:]: size for key, size in seen.names.items()},
+            repeated=tuple(k[n:] for k in seen.repeated),
+        )
 
     def _listing(self, bucket: str, prefix: str) -> Seen:
         query = {"list-type": "2", "prefix": prefix}
@@ -130,8 +150,12 @@ class S3View(View):
     def make_bucket(self, bucket: str) -> Seen:
         """Amazon wants the region again where it is not its first one."""
         region, host = self.endpoint.region, urlsplit(self.endpoint.url).hostname or ""
-        where = f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
-        return _done(self._ask("PUT", bucket, data=where.encode() if region != "us-east-1" and _AMAZON.search(host) else b""))
+        where = (
+            f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+        )
+        return _done(
+            self._ask("PUT", bucket, data=where.encode() if region != "us-east-1" and _AMAZON.search(host) else b"")
+        )
 
     def drop_bucket(self, bucket: str) -> Seen:
         return _gone(self._ask("DELETE", bucket))

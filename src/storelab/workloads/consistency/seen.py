@@ -101,4 +101,8 @@ def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | Non
         return f"is no body that was written ({len(seen.data or b'')} B instead of {len(expected)} B)"
     if found[0] != key:
         return f"is the content of another key, {found[0]}"
-    return f"is version {found[1]} instead of {version}" if found[1] != version else f"is version {version} of another write ({found[2]})"
+    return (
+        f"is version {found[1]} instead of {version}"
+        if found[1] != version
+        else f"is version {version} of another write ({found[2]})"
+    )

@@ -46,7 +46,9 @@ class Consistency(Workload):
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
         old = records.read_json(note) if note.exists() else []
         if not places[0].prefix:
-            records.write_json(note, [*old, stem(places[0], job["attempt"])])  # noted first: a crash leaves nothing unknown behind
+            records.write_json(
+                note, [*old, stem(places[0], job["attempt"])]
+            )  # noted first: a crash leaves nothing unknown behind
             drop_left(store, places[0].account, old)
             records.write_json(note, [stem(places[0], job["attempt"])])
 

@@ -52,7 +52,9 @@ class FileRanges:
         if self.file is None:
             options = {"block_size": BLOCK, "cache_type": "none", "size": self.size}
             local = "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
-            self.file = LocalFile(self.fs, self.path, "rb", **options) if local else self.fs.open(self.path, "rb", **options)
+            self.file = (
+                LocalFile(self.fs, self.path, "rb", **options) if local else self.fs.open(self.path, "rb", **options)
+            )
             self.file.details = {"name": self.path, "size": self.size, "type": "file"}  # else s3fs asks for them
         return self.file
 
@@ -113,8 +115,12 @@ class CachedFile:
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> transports.Counted:
     """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises UserError where the environment holds no credentials."""
-    if endpoint.protocol == "s3" and not (os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY")):
-        raise UserError("AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY")
+    if endpoint.protocol == "s3" and not (
+        os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY")
+    ):
+        raise UserError(
+            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
+        )
     fs = filesystems.data(endpoint, os.environ, FileRanges.parallel)
     inner = FileRanges(fs, filesystems.path(endpoint, bucket, key), size)
     return transports.Counted(inner, transports.port_wire(endpoint), transports.versions_of(endpoint))

@@ -59,7 +59,9 @@ class Steps(PlannedClient):
         axes = self.job.point.axes
         self.step, self.navigation = axes["step"], axes["navigation"]
         if self.step > self.entries:
-            raise UserError("axes.step", f"{self.step} events are more than the file holds, {self.entries}", "sweep smaller steps")
+            raise UserError(
+                "axes.step", f"{self.step} events are more than the file holds, {self.entries}", "sweep smaller steps"
+            )
         self.seed = derive_seed(self.job.point.seed, self.job.client)
         self.passes = 0  # begun
         self.seen: tuple[int, Counts] | None = None
@@ -110,7 +112,10 @@ class Steps(PlannedClient):
         decoded = self.steps.arrays(rows, first, stop)
         stamps.append(clock.now_ns())
         if decoded != len(entries) * len(self.branches):
-            raise WrongData("EntriesMismatch", f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted")
+            raise WrongData(
+                "EntriesMismatch",
+                f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted",
+            )
         looked, transfer, *others = (b - a for a, b in itertools.pairwise(stamps))
         times = looked + planning_ns, transfer - planning_ns, *others
         return Done(len(self.branches), len(new), decoded, int(size.sum()), requests, asked, *times)
@@ -163,7 +168,13 @@ class CachedEvents(Steps):
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)
         keeps = {"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}
-        self.settings = {"retries": 0, "library": "fsspec", "cache": self.cache, "read_ahead_bytes": self.read_ahead, **keeps}
+        self.settings = {
+            "retries": 0,
+            "library": "fsspec",
+            "cache": self.cache,
+            "read_ahead_bytes": self.read_ahead,
+            **keeps,
+        }
 
     def begin_pass(self) -> None:
         super().begin_pass()

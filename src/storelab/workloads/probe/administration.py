@@ -12,7 +12,13 @@ def ask(store: Store) -> list[Told]:
     system can do.
     """
     try:
-        why = f"storelab runs {store.settings.kind} without users" if store.managed else "no administration that storelab may use"
+        why = (
+            f"storelab runs {store.settings.kind} without users"
+            if store.managed
+            else "no administration that storelab may use"
+        )
         return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]
     except Exception as error:  # noqa: BLE001  a question beside the probe itself
-        return [Told(name, ERROR, f"{type(error).__name__}: {' '.join(str(error).split())[:150]}") for name in QUESTIONS]
+        return [
+            Told(name, ERROR, f"{type(error).__name__}: {' '.join(str(error).split())[:150]}") for name in QUESTIONS
+        ]

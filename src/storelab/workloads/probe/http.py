@@ -19,7 +19,15 @@ from storelab.workloads.probe.plain_http import Connection, Reply
 
 OWN = Checks()
 SMALL = b"one small file of the probe"
-NAMES = ("with space", "plus+sign", "a=b&c", "per%cent", "ümläut-日本", "(brackets)'quote'!*~", "colon:at@semi;comma,dollar$")
+NAMES = (
+    "with space",
+    "plus+sign",
+    "a=b&c",
+    "per%cent",
+    "ümläut-日本",
+    "(brackets)'quote'!*~",
+    "colon:at@semi;comma,dollar$",
+)
 LISTED = 1001
 
 
@@ -48,7 +56,9 @@ class Http(Context):
         wire: Connection | None = None,
         token: bool = True,
     ) -> Reply:
-        return (wire or self.wire).send(method, self.target(key), {**(self.token if token else {}), **(headers or {})}, body)
+        return (wire or self.wire).send(
+            method, self.target(key), {**(self.token if token else {}), **(headers or {})}, body
+        )
 
     def path(self, name: str) -> str:
         """Whole key of a file of this client; its folder is made with the first."""
@@ -218,7 +228,9 @@ def _conditional_get(c: Http, name: str, value: str | None, status: int) -> Answ
 OWN.add("conditional", "get if none match", "If-None-Match", None, 304)(_conditional_get)
 OWN.add("conditional", "get if match", "If-Match", '"no-such-etag"', 412)(_conditional_get)
 OWN.add("conditional", "get if modified since", "If-Modified-Since", None, 304)(_conditional_get)
-OWN.add("conditional", "get if unmodified since", "If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT", 412)(_conditional_get)
+OWN.add("conditional", "get if unmodified since", "If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT", 412)(
+    _conditional_get
+)
 
 
 @OWN.add("listing", "a folder of 1001")

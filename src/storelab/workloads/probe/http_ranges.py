@@ -76,7 +76,9 @@ for _count in MULTI:
 def after(c: Any) -> Answer:
     """The whole object without a Range, byte by byte: no range request harmed it or its caches."""
     reply = c.get_whole()
-    demand(reply.status == 200 and reply.body == c.body, f"{reply.status}, {len(reply.body)} bytes, not the known object")
+    demand(
+        reply.status == 200 and reply.body == c.body, f"{reply.status}, {len(reply.body)} bytes, not the known object"
+    )
     return yes(f"200, {SIZE} bytes as written")
 
 
@@ -116,7 +118,9 @@ def https(c: Ranged) -> Answer:
     wire = c.new_wire()
     try:
         if not wire.secure:
-            raise NotTried("the endpoint is http; a deployment with `scheme: https`, or an https endpoint, answers this")
+            raise NotTried(
+                "the endpoint is http; a deployment with `scheme: https`, or an https endpoint, answers this"
+            )
         demand(c.get_small(wire).good, "a request failed")
         version, cipher = wire.tls() or ("", "")
         trusted = "verified" if wire.context and wire.context.check_hostname else "not verified (verify_tls: false)"

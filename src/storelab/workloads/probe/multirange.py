@@ -52,15 +52,25 @@ def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ran
     seen = f"{status}, {len(body)} bytes"
     if status not in (200, 206):
         code = ERROR_CODE.search(body[:20_000])
-        return Verdict(ERROR, f"{status}{' ' + code[1].decode() if code else ''}, no range was sent", {"status": status})
+        return Verdict(
+            ERROR, f"{status}{' ' + code[1].decode() if code else ''}, no range was sent", {"status": status}
+        )
     mark = boundary(headers.get("content-type", ""))
-    verdict = _multipart(seen, body, mark, data, ranges) if mark is not None else _single(seen, status, headers, body, data, ranges)
+    verdict = (
+        _multipart(seen, body, mark, data, ranges)
+        if mark is not None
+        else _single(seen, status, headers, body, data, ranges)
+    )
     if verdict.kind == RIGHT and status == 200:
-        return Verdict(WRONG, f"the bytes asked for, but with status 200 instead of 206, {len(body)} bytes", verdict.detail)
+        return Verdict(
+            WRONG, f"the bytes asked for, but with status 200 instead of 206, {len(body)} bytes", verdict.detail
+        )
     return verdict
 
 
-def _single(seen: str, status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]) -> Verdict:
+def _single(
+    seen: str, status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]
+) -> Verdict:
     if body == data and not (len(ranges) == 1 and ranges[0] == (0, len(data) - 1) and status == 206):
         return Verdict(WHOLE, f"{seen}, not one of them left out", {"status": status})
     place = content_range(headers.get("content-range"))
@@ -96,8 +106,12 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
         return Verdict(kind, f"{seen}, {sum(there)} of {len(ranges)} ranges in {len(parts)} parts", detail)
     asked, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
     if sent > asked + MOST_GAP * len(ranges):
-        return Verdict(MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts where {asked} were asked", detail)
-    return Verdict(RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail)
+        return Verdict(
+            MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts where {asked} were asked", detail
+        )
+    return Verdict(
+        RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail
+    )
 
 
 def _near(got: Sequence[Range], first: int) -> list[Range]:

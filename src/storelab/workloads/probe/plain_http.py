@@ -60,7 +60,11 @@ class Cut(Refuted):
 
 
 def _cut(status: int, got: int, said: int | None) -> str:
-    return f"{status} announced {said} bytes, {got} came" if said else f"{status}, and its body broke off after {got} bytes"
+    return (
+        f"{status} announced {said} bytes, {got} came"
+        if said
+        else f"{status}, and its body broke off after {got} bytes"
+    )
 
 
 class Connection:
@@ -69,7 +73,9 @@ class Connection:
     `send` raises OSError, ssl.SSLError, http.client.HTTPException, as they come; Cut, TooLong for a body that is none.
     """
 
-    def __init__(self, url: str, context: ssl.SSLContext | None = None, timeout: float = TIMEOUT_S, pace_s: float = 0.0):
+    def __init__(
+        self, url: str, context: ssl.SSLContext | None = None, timeout: float = TIMEOUT_S, pace_s: float = 0.0
+    ):
         parts = urlsplit(url)
         self.secure = parts.scheme in ("https", "swebhdfs", "davs")
         self.name, self.port = parts.hostname or "", parts.port
@@ -97,7 +103,9 @@ class Connection:
         sock = self._connection.sock if self._connection else None
         return sock is not None and not select.select([sock], [], [], 0)[0]
 
-    def send(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Reply:
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Reply:
         """`target`: path and query as they stand in the request line. Only what HTTP needs is added to `headers`."""
         if (wait := self._last + self.pace_s - time.monotonic()) > 0:
             time.sleep(wait)

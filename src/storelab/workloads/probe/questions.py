@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from storelab.workloads.probe.answers import Check
     from storelab.workloads.probe.context import Context
 
-PROTOCOLS = {"s3": "s3.questions", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # of an endpoint -> module
+PROTOCOLS = {
+    "s3": "s3.questions",
+    "http": "http",
+    "webhdfs": "webhdfs",
+    "file": "files",
+    "root": "root",
+}  # of an endpoint -> module
 
 
 def _module(protocol: str) -> Any:

@@ -93,7 +93,11 @@ def _vector(c: Root, count: int) -> Answer:
         chunks = [(chunk.offset, chunk.length, bytes(chunk.buffer)) for chunk in info.chunks]
     finally:
         f.close(timeout=TIMEOUT)
-    wrong = [a for (a, b), (o, n, data) in zip(ranges, chunks, strict=False) if (o, n) != (a, b - a + 1) or data != c.body[a : b + 1]]
+    wrong = [
+        a
+        for (a, b), (o, n, data) in zip(ranges, chunks, strict=False)
+        if (o, n) != (a, b - a + 1) or data != c.body[a : b + 1]
+    ]
     demand(len(chunks) == count, f"{len(chunks)} of {count} chunks", Otherwise)
     demand(not wrong, f"{len(wrong)} of {count} chunks are not what stands there, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} chunks in one vector read, every offset and byte compared")
@@ -116,7 +120,9 @@ def config(c: Root, name: str) -> str:
 def bounds(c: Root) -> Answer:
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
     demand(bool(chunks), "the server does not tell readv_iov_max")
-    return yes(f"{chunks} chunks of at most {size or '?'} bytes in one request", readv_iov_max=chunks, readv_ior_max=size)
+    return yes(
+        f"{chunks} chunks of at most {size or '?'} bytes in one request", readv_iov_max=chunks, readv_ior_max=size
+    )
 
 
 @CHECKS.add("ranges", "more chunks than the bound, split")

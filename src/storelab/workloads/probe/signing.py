@@ -20,7 +20,11 @@ from storelab.stores.protocols.endpoint import Credentials
 
 EMPTY = hashlib.sha256(b"").hexdigest()
 UNSIGNED = "UNSIGNED-PAYLOAD"
-SIGNED = ("host", "content-type", "content-md5")  # what the definition asks for, beside all `x-amz-` headers; botocore would sign more
+SIGNED = (
+    "host",
+    "content-type",
+    "content-md5",
+)  # what the definition asks for, beside all `x-amz-` headers; botocore would sign more
 
 
 def path_of(key: str) -> str:
@@ -87,7 +91,14 @@ def sign(
 
 
 def presign(
-    method: str, host: str, path: str, query: Mapping[str, str], keys: Credentials, region: str, expires: int, when: float | None = None
+    method: str,
+    host: str,
+    path: str,
+    query: Mapping[str, str],
+    keys: Credentials,
+    region: str,
+    expires: int,
+    when: float | None = None,
 ) -> str:
     """The query string that lets anybody do this for `expires` seconds from `when`; only the host header is signed."""
     url = f"http://{host}{path}" + (f"?{query_of(query)}" if query else "")

@@ -45,7 +45,13 @@ class WebHdfs(Context):
         return (wire or self.wire).send(method, self.target(key, op, **parameters))
 
     def at_node(
-        self, method: str, key: str, op: str, body: bytes | None = None, headers: dict[str, str] | None = None, **parameters: str
+        self,
+        method: str,
+        key: str,
+        op: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        **parameters: str,
     ) -> Reply:
         """Two steps: the NameNode's redirect, then the DataNode's answer; the NameNode's where it sends nobody on."""
         first = self.send(method, key, op, **parameters)
@@ -95,7 +101,9 @@ def offsets(c: WebHdfs) -> Answer:
     for first, last in multirange.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
         demand(reply.status == 200, f"answered {_said(reply)}")
-        demand(reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise)
+        demand(
+            reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise
+        )
     return yes(f"{OFFSETS} ranges in as many requests of two steps, every byte compared", requests=2 * OFFSETS)
 
 

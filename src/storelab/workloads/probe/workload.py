@@ -30,7 +30,9 @@ class ProbeClient(Client):
         from storelab.workloads.probe import questions
 
         self.checks = [
-            c for c in questions.checks(self.job.endpoint.protocol) if self.job.client == 0 or c.topic not in ("buckets", "versioning")
+            c
+            for c in questions.checks(self.job.endpoint.protocol)
+            if self.job.client == 0 or c.topic not in ("buckets", "versioning")
         ]
         self.context = questions.context_of(self.job)
         self.asked: list[Any] = []
@@ -78,7 +80,10 @@ class ProbeClient(Client):
             "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
         }
         return Result(
-            ops, engine=engine, tables={"answers": columns}, checks=[Check("asked", n == len(self.checks) + len(told), f"{n} questions")]
+            ops,
+            engine=engine,
+            tables={"answers": columns},
+            checks=[Check("asked", n == len(self.checks) + len(told), f"{n} questions")],
         )
 
     def close(self) -> None:
@@ -98,7 +103,10 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     if room < 1:
         return {"spare_buckets": [], "why_none": "limits.buckets allows no further bucket"}
     counted = min(point.axes["most_buckets"], room)
-    return {"spare_buckets": [store.bucket(config.name, SPARE + i, 0).name for i in range(SPECIAL + counted)], "why_none": ""}
+    return {
+        "spare_buckets": [store.bucket(config.name, SPARE + i, 0).name for i in range(SPECIAL + counted)],
+        "why_none": "",
+    }
 
 
 def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
@@ -148,7 +156,9 @@ class Probe(Workload):
         tidy(store, config.name, places)  # of an attempt that was killed
         for place in places:
             ways[place.account].write(
-                place.name, place.prefix + context.folder_of(job["attempt"]) + context.KNOWN, context.known_body(point.seed)
+                place.name,
+                place.prefix + context.folder_of(job["attempt"]) + context.KNOWN,
+                context.known_body(point.seed),
             )
         job["extra"] = {
             "campaign": config.name,

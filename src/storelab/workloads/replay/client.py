@@ -64,7 +64,9 @@ class ReplayClient(PlannedBase):
         stamps.append(clock.now_ns())
         self.plans.add((requests.gap, requests.piece))
         planned, transfer, verified = (b - a for a, b in itertools.pairwise(stamps))
-        return Done(len(self.branches), len(rows), 0, needed, sent, requests.asked_bytes, planned, transfer, verified, 0, 0)
+        return Done(
+            len(self.branches), len(rows), 0, needed, sent, requests.asked_bytes, planned, transfer, verified, 0, 0
+        )
 
     def _plan(self, offset: np.ndarray, size: np.ndarray) -> Requests:
         if self.gap is None:

@@ -58,11 +58,17 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
     except NoSuchBucket:
         if not bucket.prefix:
             return False
-        raise UserError(f"stores.{store.name}", "NoSuchBucket: the bucket is not there", "check the store's `bucket`") from None
+        raise UserError(
+            f"stores.{store.name}", "NoSuchBucket: the bucket is not there", "check the store's `bucket`"
+        ) from None
     except AccessRefused:
-        raise UserError(place, "is of someone else (403)" if not bucket.prefix else "denies access (403)", OTHER_NAME) from None
+        raise UserError(
+            place, "is of someone else (403)" if not bucket.prefix else "denies access (403)", OTHER_NAME
+        ) from None
     if owner is None:
-        raise UserError(place, "is of someone else: it bears no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours")
+        raise UserError(
+            place, "is of someone else: it bears no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours"
+        )
     if owner != campaign:
         raise UserError(place, f"is of someone else: it is marked for the campaign {owner!r}", OTHER_NAME)
     return True
@@ -79,7 +85,9 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
         missing = [b for b, ok in zip(buckets, there, strict=True) if not ok]
         if missing and store.settings.read_only:
             raise UserError(
-                _place(store, missing[0]), "is not staged, and the store is read-only", "stage it with `read_only: false` first"
+                _place(store, missing[0]),
+                "is not staged, and the store is read-only",
+                "stage it with `read_only: false` first",
             )
         # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object.
         made: list[Bucket] = []
@@ -149,7 +157,12 @@ def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
         total = 0
         with ThreadPoolExecutor(8) as pool:
             while wave := list(islice(keys, 8 * step)):  # bounded: a bucket may hold millions
-                list(pool.map(lambda part: access.delete(bucket.name, part), [wave[i : i + step] for i in range(0, len(wave), step)]))
+                list(
+                    pool.map(
+                        lambda part: access.delete(bucket.name, part),
+                        [wave[i : i + step] for i in range(0, len(wave), step)],
+                    )
+                )
                 total += len(wave)
         return total
     except NoSuchBucket:

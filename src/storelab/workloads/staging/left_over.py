@@ -33,7 +33,12 @@ def add(config: Config, store: str, point: Point, size_bytes: int, objects: int)
     accounts = sorted({*was["accounts"], point.axes.get("accounts", 1)})
     records.write_json(
         _note(config, store),
-        {"bytes": was["bytes"] + size_bytes, "objects": was["objects"] + objects, "buckets": buckets, "accounts": accounts},
+        {
+            "bytes": was["bytes"] + size_bytes,
+            "objects": was["objects"] + objects,
+            "buckets": buckets,
+            "accounts": accounts,
+        },
     )
 
 
@@ -55,7 +60,11 @@ def remove(config: Config, store: Store, always: bool = False) -> int:
 
     places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}
     ways = buckets.accesses(store, list(places))
-    gone = sum(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX) for place in places if buckets.present(ways, place))
+    gone = sum(
+        buckets.delete_prefix(ways[place.account], place, PUT_PREFIX)
+        for place in places
+        if buckets.present(ways, place)
+    )
     store.reclaim()
     _note(config, store.name).unlink(missing_ok=True)
     return gone

@@ -54,10 +54,14 @@ def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> l
 def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
     """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's. Raises UserError."""
     manifest = records.read_json(path)
-    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and ("file" not in dataset or own_file.unchanged(dataset, manifest))
+    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and (
+        "file" not in dataset or own_file.unchanged(dataset, manifest)
+    )
 
 
-def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False) -> Path:
+def ensure(
+    config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False
+) -> Path:
     """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
@@ -68,7 +72,12 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], progress: Prog
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
-    if path.exists() and not again and _read(first, places[0], marker) == records.sha256(path).encode() and _names(path, dataset, places):
+    if (
+        path.exists()
+        and not again
+        and _read(first, places[0], marker) == records.sha256(path).encode()
+        and _names(path, dataset, places)
+    ):
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
@@ -100,7 +109,9 @@ def _payload(
     return manifest, files
 
 
-def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path) -> tuple[dict[str, Any], list[Path]]:
+def _root(
+    config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
+) -> tuple[dict[str, Any], list[Path]]:
     path = scratch.folder(config.scratch) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
     path.parent.mkdir(exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,14 +121,20 @@ def _root(config: Config, store: Store, dataset: dict[str, Any], places: list[Bu
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        report(f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}")
+        report(
+            f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}"
+        )
     else:
-        root = generated.generate_with_side_car(path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd"))
+        root = generated.generate_with_side_car(
+            path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd")
+        )
     copies, each = root_copies(dataset), dataset.get("files", 1)
     names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
     keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
     objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
-    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {"root": root}, [path]
+    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
+        "root": root
+    }, [path]
 
 
 def _first(facts: dict[str, Any]) -> str:

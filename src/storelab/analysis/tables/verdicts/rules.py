@@ -5,81 +5,31 @@ not apply or the data cannot tell. What was at its limit while the best rate was
 when it was varied, then what was not pushed far enough. The first rule that fires is the verdict; the others that fire stand beside.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import ratios
+from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
+from storelab.core import engines
 
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
 LINK_FULL = 90.0  # percent of what the network card can carry in one direction
-ONE_CORE, MORE_THAN_ONE = 0.9, 1.1  # cores that a client with one interpreter thread takes when it is full; beyond, it has more threads
+ONE_CORE, MORE_THAN_ONE = (
+    0.9,
+    1.1,
+)  # cores that a client with one interpreter thread takes when it is full; beyond, it has more threads
 BUSY = 90.0  # percent of a host's cores
 MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
 OTHERS = 10.0  # percent of the host's cores taken by neither side, worth a word
 GAIN = 1.05  # ratio that is worth being called one, however sure it is
-LEAST_RUNS, LEAST_GAIN = 3, 1.1  # without an interval: so many runs on each side, apart from each other, and such a ratio
-ONE_THREAD = ("uproot-s3fs", "fsspec")  # engines whose clients work in one interpreter thread
+# Without an interval: so many runs on each side, apart from each other, and such a ratio.
+LEAST_RUNS, LEAST_GAIN = 3, 1.1
+ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
 RISING, KNEE = "still rising", "knee"  # as scaling.csv has them
-
-
-@dataclass(frozen=True)
-class Group:
-    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a speed per run."""
-
-    axes: Mapping[str, Any]
-    values: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return float(pd.Series(self.values).median())
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and resources.csv.
-
-    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be empty).
-    """
-
-    best: Group
-    row: Mapping[str, Any]
-    groups: tuple[Group, ...]
-    points: pd.DataFrame
-    curves: pd.DataFrame
-
-    def number(self, name: str) -> float | None:
-        """A value of the best group, None where it is not known."""
-        value = self.row.get(name)
-        return None if value is None or pd.isna(value) else float(value)
-
-    @property
-    def shared(self) -> bool:
-        value = self.row.get("shared_host")
-        return value is not None and not pd.isna(value) and bool(value)
-
-    def along(self, axis: str) -> list[Group]:
-        """The groups that differ from the best in this axis alone, the best among them, by its value."""
-        same = {k: v for k, v in self.best.axes.items() if k != axis}
-        found = [g for g in self.groups if g.axes.get(axis) is not None and {k: v for k, v in g.axes.items() if k != axis} == same]
-        return sorted(found, key=lambda g: g.axes[axis])
-
-
-Test = Callable[[Subject], str | None]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`verdict`: what limited; `test`: its evidence or None; `says`: when it fires, for the documentation."""
-
-    verdict: str
-    test: Test
-    says: str
 
 
 def _n(value: float, unit: str = "") -> str:
@@ -95,7 +45,9 @@ def errors(s: Subject) -> str | None:
     said = [f"{_n(percent)} % of the operations failed at the best rate"] if percent > FAILED else []
     if len(invalid):
         first = invalid.sort_values([c for c in ("clients", "workers") if c in invalid]).iloc[0]
-        where = ", ".join(words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c]))
+        where = ", ".join(
+            words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+        )
         said.append(f"{len(invalid)} of {len(s.points)} runs are invalid, the first with {where}: {first['reason']}")
     return "; ".join(said)
 
@@ -106,8 +58,14 @@ def drifting(s: Subject) -> str | None:
 
 
 def sockets(s: Subject) -> str | None:
-    used, ports, waiting = s.number("ports_median_percent"), s.number("host_ports"), s.number("time_wait_median_sockets")
-    if used is None or ports is None or s.shared:  # over loopback the kernel takes a port in TIME_WAIT again after a second
+    used, ports, waiting = (
+        s.number("ports_median_percent"),
+        s.number("host_ports"),
+        s.number("time_wait_median_sockets"),
+    )
+    if (
+        used is None or ports is None or s.shared
+    ):  # over loopback the kernel takes a port in TIME_WAIT again after a second
         return None
     ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
     if used / ends < PORTS_FULL:
@@ -141,7 +99,12 @@ def network(s: Subject) -> str | None:
 
 def client_thread(s: Subject) -> str | None:
     cpu, clients = s.number("client_cpu_median_cores"), s.best.axes.get("clients")
-    if cpu is None or not clients or s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu / clients <= MORE_THAN_ONE:
+    if (
+        cpu is None
+        or not clients
+        or s.best.axes.get("engine") not in ONE_THREAD
+        or not ONE_CORE <= cpu / clients <= MORE_THAN_ONE
+    ):
         return None
     each = "client" if clients == 1 else "each client"
     return f"{each} took {_n(cpu / clients)} of 1 core it can use (one interpreter thread)"
@@ -188,7 +151,11 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
             return None
         shown = f"x{words.spread([r.ratio, r.low, r.high])}"
     else:
-        if min(len(less.values), len(more.values)) < LEAST_RUNS or min(more.values) <= max(less.values) or r.ratio < LEAST_GAIN:
+        if (
+            min(len(less.values), len(more.values)) < LEAST_RUNS
+            or min(more.values) <= max(less.values)
+            or r.ratio < LEAST_GAIN
+        ):
             return None
         shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
     return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
@@ -222,7 +189,8 @@ def concurrency(s: Subject) -> str | None:
         name = words.heading(axis).lower()
         if shape == RISING:
             said.append(
-                f"{name} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: the rate still rises" + (f" ({step})" if step else "")
+                f"{name} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: the rate still rises"
+                + (f" ({step})" if step else "")
             )
         elif shape is None and step:
             said.append(step)
@@ -274,7 +242,9 @@ def would_tell(s: Subject) -> str:
     if s.number("link_median_percent") is None and not s.shared:
         out.append("the speed of the clients' link")
     out += [
-        f"more than one number of {what}" for axis, what in (("buckets", "buckets"), ("front_ends", "front-ends")) if len(s.along(axis)) < 2
+        f"more than one number of {what}"
+        for axis, what in (("buckets", "buckets"), ("front_ends", "front-ends"))
+        if len(s.along(axis)) < 2
     ]
     if len(s.best.values) < LEAST_RUNS + 1:
         out.append(f"{LEAST_RUNS + 1} or more runs of each point")

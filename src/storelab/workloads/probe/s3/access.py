@@ -37,7 +37,9 @@ def _presigned_works(c: S3) -> None:
 @CHECKS.add("signatures", "wrong secret refused")
 def wrong_secret(c: S3) -> Answer:
     _signed_works(c)
-    reply = c.send("GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token))
+    reply = c.send(
+        "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
+    )
     return yes(_refused(reply, "a signature with another secret"))
 
 
@@ -54,7 +56,12 @@ def version_2(c: S3) -> Answer:
     host, path = c.place(c.bucket.name, c.known)
     reply = c.wire_to(host).send("GET", path, sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", c.keys))
     demand(reply.status == 200 and reply.body == c.body, f"answered {said(reply)}")
-    wrong = sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", Credentials(c.keys.access_key, "0" * 40, c.keys.session_token))
+    wrong = sign_v2(
+        "GET",
+        host,
+        f"/{c.bucket.name}/{path_of(c.known)}",
+        Credentials(c.keys.access_key, "0" * 40, c.keys.session_token),
+    )
     bad = c.wire_to(host).send("GET", path, wrong)
     return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
@@ -107,7 +114,9 @@ def other_method(c: S3) -> Answer:
     query = c.presigned("GET", key)
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
     deleted = c.anonymous("DELETE", key, query=query)
-    demand(c.holds(key, SMALL), f"a URL for GET let the object be changed (PUT {said(written)}, DELETE {said(deleted)})")
+    demand(
+        c.holds(key, SMALL), f"a URL for GET let the object be changed (PUT {said(written)}, DELETE {said(deleted)})"
+    )
     return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
 
 
@@ -169,7 +178,12 @@ def public_acl(c: S3) -> Answer:
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
     """Everybody may read below `public/`. owner: its access key, for servers (versitygw) whose policy locks out whom it does not name."""
-    public = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"arn:aws:s3:::{bucket}/public/*"]}
+    public = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject"],
+        "Resource": [f"arn:aws:s3:::{bucket}/public/*"],
+    }
     resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
     own = {"Effect": "Allow", "Principal": {"AWS": [owner]}, "Action": ["s3:*"], "Resource": resources}
     return json.dumps({"Version": "2012-10-17", "Statement": [public, *([own] if owner else [])]}).encode()
@@ -187,7 +201,10 @@ def public_policy(c: S3) -> Answer:
         demand(reply.good, f"a bucket policy answered {said(reply)}")
         got = _readable(c, "public/a", bucket)
         demand(got.status == 200 and got.body == SMALL, f"the policy is accepted, but without keys it is {said(got)}")
-        closed, written = c.anonymous("GET", "private/a", bucket=bucket), c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
+        closed, written = (
+            c.anonymous("GET", "private/a", bucket=bucket),
+            c.anonymous("PUT", "public/a", bucket=bucket, body=b"x"),
+        )
         demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
         demand(c.holds("public/a", SMALL, bucket=bucket), f"anybody can overwrite it ({written.status})", Otherwise)
         removed = c.send("DELETE", query={"policy": ""}, bucket=bucket)
@@ -231,13 +248,25 @@ def _apart(c: S3, act: str) -> Answer:
         case "read":
             replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
             copied = c.send(
-                "PUT", f"{own.prefix}stolen", headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}, bucket=own.name, keys=mine
+                "PUT",
+                f"{own.prefix}stolen",
+                headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"},
+                bucket=own.name,
+                keys=mine,
             )
             c.send("DELETE", f"{own.prefix}stolen", bucket=own.name, keys=mine)
-            demand(not copied.good or bool(code(copied)), f"it can copy the object into its own bucket: {copied.status}")
+            demand(
+                not copied.good or bool(code(copied)), f"it can copy the object into its own bucket: {copied.status}"
+            )
         case "write":
-            replies = [c.send("PUT", key, body=b"intruder", keys=mine), c.send("PUT", c.key("intruder"), body=b"x", keys=mine)]
-            demand(c.send("HEAD", c.key("intruder")).status == 404, f"it writes into the other's bucket: {said(replies[1])}")
+            replies = [
+                c.send("PUT", key, body=b"intruder", keys=mine),
+                c.send("PUT", c.key("intruder"), body=b"x", keys=mine),
+            ]
+            demand(
+                c.send("HEAD", c.key("intruder")).status == 404,
+                f"it writes into the other's bucket: {said(replies[1])}",
+            )
         case "list":
             replies = [c.send("GET", query={"list-type": "2", "prefix": c.folder}, keys=mine)]
         case _:

@@ -40,7 +40,11 @@ def life(c: S3) -> Answer:
     demand(removed.good, f"removing it answered {said(removed)}")
     demand(name not in _names(c), "removed, but still listed", Otherwise)
     gone = c.send("GET", "anything", bucket=name)
-    demand(code(gone) == "NoSuchBucket", f"what is in a removed bucket answers {said(gone)} instead of NoSuchBucket", Otherwise)
+    demand(
+        code(gone) == "NoSuchBucket",
+        f"what is in a removed bucket answers {said(gone)} instead of NoSuchBucket",
+        Otherwise,
+    )
     return yes(f"made, listed, HEAD {head.status}, removed {removed.status}")
 
 
@@ -83,7 +87,9 @@ def per_account(c: S3) -> Answer:
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
     bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
-    return Answer("yes", f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})", counts)
+    return Answer(
+        "yes", f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})", counts
+    )
 
 
 @CHECKS.add("versioning", "old versions kept")
@@ -96,11 +102,15 @@ def versions(c: S3) -> Answer:
         ids = [c.put("v", text, bucket=name).headers.get("x-amz-version-id", "") for text in (b"first", b"second")]
         demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT tells no new version id")
         demand(c.holds("v", b"second", bucket=name), "GET does not answer the newest", Otherwise)
-        demand(c.holds("v", b"first", query={"versionId": ids[0]}, bucket=name), "the old version is not read by its id")
+        demand(
+            c.holds("v", b"first", query={"versionId": ids[0]}, bucket=name), "the old version is not read by its id"
+        )
         gone = c.send("DELETE", "v", bucket=name)
         now = c.send("GET", "v", bucket=name)
         demand(gone.good and now.status == 404, f"DELETE {gone.status}, then GET {said(now)}", Otherwise)
-        demand(c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise)
+        demand(
+            c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise
+        )
         found = _versions(c, name)
         held = [v for v in found if v[0] == "v"]
         demand(len(held) == 3, f"{len(held)} entries listed instead of 2 versions and a delete marker", Otherwise)

@@ -28,7 +28,9 @@ def _listed(c: S3, version: int, **more: str) -> Answer:
     most = int(more.get("max-keys", PAGE))
     demand(max(lengths) <= most, f"a page of {max(lengths)} keys where {most} are the most", Otherwise)
     shown = ", ".join(map(str, lengths[:3])) + (f" … {lengths[-1]}" if len(lengths) > 3 else "")
-    return yes(f"{MANY} keys in order, {len(lengths)} page{'s' if len(lengths) > 1 else ''} of {shown}", pages=len(lengths))
+    return yes(
+        f"{MANY} keys in order, {len(lengths)} page{'s' if len(lengths) > 1 else ''} of {shown}", pages=len(lengths)
+    )
 
 
 LISTING.add("listing", "version 2, beyond 1000 keys", 2)(_listed)
@@ -57,12 +59,19 @@ def delimiter(c: S3) -> Answer:
     pages = list(c.pages(c.key("list/"), delimiter="/"))
     found = [p.findtext("Prefix", "") for page in pages for p in page.iter("CommonPrefixes")]
     keys = [k for page in pages for k in keys_in(page)]
-    demand(sorted(found) == folders, f"{len(set(found) & set(folders))} of {len(folders)} common prefixes, {len(keys)} keys beside them")
+    demand(
+        sorted(found) == folders,
+        f"{len(set(found) & set(folders))} of {len(folders)} common prefixes, {len(keys)} keys beside them",
+    )
     demand(not keys, f"{len(folders)} common prefixes, but {len(keys)} keys beside them", Otherwise)
     demand(found == folders, "the common prefixes are not in order", Otherwise)
     pages = list(c.pages(folders[0], delimiter="/"))
     below = [k for page in pages for k in keys_in(page)]
-    demand(below == [k for k in sorted(c.many()) if k.startswith(folders[0])], "below one of them, its keys are not listed", Otherwise)
+    demand(
+        below == [k for k in sorted(c.many()) if k.startswith(folders[0])],
+        "below one of them, its keys are not listed",
+        Otherwise,
+    )
     return yes(f"{len(folders)} common prefixes, {len(below)} keys below the first")
 
 
@@ -135,7 +144,10 @@ def upload(c: S3) -> Answer:
     demand(c.send("HEAD", key).status == 404, "the object is there before the upload is complete", Otherwise)
     _complete(c, key, begun, marks)
     got = c.send("GET", key)
-    demand(got.status == 200 and got.body == body, f"GET answered {said(got)} with {len(got.body)} bytes, not what was sent")
+    demand(
+        got.status == 200 and got.body == body,
+        f"GET answered {said(got)} with {len(got.body)} bytes, not what was sent",
+    )
     return yes(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
 
 
@@ -169,9 +181,14 @@ def parts_listed(c: S3) -> Answer:
         marks = [_part(c, key, begun, i, b) for i, b in enumerate(bodies, 1)]
         reply = c.send("GET", key, query={"uploadId": begun})
         demand(reply.status == 200, f"answered {said(reply)}")
-        got = [(p.findtext("PartNumber"), p.findtext("Size"), p.findtext("ETag", "").strip('"')) for p in tree(reply).iter("Part")]
+        got = [
+            (p.findtext("PartNumber"), p.findtext("Size"), p.findtext("ETag", "").strip('"'))
+            for p in tree(reply).iter("Part")
+        ]
         wanted = [(str(i), str(len(b)), m.strip('"')) for i, (b, m) in enumerate(zip(bodies, marks, strict=True), 1)]
-        demand(got == wanted, f"{len(got)} parts listed, not with the numbers, sizes and ETags of the 3 sent", Otherwise)
+        demand(
+            got == wanted, f"{len(got)} parts listed, not with the numbers, sizes and ETags of the 3 sent", Otherwise
+        )
         return yes("3 parts with number, size and ETag")
     finally:
         c.send("DELETE", key, query={"uploadId": begun})
@@ -219,7 +236,10 @@ def part_by_copy(c: S3) -> Answer:
     begun = _begin(c, key)
     done = False
     try:
-        headers = {"x-amz-copy-source": f"/{c.bucket.name}/{path_of(c.known)}", "x-amz-copy-source-range": "bytes=1000-60999"}
+        headers = {
+            "x-amz-copy-source": f"/{c.bucket.name}/{path_of(c.known)}",
+            "x-amz-copy-source-range": "bytes=1000-60999",
+        }
         reply = c.send("PUT", key, query={"partNumber": "1", "uploadId": begun}, headers=headers)
         demand(reply.good and not code(reply), f"answered {said(reply)}")
         _complete(c, key, begun, [tree(reply).findtext("ETag", "")])

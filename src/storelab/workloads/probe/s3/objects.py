@@ -10,7 +10,15 @@ from storelab.workloads.probe.signing import UNSIGNED, path_of
 
 CHECKS = Checks()
 SMALL = b"one small object of the probe"
-NAMES = ("with space", "plus+sign", "a=b&c", "per%cent", "ümläut-日本", "(brackets)'quote'!*~", "colon:at@semi;comma,dollar$")
+NAMES = (
+    "with space",
+    "plus+sign",
+    "a=b&c",
+    "per%cent",
+    "ümläut-日本",
+    "(brackets)'quote'!*~",
+    "colon:at@semi;comma,dollar$",
+)
 PAST = "Mon, 01 Jan 2001 00:00:00 GMT"
 
 
@@ -21,7 +29,11 @@ def put_get_head(c: S3) -> Answer:
     got, head = c.send("GET", key), c.send("HEAD", key)
     demand(got.status == 200 and got.body == SMALL, f"GET answered {said(got)} with {len(got.body)} bytes")
     demand(head.status == 200, f"HEAD answered {head.status}")
-    demand(head.headers.get("content-length") == str(len(SMALL)), f"HEAD says {head.headers.get('content-length')} bytes", Otherwise)
+    demand(
+        head.headers.get("content-length") == str(len(SMALL)),
+        f"HEAD says {head.headers.get('content-length')} bytes",
+        Otherwise,
+    )
     kind = head.headers.get("content-type")
     demand(kind == "application/x-probe", f"Content-Type came back as {kind}", Otherwise)
     return yes(f"200, {len(SMALL)} bytes, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
@@ -55,7 +67,11 @@ def names(c: S3) -> Answer:
         if not (written.good and c.holds(key, name.encode())):
             bad.append(f"{name!r} {said(written)}")
     listed = {k for page in c.pages(c.key("names/")) for k in keys_in(page)}
-    bad += [f"{n!r} not listed so" for n in NAMES if c.key(f"names/{n}") not in listed and not any(repr(n) in b for b in bad)]
+    bad += [
+        f"{n!r} not listed so"
+        for n in NAMES
+        if c.key(f"names/{n}") not in listed and not any(repr(n) in b for b in bad)
+    ]
     demand(len(bad) < len(NAMES), f"none of {len(NAMES)} names with special characters")
     demand(not bad, f"{len(NAMES) - len(bad)} of {len(NAMES)} names; not {', '.join(bad)}", Otherwise)
     return yes(f"{len(NAMES)} names with space, + = & % ' : @ and Unicode")
@@ -87,7 +103,9 @@ def copy(c: S3) -> Answer:
     kept = got.headers.get("x-amz-meta-probe-run") == "kept"
     demand(mark.strip('"') == etag(got), f"the answer's ETag {mark} is not the copy's {etag(got)}", Otherwise)
     demand(kept, "the metadata are not copied", Otherwise)
-    return yes(f"{made.status}, bytes and metadata equal; ETag {'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer")
+    return yes(
+        f"{made.status}, bytes and metadata equal; ETag {'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer"
+    )
 
 
 @CHECKS.add("checksums", "ETag is the MD5")
@@ -99,7 +117,11 @@ def etag_is_md5(c: S3) -> Answer:
     seen["LIST"] = next((e.findtext("ETag") for page in c.pages(key) for e in page.iter("Contents")), None)
     bare = {(v or "").strip('"') for v in seen.values()}
     demand(bare != {""}, "no ETag")
-    demand(bare == {md5(body)}, f"ETags {', '.join(f'{m} {v}' for m, v in seen.items())}; the MD5 is {md5(body)}", Otherwise)
+    demand(
+        bare == {md5(body)},
+        f"ETags {', '.join(f'{m} {v}' for m, v in seen.items())}; the MD5 is {md5(body)}",
+        Otherwise,
+    )
     loose = [m for m, v in seen.items() if not (v or "").startswith('"')]
     demand(not loose, f"the MD5, but without quotes in {', '.join(loose)}", Otherwise)
     return yes("in PUT, GET, HEAD and LIST, quoted")

@@ -82,11 +82,19 @@ class S3(Context):
         """The bucket of the second account. Raises NotTried."""
         found = next((b for b in self.job.buckets if b.account == 1 and self.job.account == 0), None)
         if not (found and self.second):
-            raise NotTried("asked by client 0 only" if self.job.client else "the point has one account: sweep `accounts: 2`")
+            raise NotTried(
+                "asked by client 0 only" if self.job.client else "the point has one account: sweep `accounts: 2`"
+            )
         return found
 
     def secrets(self) -> list[str]:
-        return [part for k in (self.keys, self.second) if k for part in (k.access_key, k.secret_key, k.session_token or "") if part]
+        return [
+            part
+            for k in (self.keys, self.second)
+            if k
+            for part in (k.access_key, k.secret_key, k.session_token or "")
+            if part
+        ]
 
     # Requests
 
@@ -124,11 +132,15 @@ class S3(Context):
         """One signed request (version 4). `payload`: the SHA-256 that is claimed, where it is not the body's."""
         host, path = self.place(self.bucket.name if bucket is None else bucket, key)
         digest = payload or (hashlib.sha256(body).hexdigest() if body else EMPTY)
-        signed = signing.sign(method, host, path, query or {}, headers or {}, digest, keys or self.keys, self.endpoint.region)
+        signed = signing.sign(
+            method, host, path, query or {}, headers or {}, digest, keys or self.keys, self.endpoint.region
+        )
         target = path + ("?" + signing.query_of(query) if query else "")
         return (wire or self.wire_to(host)).send(method, target, signed, body)
 
-    def anonymous(self, method: str, key: str = "", *, bucket: str | None = None, body: bytes | None = None, query: str = "") -> Reply:
+    def anonymous(
+        self, method: str, key: str = "", *, bucket: str | None = None, body: bytes | None = None, query: str = ""
+    ) -> Reply:
         """The same without any signature, but for one that stands in `query`."""
         host, path = self.place(self.bucket.name if bucket is None else bucket, key)
         return self.wire_to(host).send(method, path + (f"?{query}" if query else ""), {"Host": host}, body)
@@ -194,7 +206,9 @@ class S3(Context):
         headers = {"Content-MD5": md5_header(body), "Content-Type": "application/xml"}
         return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket)
 
-    def pages(self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str) -> Iterator[ElementTree.Element]:
+    def pages(
+        self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
+    ) -> Iterator[ElementTree.Element]:
         """Every page of a listing, at most 200. Raises Refuted where one is refused, or none is the last."""
         query = {"prefix": prefix, **more} | ({"list-type": "2"} if version == 2 else {})
         for _ in range(200):
@@ -205,7 +219,11 @@ class S3(Context):
             if page.findtext("IsTruncated", "false").strip().lower() != "true":
                 return
             names = keys_in(page) + [p.findtext("Prefix", "") for p in page.iter("CommonPrefixes")]
-            token = page.findtext("NextContinuationToken") if version == 2 else page.findtext("NextMarker") or max(names, default=None)
+            token = (
+                page.findtext("NextContinuationToken")
+                if version == 2
+                else page.findtext("NextMarker") or max(names, default=None)
+            )
             demand(bool(token), "a page that is not the last names no next one")
             query["continuation-token" if version == 2 else "marker"] = token or ""
         raise Refuted("the listing does not end: 200 pages came")
@@ -229,12 +247,16 @@ class S3(Context):
             raise NotTried(f"a bucket of the probe's name is there already ({said(there)})")
         host, region = urlsplit(self.endpoint.url).hostname or "", self.endpoint.region
         amazon = re.search(r"(^|\.)amazonaws\.com(\.cn)?\Z", host) and region != "us-east-1"
-        text = f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+        text = (
+            f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+        )
         return self.send("PUT", bucket=name, body=text.encode() if amazon else None)
 
     def mark(self, name: str) -> None:
         """Raises Refuted."""
-        self.put(MARKER, json.dumps({"campaign": self.extra["campaign"], "probe": self.job.attempt}).encode(), bucket=name)
+        self.put(
+            MARKER, json.dumps({"campaign": self.extra["campaign"], "probe": self.job.attempt}).encode(), bucket=name
+        )
 
     def own_bucket(self, name: str) -> str:
         """Make and mark. Raises Refuted."""

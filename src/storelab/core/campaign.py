@@ -1,0 +1,147 @@
+"""Models of what a campaign file says: sweeps, limits, launcher, files. May import: `config_types`, `errors`, `figures`."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size
+from storelab.core.figures import Figure, FigureName
+
+SCALES = ("S", "M", "L")  # of the generated ROOT file
+
+
+class Limits(Closed):
+    """Bounds that guard a store in production; `storelab check` holds the plan against them, `measure` the run."""
+
+    stored_bytes: Size = Field(
+        "20 GB", description="Most bytes that a campaign may have in one store at a time (staged and put)."
+    )
+    objects: int = Field(1_000_000, ge=1, description="Most objects staged in one store.")
+    buckets: int = Field(
+        100,
+        ge=1,
+        description="Most buckets that a campaign may make in one store (100 per account on UDS and Amazon S3).",
+    )
+    clients: int = Field(64, ge=1, description="Most clients of one point.")
+    connections: int = Field(4096, ge=1, description="Most workers of one point over all clients.")
+    throughput: Rate | None = Field(
+        None, description="Abort a point whose clients move more than this; default: no bound."
+    )
+    requests_per_s: int | None = Field(
+        None, ge=1, description="Abort a point that exceeds this many requests/s; default: no bound."
+    )
+    error_fraction: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Abort a point in which a larger fraction of the operations fails; default: no bound.",
+    )
+
+
+class Launcher(Closed):
+    """How the clients of a point are started: on this host, or on the nodes of a batch system (docs/cluster.md)."""
+
+    kind: Literal["local", "srun", "htcondor"] = Field(
+        "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`."
+    )
+    options: list[str] = Field(
+        default_factory=list, description="Further options of srun; further lines of the HTCondor submit description."
+    )
+    universe: Literal["vanilla", "parallel"] = Field(
+        "vanilla", description="Of HTCondor: jobs that meet, or its own gang scheduling."
+    )
+    nodes: int | None = Field(
+        None,
+        ge=1,
+        description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.",
+    )
+    python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
+    setup: str | None = Field(
+        None,
+        description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`.",
+    )
+    address: str | None = Field(None, description="Where nodes find this host; default: its name.")
+    port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")
+    shared_folder: Boolean = Field(
+        True, description="Nodes see `results`; false: they talk to a TCP port of this host."
+    )
+    clock_bound: Duration = Field("1 s", description="A node whose clock is farther off than this is refused.")
+    clock_error: Duration = Field(
+        "10 ms", description="... or known with a larger error than this; the difference itself is taken off."
+    )
+    silence: Duration = Field("30 s", description="A node that has given no sign of life for so long is lost.")
+
+
+class Sweep(Closed):
+    """One workload over the product of its axes."""
+
+    workload: str = Field(description="Name of the workload, see the list of workloads below.")
+    axes: dict[str, Any] = Field(
+        default_factory=dict, description="Axis: value or list of values; what is not named stands at its default."
+    )
+    scaled_axes: list[str] = Field(
+        default_factory=list,
+        description="Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the generated file (the nearest of S, M, L).",
+    )
+    duration: Duration = Field("10 s", description="From the agreed start to the deadline.")
+    warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
+    objects: int = Field(
+        64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
+    )
+    repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
+    stores: list[Name] | None = Field(
+        None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`."
+    )
+
+
+class RootFile(Closed):
+    """A ROOT file of one's own, for the workloads that read ROOT files."""
+
+    path: str = Field(
+        min_length=1, description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores."
+    )
+    tree: str | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
+
+
+class Campaign(Closed):
+    """What is measured: lives in `campaigns/*.yaml`."""
+
+    name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
+    title: str = Field("", description="Title of the paper.")
+    authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
+    use_stores: list[Name] = Field(min_length=1, description="Stores of config.yaml to measure.")
+    repetitions: int = Field(
+        8,
+        ge=1,
+        description="Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %.",
+    )
+    seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
+    scale: float = Field(
+        1.0,
+        gt=0,
+        description="Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names in `scaled_axes`.",
+    )
+    failure_budget: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="A run in which a larger fraction of the operations fails is invalid, and shown so.",
+    )
+    calibrate: Boolean = Field(
+        True,
+        description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md.",
+    )
+    files: dict[Name, RootFile] = Field(
+        default_factory=dict,
+        description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md.",
+    )
+    sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
+    figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
+
+    @field_validator("files")
+    @classmethod
+    def _new_names(cls, files: dict[str, RootFile]) -> dict[str, RootFile]:
+        for name in SCALES:
+            if name in files:
+                raise ValueError(f"{name} is a scale of the generated ROOT file; give your file another name")
+        return files
