@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CAMPAIGN = """
 name: toy
+use_stores: [ram]
 repetitions: 1
 calibrate: false
 sweeps:
@@ -28,11 +29,11 @@ def extend(house: Path) -> list[str]:
     touched = []
     for block in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
         head, _, body = block.partition("\n")
-        name = head.removeprefix("+++ ")
+        name = re.sub(r"^[#%] new file: ", "", head)
         if not re.fullmatch(r"(src|paper)/\S+", name):
             continue  # something to look at
         path = house / name
-        if head.startswith("+++ "):
+        if head != name:
             assert not path.exists(), f"{name} is there already"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(body)
@@ -106,3 +107,23 @@ def test_all_of_it_was_measured(house):
     assert (points[points["workload"] == "stat"]["operations"] > 0).all()
     said = (folder / "results/toy/tables/verdicts.csv").read_text()
     assert "pauses of 5 ms" in said, "an axis says its own words"
+
+
+def test_the_table_its_figure_and_its_section_are_there(house):
+    """Three files of one stem and the prose: nothing else names them."""
+    folder, environ, touched = house
+    assert [t for t in touched if "slowest" in t] == [
+        *(f"src/storelab/analysis/{kind}/slowest.py" for kind in ("tables", "figures", "latex")),
+        "paper/sections/slowest.tex",
+    ]
+    for command in ("tables", "figures", "latex"):
+        storelab(folder, environ, command)
+    campaign = folder / "results/toy"
+    table = pd.read_csv(campaign / "tables/slowest.csv")
+    assert (table["slowest_median_ms"] > 0).all() and set(table["workload"]) == {"get", "stat"}
+    assert (campaign / "figures/slowest.pdf").stat().st_size > 5000
+    assert r"\input{sections/slowest}" in (campaign / "tex/sections.tex").read_text()
+    assert "Slowest [ms]" in (campaign / "tex/table_slowest.tex").read_text()
+    if shutil.which("latexmk"):
+        storelab(folder, environ, "paper")
+        assert (campaign / "paper.pdf").exists()

@@ -6,6 +6,8 @@ its plan carries.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +17,13 @@ from storelab.analysis.figures.plots import client_bound, limits
 from storelab.analysis.figures.specification import Declared, select
 from storelab.analysis.parts import words
 
-MODULES = (throughput, systems, sparse, gaps, events, latency, resources, errors)
+_ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
+_FOUND = (
+    import_module(f"{__package__}.{path.stem}")
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+    if "\nFIGURES = {" in path.read_text()
+)
+MODULES = (*_ORDER, *(module for module in _FOUND if module not in _ORDER))
 FIGURES: dict[str, Declared] = {name: figure for module in MODULES for name, figure in module.FIGURES.items()}
 _HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
 
