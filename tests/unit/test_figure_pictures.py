@@ -79,7 +79,7 @@ def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
     assert chosen.sum() == 1
     for changed, seen in ((table, False), (moved, True), (bare, True)):
         path = _written(tmp_path / "picture.png", png(catalogue.FIGURES["metadata_upload"], changed))
-        assert (difference(path, known) > MOST) is seen
+        assert bool(difference(path, known) > MOST) is seen
 
 
 def update() -> None:
