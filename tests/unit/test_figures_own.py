@@ -140,3 +140,12 @@ def test_more_curves_than_can_be_told_apart_become_panels(campaign):
     assert "2 buckets" in fig.axes[1].get_title()
     colours = [h.get_color() for h in fig.legends[0].legend_handles]
     assert len(set(map(tuple, colours))) == 8
+
+
+def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
+    folder = campaign / "figures"
+    records.write_json(folder / "gone.json", {"table": "throughput.csv", "empty": False})
+    for name in ("gone.pdf", "space.pdf", "mine.pdf"):
+        (folder / name).write_text("of an older state, or somebody's own")
+    write.build(campaign)
+    assert not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf")) and (folder / "mine.pdf").exists()

@@ -41,9 +41,10 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
     for name in figures if only is None else only:
         paths += _one(folder, name, figures[name], campaign_dir)
     if only is None:
-        for path in folder.glob("*.*"):
-            if path.suffix in (".pdf", ".png", ".json") and path.stem not in (*figures, "index"):
-                path.unlink()
+        drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
+        for name in drawn:  # nothing else: people leave files of their own here
+            for kind in (*KINDS, "json"):
+                (folder / f"{name}.{kind}").unlink(missing_ok=True)
         paths.append(index(campaign_dir))
     return paths
 
