@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from matplotlib.figure import Figure
 
-LOOK_AT_PICTURES = ("test_figures", "test_figure_pictures", "test_golden")  # the latter puts something of its own in the place of `savefig`
+LOOK_AT_PICTURES = ("test_figures", "test_figures_own", "test_figure_pictures", "test_golden")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -279,7 +279,9 @@ def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):
     assert "open symbols" not in alone.get_supxlabel() and "Open symbols" not in catalogue.caption(
         catalogue.FIGURES["metadata_upload"], table[table["store"] == "alpha"]
     )
-    assert "CPU: clients" in " ".join(draw(catalogue.FIGURES["entries"], build.read(example, "sparse")).get_supxlabel().split())
+    assert "CPU: clients" in " ".join(
+        draw(catalogue.FIGURES["entries"], build.read(example, "sparse")).get_supxlabel().split()
+    )
 
 
 def test_in_the_paper(example, tmp_path):

@@ -76,7 +76,12 @@ def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
     shutil.copytree(RECORDS["reference"], tmp_path / "raw")
     build.build(tmp_path)
     table, known = build.read(tmp_path, "throughput"), PICTURES / "reference" / "metadata_upload.png"
-    chosen = (table["workload"] == "put") & (table["object_size_bytes"] < 1e6) & (table["clients"] == 1) & (table["front_ends"] == 1)
+    chosen = (
+        (table["workload"] == "put")
+        & (table["object_size_bytes"] < 1e6)
+        & (table["clients"] == 1)
+        & (table["front_ends"] == 1)
+    )
     columns = [f"rate_{part}_per_s" for part in ("median", "low", "high")]
     moved, bare = table.copy(), table.copy()
     moved.loc[chosen, columns] *= 1.05

@@ -148,4 +148,7 @@ def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
     for name in ("gone.pdf", "space.pdf", "mine.pdf"):
         (folder / name).write_text("of an older state, or somebody's own")
     write.build(campaign)
-    assert not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf")) and (folder / "mine.pdf").exists()
+    assert (
+        not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf"))
+        and (folder / "mine.pdf").exists()
+    )
