@@ -2,7 +2,7 @@
 
 Small pictures in tests/data/pictures/, of the figures of recorded campaigns, with the font that matplotlib brings and without hinting.
 What is left of differences between renderers is parts of a pixel: so both pictures are blurred, and the mean differences of tiles are
-compared. A median that moves by 5 % of its value gives 12, one by 2 % gives 6, a picture that moves by a third of a pixel gives 4.
+compared. The same figure gives about 1 (the stored pictures have 64 colours), a median that moves by 5 % of its value 4 or more.
 """
 
 import shutil
@@ -28,7 +28,7 @@ PICTURES = ROOT / "tests" / "data" / "pictures"
 RECORDS = {"reference": ROOT / "results/reference/raw", "transfers": ROOT / "tests/data/golden/transfers/raw"}
 DPI = 60
 PLAIN = {"font.family": "DejaVu Sans", "text.hinting": "none", "text.hinting_factor": 1}
-TILE, MOST = 16, 5.0  # pixels; mean difference of a tile, of 255
+TILE, MOST = 16, 3.5  # pixels; mean difference of a tile, of 255
 
 
 def drawn(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:

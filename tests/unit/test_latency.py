@@ -237,9 +237,9 @@ def test_too_many_panels_are_cut_and_said(folder):
     t = build.read(folder, "latency")
     many = pd.concat([t.assign(store=f"s{i:02d}") for i in range(12)])
     fig = draw(catalogue.FIGURES["latency_closed"], many)
-    assert len(fig.axes) == plots.room() == 18 and "18 of 24 panels" in texts(fig)
+    assert len(fig.axes) == plots.room() == 15 and "15 of 24 panels" in texts(fig)
     caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
-    assert caption.endswith("Shown: 18 of 24 panels, all are in latency.csv.")
+    assert caption.endswith("Shown: 15 of 24 panels, all are in latency.csv.")
 
 
 def test_the_papers_section(folder):

@@ -35,7 +35,8 @@ STYLE = {
 }
 LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
 TELLABLE = 10  # colours that can be told apart
-PAGE, LEAST = 8.85, 1.45  # inches: the height of all panels together, of one
+PAGE = 8.85  # inches: the height of all panels together
+LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
@@ -92,7 +93,7 @@ def side_by_side(panels: int) -> int:
 
 def room(width: int = 3) -> int:
     """Most panels that stand on a page, so many beside each other."""
-    return int(PAGE / LEAST) * width
+    return int(PAGE / LEAST[width]) * width
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
@@ -100,7 +101,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
     the call."""
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
-    height = min(height, max(LEAST, PAGE / lines))
+    height = min(height, max(LEAST[1], PAGE / lines))
     fig = Figure(figsize=(WIDTH if columns > 1 else 4.7, height * lines + 0.75), layout="constrained")
     fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
     cells = fig.subplots(lines, columns, squeeze=False).ravel().tolist()
