@@ -24,7 +24,7 @@ from storelab.core.model import Point
 from storelab.datasets import payload
 from storelab.engines.contract import Job, Result
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads import WORKLOADS, get
+from storelab.workloads import WORKLOADS
 
 ENGINES, SEED = ("obstore", "loadgen"), 1
 SECONDS, RATE, STALL = 8, 200, (3.0, 3.5)
@@ -74,7 +74,7 @@ def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tup
     """(latencies recorded, latencies in truth) in seconds, of the operations that were begun before the deadline."""
     server.reset()
     with tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder:
-        client = get.client(
+        client = WORKLOADS["get"].client(
             job(server.url, Path(folder), server.body, 160 if opened else 8, RATE if opened else 0, engine)
         )
         try:

@@ -14,7 +14,7 @@ from lying_proxy import LyingProxy
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.endpoint import Credentials
-from storelab.workloads import get
+from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
 AXES = {"object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
@@ -169,7 +169,7 @@ def test_without_any_success_nothing_was_measured(lab, refusing, keys, engine):
 
 def direct(server, folder, workers: int, rate: int, seconds: float, engine: str):
     """(start, columns of `ops`, engine facts) of one client against a server that knows no S3 but answers."""
-    client = get.client(latency_truth.job(server.url, folder, server.body, workers, rate, engine))
+    client = WORKLOADS["get"].client(latency_truth.job(server.url, folder, server.body, workers, rate, engine))
     try:
         client.prepare()
         start = clock.now_ns()

@@ -13,7 +13,7 @@ from storelab.core import records
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
 from storelab.engines.common.guard import LimitExceeded
-from storelab.workloads import read_entries
+from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-sparse-reads"
@@ -37,7 +37,7 @@ def make(staged, seaweedfs, monkeypatch):
         axes = {"engine": "uproot-s3fs", "scale": "S", "entry_fraction": entries, "volume_fraction": volume}
         axes |= {"clients": 1, "max_range_gap": gap, "front_ends": 1}
         job = job_for(BUCKET, folder, facts, url, "read_entries", axes, key, client=client, limits=limits or {})
-        made.append(read_entries.client(job))
+        made.append(WORKLOADS["read_entries"].client(job))
         made[-1].prepare()
         return made[-1]
 

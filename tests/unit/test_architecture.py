@@ -117,7 +117,7 @@ def test_docs_name_files_that_are_there():
     pages = [*root.glob("docs/**/*.md"), *root.glob("*.md"), *root.glob("paper/**/*.tex")]
     named = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.py)?)`|src/storelab/([a-z_0-9/]+(?:\.py)?)")
     gone = []
-    for page in (p for p in pages if p.name != "CHANGELOG.md"):
+    for page in (p for p in pages if p.name not in ("CHANGELOG.md", "extending.md")):  # the latter adds files
         for found in named.finditer(page.read_text()):
             place = next(filter(None, found.groups()))
             if place.split("/")[0] in ROOMS and not (SOURCE / place).exists():
