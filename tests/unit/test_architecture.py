@@ -111,6 +111,16 @@ def test_rooms_are_not_crowded():
     assert not crowded
 
 
+def test_no_line_is_longer_than_120_characters():
+    long = [
+        f"{name}: {len(line)}"
+        for name, path in NAMES.items()
+        for line in path.read_text().splitlines()
+        if len(line) > 120
+    ]
+    assert not long
+
+
 def test_docs_name_files_that_are_there():
     """A page that names a module of a house that stood once sends its reader astray."""
     root = SOURCE.parents[1]

@@ -4,10 +4,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from storelab.analysis.latex.calibration import ceilings
 from storelab.analysis.parts import words
-from storelab.analysis.tables import verdicts
+from storelab.analysis.tables import calibration as ceilings_table
+from storelab.analysis.tables import scaling, verdicts
 from storelab.core import axes, calibration, config, engines, model, plan
 from storelab.core.errors import UserError
 from storelab.engines import client_of
@@ -186,6 +189,25 @@ def test_a_payload_that_is_hashed_has_a_ceiling_of_its_own():
         ("sha256", "before"),
     ]
     assert {a.column for a in calibration.AGREE} >= {"payload", "clients", "object_size_bytes", "scheme", "operation"}
+
+
+def test_ceilings_of_two_payloads_do_not_read_alike():
+    """The paper's table had a list of axes of its own, without the payload."""
+    same = {c: [v, v] for c, v in ceilings_table.AGREE.items()} | {"operation": ["put"] * 2, "engine": ["loadgen"] * 2}
+    numbers = {c: [1.0, 1.0] for c in ceilings_table.COLUMNS if c not in same and c != "target"}
+    table = pd.DataFrame(same | numbers | {"target": ["network"] * 2, "payload": ["default", "sha256"]})
+    lines = [line for line in ceilings(table).splitlines() if line.startswith("put")]
+    assert len(lines) == len(set(lines)) == 2 and "sha256" in lines[1] and "Payload" in ceilings(table)
+
+
+def test_a_sealed_plan_that_knew_fewer_settings_has_their_defaults():
+    """`storelab check` on the reference campaign told of differences that there are not."""
+    told = plan_file._with_defaults(settings().stores["a"], {"kind": "seaweedfs"})
+    assert told == settings().stores["a"].model_dump(mode="json")
+
+
+def test_scaling_curves_run_along_the_axes_that_say_so():
+    assert scaling.AXES == ("clients", "workers", "buckets", "front_ends")
 
 
 # --- verdicts ---

@@ -1,5 +1,4 @@
-"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured (level 2,
-analysis).
+"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured.
 
 A client moves what its own link lets through, and what it could do at most against a near-null server
 (`calibration.csv`), where the campaign was calibrated, else the most that it did. Records take what those of the

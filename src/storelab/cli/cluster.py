@@ -1,4 +1,4 @@
-"""Sub-commands for clusters: the testbed, and how many clients a link needs (level 4). Each imports its own side only."""
+"""Sub-commands for clusters: the testbed, and how many clients a link needs. Each imports its own side only."""
 
 import os
 import sys
@@ -86,7 +86,8 @@ def up(
         if htcondor:
             cluster.up(plan, report)
         click.echo(
-            f"{nodes} nodes; links: {', '.join(dict.fromkeys(each))}; front-ends: {', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
+            f"{nodes} nodes; links: {', '.join(dict.fromkeys(each))}; front-ends: "
+            f"{', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
         )
     else:
         cluster = loopback.up(folder, nodes, port, report)
@@ -132,7 +133,8 @@ def status(folder: Path) -> None:
         click.echo(f"{name}: {pid}")
     if plan:
         click.echo(
-            f"links: {len(plan.rates)} nodes ({', '.join(dict.fromkeys(plan.rates))}), front-ends {', '.join(plan.addresses)}"
+            f"links: {len(plan.rates)} nodes ({', '.join(dict.fromkeys(plan.rates))}), front-ends "
+            f"{', '.join(plan.addresses)}"
         )
     if not pids and not plan:
         click.echo("down")
@@ -204,7 +206,8 @@ def size(
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)
     click.echo(
-        f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its link {each / 1e6:.4g} MB/s"
+        f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its "
+        f"link {each / 1e6:.4g} MB/s"
     )
     click.echo(
         f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit"
@@ -214,6 +217,8 @@ def size(
     for count in dict.fromkeys((clients, 64, 512, 5000)):
         told = sizing.estimate(campaign, count, points, seconds, rate)
         click.echo(
-            f"{count:5d} clients, {points} points: {told['operations a point']:.3g} operations and {units.human_size(told['records a point'])} of records "
-            f"a point, {units.human_size(told['records of the campaign'])} in {told['files of the campaign']} files in all"
+            f"{count:5d} clients, {points} points: {told['operations a point']:.3g} operations and "
+            f"{units.human_size(told['records a point'])} of records "
+            f"a point, {units.human_size(told['records of the campaign'])} in {told['files of the campaign']} "
+            "files in all"
         )

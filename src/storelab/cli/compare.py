@@ -1,4 +1,4 @@
-"""`storelab compare A B` (level 4, analysis): which of two campaigns or stores is faster, point by point and over all."""
+"""`storelab compare A B`: which of two campaigns or stores is faster, point by point and over all."""
 
 import sys
 from pathlib import Path
@@ -46,10 +46,11 @@ def compare(
     fail_on: str | None,
     margin: float,
 ) -> None:
-    """How fast B is beside A: ratios with 95 % intervals and a verdict, faster, slower or cannot tell, for every comparable point and over all.
+    """How fast B is beside A: ratios with 95 % intervals and a verdict, faster, slower or cannot tell, for every
+    comparable point and over all.
 
-    A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit codes: 0; 1 as
-    --fail-on says; 2 where something is wrong with A or B.
+    A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
+    codes: 0; 1 as --fail-on says; 2 where something is wrong with A or B.
     """
     names = stores.split(",") if stores else [None, None]
     if len(names) != 2:
@@ -115,7 +116,8 @@ def _show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, i
     chance = sides.by_chance(table)
     if chance:
         console.print(
-            f"Were A and B the same, up to {chance:.1f} of {len(points)} rows would still differ by chance; the whole weighs more."
+            f"Were A and B the same, up to {chance:.1f} of {len(points)} rows would still differ by chance; the "
+            "whole weighs more."
         )
 
 

@@ -1,4 +1,4 @@
-"""The words of the capability table: what the probe, and a store's own administration, answer to a question (level 1).
+"""The words of the capability table: what the probe, and a store's own administration, answer to a question.
 
 `yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so; `not
 tried`: it could not be asked (the evidence says why); `error`: the question itself failed, nothing is known. May

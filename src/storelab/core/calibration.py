@@ -1,8 +1,8 @@
 """Calibration: what the clients could do at most, and the points that measure it (room `core`). Pure: no I/O, no clock.
 
-A point's ceiling is what the same engine, with the same objects, clients and workers, reaches against a server that does almost nothing.
-It is measured before the campaign and after it, so that a drift of the hosts is seen. Memory and tmpfs, which engines move bytes
-through, are measured once, before. See docs/calibration.md.
+A point's ceiling is what the same engine, with the same objects, clients and workers, reaches against a server that
+does almost nothing. It is measured before the campaign and after it, so that a drift of the hosts is seen. Memory and
+tmpfs, which engines move bytes through, are measured once, before. See docs/calibration.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,10 @@ TARGET = Axis(
     "text",
     NETWORK,
     "Target",
-    "`network`: the null server; `memory`: another place of memory; `tmpfs`: files in `scratch`; `disk`: files in `state`.",
+    (
+        "`network`: the null server; `memory`: another place of memory; `tmpfs`: files in `scratch`; `disk`: files in "
+        "`state`."
+    ),
     choices=(NETWORK, *LOCAL),
 )
 PHASE = Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER))
@@ -57,7 +60,8 @@ AXES = (  # of the workload
     axes.CLIENTS_PER_NODE,
     axes.PAYLOAD,
 )
-# What a point and its ceiling must agree on. The operation is the point's workload; the scheme stands in its store's settings.
+# What a point and its ceiling must agree on. The operation is the point's workload; the scheme stands in its store's
+# settings.
 AGREE = tuple(a for a in AXES if a.ceiling)
 DECISIVE = tuple(a.name for a in AGREE if a not in (OPERATION, axes.SCHEME))
 SHORTEST_NS, BETWEEN_HOSTS_NS = (
@@ -79,15 +83,16 @@ def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
 
 
 def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
-    """How long a point lasts: 2 s, 10 s through a network, or as long as large objects need for a few rounds. No setting of a sweep changes it: a
-    ceiling is a ceiling."""
+    """How long a point lasts: 2 s, 10 s through a network, or as long as large objects need for a few rounds. No
+    setting of a sweep changes it: a ceiling is a ceiling."""
     moved = values["range_size"] or values["object_size"]
     rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // SLOW
     return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 
 def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, Workload]) -> list[Point]:
-    """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them out."""
+    """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them
+    out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
     measured = [p for p in planned if p.workload in OPERATIONS and stores.has_ceiling(config.stores[p.store].kind)]
@@ -113,7 +118,8 @@ def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, 
 
 
 def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
-    """Memory by object size; files on tmpfs where s5cmd writes its downloads to, and reads its uploads from; at the most clients."""
+    """Memory by object size; files on tmpfs where s5cmd writes its downloads to, and reads its uploads from; at the
+    most clients."""
     most: dict[tuple[str, str, int], tuple[int, int]] = {}
     for p in measured:
         clients, size = p.axes["clients"], p.axes.get("range_size") or p.axes["object_size"]

@@ -1,4 +1,5 @@
-"""Models of what a campaign file says: sweeps, limits, launcher, files. May import: `config_types`, `errors`, `figures`."""
+"""Models of what a campaign file says: sweeps, limits, launcher, files. May import: `config_types`, `errors`,
+`figures`."""
 
 from typing import Any, Literal
 
@@ -53,7 +54,10 @@ class Launcher(Closed):
     nodes: int | None = Field(
         None,
         ge=1,
-        description="Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is a Slurm job of its own.",
+        description=(
+            "Most nodes of a gang; default: those of the allocation. HTCondor wants it, and a point that is "
+            "a Slurm job of its own."
+        ),
     )
     python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
     setup: str | None = Field(
@@ -81,7 +85,10 @@ class Sweep(Closed):
     )
     scaled_axes: list[str] = Field(
         default_factory=list,
-        description="Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the generated file (the nearest of S, M, L).",
+        description=(
+            "Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the "
+            "generated file (the nearest of S, M, L)."
+        ),
     )
     duration: Duration = Field("10 s", description="From the agreed start to the deadline.")
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
@@ -113,13 +120,18 @@ class Campaign(Closed):
     repetitions: int = Field(
         8,
         ge=1,
-        description="Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %.",
+        description=(
+            "Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %."
+        ),
     )
     seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
     scale: float = Field(
         1.0,
         gt=0,
-        description="Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names in `scaled_axes`.",
+        description=(
+            "Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names "
+            "in `scaled_axes`."
+        ),
     )
     failure_budget: float = Field(
         0.01,

@@ -1,7 +1,7 @@
-"""Config: typed, closed models; loading and merging; one clear line for every mistake (level 1).
+"""Config: typed, closed models; loading and merging; one clear line for every mistake.
 
-Merged key by key, the last one wins, lists are replaced: config.yaml < the campaign file < further config files < --set.
-`docs/configuration.md` is generated from these models (`storelab docs`) and a test holds the two in step.
+Merged key by key, the last one wins, lists are replaced: config.yaml < the campaign file < further config files <
+--set. `docs/configuration.md` is generated from these models (`storelab docs`) and a test holds the two in step.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""Types of configuration values: units, names, exact booleans, stores, closed models (level 1)."""
+"""Types of configuration values: units, names, exact booleans, stores, closed models."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -45,7 +45,8 @@ class Closed(BaseModel):
 
 
 def _store(value: Any) -> Closed:
-    """A store's settings by the model of its kind. Raises ValueError for no known kind, and that model's own ValidationError."""
+    """A store's settings by the model of its kind. Raises ValueError for no known kind, and that model's own
+    ValidationError."""
     if isinstance(value, Closed):
         return value
     kind = value.get("kind") if isinstance(value, Mapping) else value

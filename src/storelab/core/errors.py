@@ -1,4 +1,5 @@
-"""The two ways to end without a result: a person's mistake (exit code 2) and a measurement that failed (1). Imports nothing."""
+"""The two ways to end without a result: a person's mistake (exit code 2) and a measurement that failed (1). Imports
+nothing."""
 
 
 class UserError(Exception):

@@ -1,5 +1,4 @@
-"""Figures that a campaign declares for itself, and the metrics that they may show (level 1; imports `errors`,
-`model`, types of config).
+"""Figures that a campaign declares for itself, and the metrics that they may show.
 
 `Figure` is what a campaign file says; `resolved` checks it against the plan's axes and gives the form that
 plan.json carries.

@@ -21,7 +21,8 @@ class Axis:
     """One axis of a workload, and all that is known of it: `core/axes.py` declares each once.
 
     kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size).
-    `default` is left out of paths, so that a new axis renames no old point. `minimum` bounds numbers; `choices` bound `text`.
+    `default` is left out of paths, so that a new axis renames no old point. `minimum` bounds numbers; `choices` bound
+    `text`.
     """
 
     name: str
@@ -31,19 +32,24 @@ class Axis:
     help: str
     minimum: int = 1
     choices: tuple[str, ...] = ()
-    # How it reads, see `analysis/parts/words.py`. heading: over a column; words: of a value, with `{}` for it (a size with
+    # How it reads, see `analysis/parts/words.py`. heading: over a column; words: of a value, with `{}` for it (a size
+    # with
     # its unit; counted where there is a `noun`: `2 clients`); values: those that read otherwise, '' for no word at all.
     heading: str = ""
     words: str = ""
     noun: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
-    # What it is to others. setting: of a store, which this axis changes and so makes a deployment (`setting_values`: what
+    # What it is to others. setting: of a store, which this axis changes and so makes a deployment (`setting_values`:
+    # what
     # its values become); ceiling: a point and its calibration must agree on it; load: how hard, over what and in which
-    # requests a store was asked, so that points which differ here alone tell of one limit; told: a verdict says it always.
+    # requests a store was asked, so that points which differ here alone tell of one limit; curve: speeds along it make
+    # a scaling curve with a knee; told: a verdict says it
+    # always.
     setting: str = ""
     setting_values: Mapping[str, Any] = field(default_factory=dict)
     ceiling: bool = False
     load: bool = False
+    curve: bool = False
     told: bool = False
 
     def declared(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json` (level 1).
+"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json`.
 
-Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the order of the
-blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine fall on all points alike (interleaving).
-Before and after them the calibration, if the campaign has one.
+Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the
+order of the blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine
+fall on all points alike (interleaving). Before and after them the calibration, if the campaign has one.
 """
 
 import difflib
@@ -57,7 +57,8 @@ def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> l
 
 
 def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep:
-    """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay. Raises UserError."""
+    """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay.
+    Raises UserError."""
     for axis in sweep.scaled_axes:
         if axis not in sweep.axes:
             raise UserError(
@@ -101,7 +102,8 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
 def dataset_of(
     config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a file nobody named."""
+    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a
+    file nobody named."""
     seed = config.seed
     if workload.dataset == "payload":
         from storelab.core.units import format_size
@@ -209,7 +211,8 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first and last."""
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first
+    and last."""
     first, points, last = calibration.in_order(points)
     for part in (first, last):
         part.sort(key=lambda p: p.key)

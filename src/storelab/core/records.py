@@ -1,4 +1,4 @@
-"""Records: the contract between measuring and analysis (level 1). `docs/records.md` explains every column.
+"""Records: the contract between measuring and analysis. `docs/records.md` explains every column.
 
 Good file at a good path or nothing: temporary name, fsync, rename; `run.json` last. `run.json` bears the SHA-256 of the
 Parquet files beside it; `SHA256SUMS` that of every raw file of the campaign; `SEAL` closes the campaign.
@@ -94,7 +94,8 @@ ANSWERS = pa.schema(
         ("end_ns", pa.int64()),
     ]
 )
-# What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`: `host`, `client`
+# What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`:
+# `host`, `client`
 # (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
 MONITOR = pa.schema(
     [
@@ -121,7 +122,8 @@ TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "m
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Write a whole file or nothing: temporary name in the same folder, fsync (unless it is only in passing), rename."""
+    """Write a whole file or nothing: temporary name in the same folder, fsync (unless it is only in passing),
+    rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -163,12 +165,14 @@ class _NoPandas:
 
 
 def without_pandas() -> None:
-    """From here on: pyarrow imports pandas for its first array, half a second of CPU in which others may still be measuring."""
+    """From here on: pyarrow imports pandas for its first array, half a second of CPU in which others may still be
+    measuring."""
     sys.meta_path.insert(0, _NoPandas())
 
 
 def write_table(path: Path, schema: pa.Schema, columns: Mapping[str, Any], sync: bool = True) -> None:
-    """Write columns (missing ones null; shape (n,) each) as Parquet, atomically. Times are delta-encoded: they dominate."""
+    """Write columns (missing ones null; shape (n,) each) as Parquet, atomically. Times are delta-encoded: they
+    dominate."""
     n = len(next(iter(columns.values()))) if columns else 0
     arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in schema]
     delta = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name.endswith(("_ns", "bytes"))}
@@ -204,8 +208,9 @@ def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an axis that one of
-    them does not know (it came with a later version, maybe in the middle of a campaign) stands at its default in the other."""
+    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an
+    axis that one of them does not know (it came with a later version, maybe in the middle of a campaign) stands at its
+    default in the other."""
     shared = recorded["axes"].keys() & wanted["axes"].keys()
     return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and all(
         recorded["axes"][a] == wanted["axes"][a] for a in shared
@@ -213,7 +218,8 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
-    """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file missing."""
+    """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file
+    missing."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
         if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
@@ -269,7 +275,8 @@ def write_sums(raw: Path) -> int:
 
 
 def verify(raw: Path) -> int:
-    """Check every raw file against `SHA256SUMS`; returns their number. Raises UserError: missing, altered or foreign files."""
+    """Check every raw file against `SHA256SUMS`; returns their number. Raises UserError: missing, altered or foreign
+    files."""
     sums = raw / "SHA256SUMS"
     if not sums.exists():
         raise UserError(

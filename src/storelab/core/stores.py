@@ -1,4 +1,4 @@
-"""The registry of stores, as strings: kind -> `module:Class` (level 1). Classes are imported when a store of their kind
+"""The registry of stores, as strings: kind -> `module:Class`. Classes are imported when a store of their kind
 is configured.
 
 A kind that is named after a product is one that storelab runs itself; a kind that is named after a protocol (`s3`,

@@ -1,4 +1,4 @@
-"""Units, spelled out: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s` to integers and back (level 0).
+"""Units, spelled out: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s` to integers and back.
 
 MB = 10^6 bytes, MiB = 2^20 bytes (IEC 80000-13). Sizes are bytes, durations nanoseconds, rates bytes per second.
 """
@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*\Z")
 
 
 def parse(value: Any, kind: str, place: str) -> int:
-    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s). Raises UserError: units are never guessed."""
+    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s). Raises UserError: units are never
+    guessed."""
     from storelab.core.errors import UserError
 
     table, example = KINDS[kind]
@@ -51,7 +52,8 @@ def parse(value: Any, kind: str, place: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Exact: the largest unit that divides `n` (decimal first), e.g. 4000 -> `4 kB`, 4096 -> `4 KiB`, 2**20 -> `1 MiB`."""
+    """Exact: the largest unit that divides `n` (decimal first), e.g. 4000 -> `4 kB`, 4096 -> `4 KiB`, 2**20 -> `1
+    MiB`."""
     for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
         for unit in table:
             if n and n % SIZE[unit] == 0:

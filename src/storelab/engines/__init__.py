@@ -1,4 +1,5 @@
-"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for what several share.
+"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for what several
+share.
 
 May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`. Which engines there are: `core/engines.py`.
 """

@@ -1,7 +1,7 @@
-"""What a workload's client is: the contract between the gang and the engines (level 2, measuring side).
+"""What a workload's client is: the contract between the gang and the engines.
 
-A gang runs N client processes. Each reads its `Job`, calls `prepare()` (imports, connections, files: not measured), joins
-the rendezvous, calls `run(start_ns, deadline_ns)` at the agreed start, and hands its `Result` over as files.
+A gang runs N client processes. Each reads its `Job`, calls `prepare()` (imports, connections, files: not measured),
+joins the rendezvous, calls `run(start_ns, deadline_ns)` at the agreed start, and hands its `Result` over as files.
 """
 
 from abc import ABC, abstractmethod
@@ -46,7 +46,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of `records.OPS` that an engine's program wrote itself, and its sums: objects done and failed, useful bytes."""
+    """A file of `records.OPS` that an engine's program wrote itself, and its sums: objects done and failed, useful
+    bytes."""
 
     file: Path
     operations: int
@@ -58,7 +59,8 @@ class Written:
 class Result:
     """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks.
 
-    written: instead of `ops`, where the engine's program wrote them; tables: columns of further files, by their name in `records.TABLES`.
+    written: instead of `ops`, where the engine's program wrote them; tables: columns of further files, by their name
+    in `records.TABLES`.
     """
 
     ops: dict[str, Any]

@@ -106,7 +106,8 @@ class Agent:
         offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
         if abs(offset.ns) > bound:
             raise NodeFailed(
-                f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = {bound / 1e9:g} s"
+                f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
+                f"{bound / 1e9:g} s"
             )
         clock.set_offset(offset.ns)
         return offset

@@ -157,7 +157,10 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
         )
     except subprocess.TimeoutExpired:
         return [
-            f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or no controller"
+            (
+                f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or "
+                "no controller"
+            )
         ]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
@@ -231,7 +234,8 @@ def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> 
         out.append("its clock is not known well enough: open UDP to this host, see launcher.address and launcher.port")
     elif abs(offset) > settings.clock_bound:
         out.append(
-            f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = {settings.clock_bound / 1e9:g} s"
+            f"its clock is {offset / 1e9:+.3f} s from this one, more than clock_bound = "
+            f"{settings.clock_bound / 1e9:g} s"
         )
     return out
 

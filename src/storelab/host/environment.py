@@ -1,4 +1,5 @@
-"""The environment as the machine tells it, for every record and the paper's appendix (room `host`; may import `core`)."""
+"""The environment as the machine tells it, for every record and the paper's appendix (room `host`; may import
+`core`)."""
 
 import os
 import platform

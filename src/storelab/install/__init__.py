@@ -1,4 +1,4 @@
-"""`storelab install NAME`: what a store, a testbed or an engine needs (level 2, measuring side). One file for each way
+"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way
 of installing.
 
 A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
@@ -29,7 +29,8 @@ class Part:
     run: Callable[[Progress], None]
 
 
-# What is no store: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the kind of store of that name.
+# What is no store: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the kind of store
+# of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "condor": ("storelab.install.chroot", "condor"),

@@ -1,7 +1,8 @@
-"""Installing HTCondor for the testbed: a Debian 13 in a folder, since Debian 12 has no HTCondor (level 2, measuring side; needs root).
+"""Installing HTCondor for the testbed: a Debian 13 in a folder, since Debian 12 has no HTCondor.
 
-debootstrap makes it from the mirror of the host's own apt sources, with the host's settings for downloads. It is built beside its place and
-renamed at the end: a half-built one is never taken for a whole one. No daemon is started in it, and the host's files are not touched.
+debootstrap makes it from the mirror of the host's own apt sources, with the host's settings for downloads. It is built
+beside its place and renamed at the end: a half-built one is never taken for a whole one. No daemon is started in it,
+and the host's files are not touched.
 """
 
 import os
@@ -47,7 +48,8 @@ def present(tools: Path) -> bool:
 
 
 def install(tools: Path, progress: Progress) -> None:
-    """Raises UserError: not root, something else in its place, no debootstrap to be had, no Debian mirror, no room; MeasurementFailed where a step fails."""
+    """Raises UserError: not root, something else in its place, no debootstrap to be had, no Debian mirror, no room;
+    MeasurementFailed where a step fails."""
     if os.geteuid() != 0:
         raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
     if folder(tools).exists():

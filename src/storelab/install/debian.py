@@ -1,4 +1,4 @@
-"""Installing Debian packages (level 2, measuring side). Services that they bring are not started.
+"""Installing Debian packages. Services that they bring are not started.
 
 Pinned by the release: Debian 12 fixes bugs and changes no versions; records bear the exact version that measured.
 """

@@ -1,7 +1,8 @@
-"""Building Go programs from source (level 2, measuring side): stores and storelab's own, as an ordinary user.
+"""Building Go programs from source: stores and storelab's own, as an ordinary user.
 
-`envs/go/<kind>/go.mod` (of storelab's own: `loadgen/go.mod`) pins versions, `go.sum` the hash of every module: Go builds from no others.
-Modules and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
+`envs/go/<kind>/go.mod` (of storelab's own: `loadgen/go.mod`) pins versions, `go.sum` the hash of every module: Go
+builds from no others. Modules and what the compiler keeps (up to 3 GB) go when the build ends; the binary and its
+stamp stay in `<tools>/bin`.
 """
 
 import contextlib
@@ -25,8 +26,9 @@ from storelab.install.running import run
 
 @dataclass(frozen=True)
 class Program:
-    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own: folder of its sources
-    where they are storelab's own; several: the names of its binaries where it has more than one."""
+    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
+    folder of its sources where they are storelab's own; several: the names of its binaries where it has more than
+    one."""
 
     kind: str
     module: str
@@ -45,7 +47,10 @@ LOADGEN = Program(
     "loadgen",
     "storelab/loadgen",
     "./cmd/...",
-    "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk while it builds; 25 MB stay; no root",
+    (
+        "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk while it builds; 25 MB "
+        "stay; no root"
+    ),
     0.8e9,
     Path(__file__).parents[3] / "loadgen",
     ("loadgen", "nullserver", "linkproxy"),
@@ -74,7 +79,8 @@ def _pins(program: Program) -> Path:
 
 
 def pinned(program: Program) -> str:
-    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make. Raises UserError outside of a checkout."""
+    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make. Raises UserError
+    outside of a checkout."""
     if program.own:
         return _hash(program)[:12]
     text = (_pins(program) / "go.mod").read_text()

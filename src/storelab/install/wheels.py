@@ -1,4 +1,4 @@
-"""Installing Python wheels that few need, into the environment that runs (level 2, measuring side). Pinned by version and hash."""
+"""Installing Python wheels that few need, into the environment that runs. Pinned by version and hash."""
 
 import importlib.util
 import subprocess
@@ -18,7 +18,8 @@ ROOT = """root==0.1a12 \\
     --hash=sha256:d0d59b993b563ac4db2cc4de7950a3f346a06ec207298f9a0b222a97f1a024ca
 """
 
-# Snakemake's executor for Slurm. Not in requirements.lock: it is loaded by every call of snakemake, and asks `scontrol` each time.
+# Snakemake's executor for Slurm. Not in requirements.lock: it is loaded by every call of snakemake, and asks
+# `scontrol` each time.
 SLURM_PLUGIN = """snakemake-executor-plugin-slurm==2.8.0 \\
     --hash=sha256:97d931284b1452b6a7afd2f1b6d2002c278ce7a5e8f6a982dc77688817d30399 \\
     --hash=sha256:9b7fdb89261cee00a499d592f408d985ff64ae89916ece768d0506eb848ab58c

@@ -1,4 +1,4 @@
-"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched (level 3)."""
+"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched."""
 
 import os
 import shutil
@@ -26,7 +26,8 @@ STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
 @dataclass
 class Summary:
-    """What a plan asks for, by store. Bytes are those that are known before: staged data; uploads last until the deadline."""
+    """What a plan asks for, by store. Bytes are those that are known before: staged data; uploads last until the
+    deadline."""
 
     points: dict[str, int] = field(default_factory=dict)  # workload -> points
     seconds: dict[str, float] = field(default_factory=dict)  # workload -> seconds of windows
@@ -37,7 +38,8 @@ class Summary:
 
 
 def scratch_bytes(point: Point) -> int:
-    """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in flight."""
+    """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in
+    flight."""
     what = point.axes.get("operation", point.workload)  # of a calibration: its operation
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
@@ -146,7 +148,10 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
     if "used_bytes" in needs and not store.tells_used:
         raise UserError(
             f"sweeps.{point.sweep}.workload",
-            f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) does not tell",
+            (
+                f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) "
+                "does not tell"
+            ),
             "leave the sweep out, or the store",
         )
     check_axes.possible(point, store)
@@ -185,7 +190,8 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
-    """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what installs it."""
+    """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what
+    installs it."""
     used = {STAGING, *(p.axes["engine"] for p in points)} & CATALOGUE.keys()
     for name in sorted(used):
         if CATALOGUE[name].program:
@@ -209,14 +215,20 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
         if free is not None and need > free:
             raise UserError(
                 f"stores.{name}",
-                f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has {units.human_size(free)} free",
+                (
+                    f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has "
+                    f"{units.human_size(free)} free"
+                ),
                 "make room, or lower `objects`",
             )
         need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(scratch.folder(config.scratch)).free
         if need > free:
             raise UserError(
                 "scratch",
-                f"the clients need {units.human_size(need)} of tmpfs, {config.scratch} has {units.human_size(free)} free",
+                (
+                    f"the clients need {units.human_size(need)} of tmpfs, {config.scratch} has "
+                    f"{units.human_size(free)} free"
+                ),
                 "make room, or lower object_size, workers or clients",
             )
     results = Path(config.results)

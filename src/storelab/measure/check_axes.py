@@ -1,4 +1,5 @@
-"""Values of axes that an engine, a store or each other rule out (room `measure`). What an engine obeys stands in the catalogue."""
+"""Values of axes that an engine, a store or each other rule out (room `measure`). What an engine obeys stands in the
+catalogue."""
 
 from storelab.core import units
 from storelab.core.engines import CATALOGUE, alone_obeyed, of, protocols
@@ -25,7 +26,10 @@ def _speaks(point: Point, store: Store) -> None:
     if store.protocol in (spoken := protocols(engine, workload)):
         return
     others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
-    problem = f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}"
+    problem = (
+        f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks "
+        f"{store.protocol}"
+    )
     mend = f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out"
     raise UserError(_place(point, "engine"), problem, mend)
 

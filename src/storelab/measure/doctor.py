@@ -1,4 +1,4 @@
-"""`storelab doctor`: is this machine, and are the stores, fit to measure? Looks only, changes nothing (level 3, measuring side)."""
+"""`storelab doctor`: is this machine, and are the stores, fit to measure? Looks only, changes nothing."""
 
 import importlib.metadata
 import os

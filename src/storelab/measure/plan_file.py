@@ -1,4 +1,5 @@
-"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings (room `measure`)."""
+"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings (room
+`measure`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,15 +45,22 @@ def differences(config: Config, points: list[Point]) -> list[str]:
                 out[f"files.{point.axes['scale']}: {name} was {a}, is {b}"] = None
     if measured:
         for name in {p.store for p in measured}:
-            a, b = old["stores"].get(name, {}), config.stores[name].model_dump(mode="json")
-            out |= {
-                f"store {name}: {k} was {a.get(k)}, is {b.get(k)}": None
-                for k in sorted({*a, *b} - {*IMMATERIAL})
-                if a.get(k) != b.get(k)
-            }
+            settings = config.stores[name]
+            now = settings.model_dump(mode="json")
+            a = _with_defaults(settings, old["stores"].get(name, {}))
+            changed = sorted(k for k in {*a, *now} - {*IMMATERIAL} if a.get(k) != now.get(k))
+            out |= {f"store {name}: {k} was {a.get(k)}, is {now.get(k)}": None for k in changed}
         now = environment.packages()
         out |= {f"{k} was {v}, is {now.get(k)}": None for k, v in old.get("software", {}).items() if now.get(k) != v}
     return list(out)
+
+
+def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a store as an older plan tells them; those that it did not know yet stood at their default."""
+    needed = {
+        name: getattr(settings, name) for name, field in type(settings).model_fields.items() if field.is_required()
+    }
+    return type(settings).model_validate(needed).model_dump(mode="json") | dict(told)
 
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
@@ -73,7 +81,8 @@ def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Work
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
-    """Write `raw/plan.json` unless it says the same already. Raises UserError for a sealed campaign, or other settings."""
+    """Write `raw/plan.json` unless it says the same already. Raises UserError for a sealed campaign, or other
+    settings."""
     refuse_differences(config, points)
     if up_to_date(config, points, workloads):
         return

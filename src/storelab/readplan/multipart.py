@@ -60,7 +60,8 @@ def parse(body: bytes, mark: str) -> list[Part]:
     while True:
         if body[at : at + len(delimiter)] != delimiter:
             raise Malformed(
-                f"no boundary at byte {at}, behind part {len(parts)}: a part is longer or shorter than its Content-Range"
+                f"no boundary at byte {at}, behind part {len(parts)}: a part is longer or shorter than its "
+                "Content-Range"
             )
         at += len(delimiter)
         if body[at : at + 2] == b"--":

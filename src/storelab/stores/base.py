@@ -1,8 +1,8 @@
-"""What every store (system under test) offers to the measuring side (level 2).
+"""What every store (system under test) offers to the measuring side.
 
 A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
-`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic, boto3
-or fsspec.
+`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic,
+boto3 or fsspec.
 """
 
 from abc import ABC, abstractmethod
@@ -40,7 +40,8 @@ class Status:
 class Store(ABC):
     """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system.
 
-    Settings that are axes too (`core.axes.DEPLOYMENT`) make a deployment: a store of its own beside this one, see `deployed`.
+    Settings that are axes too (`core.axes.DEPLOYMENT`) make a deployment: a store of its own beside this one, see
+    `deployed`.
     """
 
     Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
@@ -58,13 +59,15 @@ class Store(ABC):
 
     @abstractmethod
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Make at least `front_ends` front-ends usable by `accounts` accounts: start what is missing, wait until healthy, warm up.
+        """Make at least `front_ends` front-ends usable by `accounts` accounts: start what is missing, wait until
+        healthy, warm up.
 
         Idempotent. External stores are only looked at.
         """
 
     def require(self) -> None:
-        """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it), no root."""
+        """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it),
+        no root."""
 
     def down(self) -> list[int]:
         """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""
@@ -92,7 +95,8 @@ class Store(ABC):
         """The first `front_ends` front-ends. Raises UserError where there are fewer."""
 
     def credentials(self, account: int = 0) -> Credentials | None:
-        """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such account."""
+        """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such
+        account."""
         return None
 
     @abstractmethod
@@ -115,7 +119,8 @@ class Store(ABC):
         return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
 
     def listed(self) -> list[str]:
-        """The setting `endpoint` as a list. Raises UserError where it is empty, or where the setting `ca_file` names no file."""
+        """The setting `endpoint` as a list. Raises UserError where it is empty, or where the setting `ca_file` names
+        no file."""
         given, ca_file = self.settings.endpoint, getattr(self.settings, "ca_file", None)
         urls = [given] if isinstance(given, str) else list(given)
         if not urls:
@@ -149,7 +154,8 @@ class Store(ABC):
         return None
 
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
-        """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store has none such."""
+        """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store
+        has none such."""
         out = {}
         for axis in DEPLOYMENT:
             if (value := axes.get(axis.name, axis.default)) == axis.default:
@@ -184,7 +190,8 @@ class Store(ABC):
         return None
 
     def used_bytes(self) -> int | None:
-        """Raw bytes that the store's data take on its disks (or in memory), all copies; None where it cannot be asked."""
+        """Raw bytes that the store's data take on its disks (or in memory), all copies; None where it cannot be
+        asked."""
         return None
 
     def administration(self) -> "list[Told]":

@@ -1,6 +1,7 @@
-"""A folder of any mounted file system; storelab starts nothing, and writes only into folders that it made in it (level 2).
+"""A folder of any mounted file system; storelab starts nothing, and writes only into folders that it made in it.
 
-Clients of every node must see the same path. What a kernel or FUSE client caches is part of such a store: see docs/stores.md.
+Clients of every node must see the same path. What a kernel or FUSE client caches is part of such a store: see
+docs/stores.md.
 """
 
 import os
@@ -93,7 +94,8 @@ class Directory(Store):
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
 
     def used_bytes(self) -> int | None:
-        """Blocks of storelab's own folders; what the file system keeps of them elsewhere (copies, parity) it does not tell here."""
+        """Blocks of storelab's own folders; what the file system keeps of them elsewhere (copies, parity) it does not
+        tell here."""
         os.sync()
         own = self.path.glob(f"{self.settings.prefix}-*")
         return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))

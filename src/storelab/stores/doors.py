@@ -1,4 +1,4 @@
-"""Doors that are there already and hold folders: root://, HTTP/WebDAV, WebHDFS; storelab starts nothing (level 2, measuring side)."""
+"""Doors that are there already and hold folders: root://, HTTP/WebDAV, WebHDFS; storelab starts nothing."""
 
 import os
 from functools import cached_property
@@ -70,7 +70,8 @@ class Door(Store):
         return len(self._urls) if axis == "front_ends" else 1
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is wrong."""
+        """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is
+        wrong."""
         for i in range(len(self.endpoints(front_ends))):
             try:
                 self.access(front_end=i).bucket_names()
@@ -103,7 +104,8 @@ class Door(Store):
 
 
 class RootSettings(Folder):
-    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache. Credentials as XRootD's own clients find them."""
+    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache. Credentials as XRootD's own clients find
+    them."""
 
     kind: Literal["root"]
 

@@ -1,7 +1,7 @@
-"""MinIO on this machine: one server over 1..16 drives, which are folders (level 2, measuring side).
+"""MinIO on this machine: one server over 1..16 drives, which are folders.
 
-An AGPL program, run unmodified as a process of its own. Its accounts are kept apart by one policy each, bounded to the names
-of their buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
+An AGPL program, run unmodified as a process of its own. Its accounts are kept apart by one policy each, bounded to the
+names of their buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
 """
 
 import json
@@ -100,7 +100,8 @@ class MinIO(Managed):
                     shutil.copy(source, target)
 
     def daemon(self, name: str) -> Daemon:
-        """How the one server `minio-1` runs. Administrator's keys come by environment: a command line is seen by all users."""
+        """How the one server `minio-1` runs. Administrator's keys come by environment: a command line is seen by all
+        users."""
         s, root, folder = self.settings, self.root_keys(), self.folder
         argv = [str(self.program()), "server", "--anonymous"]  # it would show its keys in the log
         argv += ["--address", f"{s.address}:{s.port}", "--console-address", f"{s.address}:{s.port + 1}"]
@@ -112,7 +113,8 @@ class MinIO(Managed):
             "MINIO_ROOT_USER": root.access_key,
             "MINIO_ROOT_PASSWORD": root.secret_key,
             "MINIO_STORAGE_CLASS_STANDARD": f"EC:{self._parity()}",
-            # Folders of the system's disk are taken for drives. MINIO_CI_CD would do that too, but bounds buffers and slows deletion.
+            # Folders of the system's disk are taken for drives. MINIO_CI_CD would do that too, but bounds buffers and
+            # slows deletion.
             "MINIO_ROOTDRIVE_THRESHOLD_SIZE": "1",
             "MINIO_SCANNER_SPEED": "slowest",  # its first round comes after half an hour, not in the middle of a point
             "MINIO_UPDATE": "off",
@@ -139,11 +141,13 @@ class MinIO(Managed):
         self.daemons.note(daemon.name, parity=self._parity())
 
     def healthy(self, daemon: Daemon) -> bool:
-        """One that lost drives stays. One that was started for another redundancy does not: its command line shows none."""
+        """One that lost drives stays. One that was started for another redundancy does not: its command line shows
+        none."""
         return self._answers(LIVE, 3.0) and self.daemons.records()[daemon.name].get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
-        """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a key."""
+        """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a
+        key."""
         name = f"{self.front}1"
         if self.daemons.records()[name].get("accounts", 0) < accounts:
             self._make_accounts(self.endpoint(name), accounts)
@@ -188,7 +192,8 @@ class MinIO(Managed):
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:
-        """The first account may make and reach every bucket (as in SeaweedFS); the others those that bear their number, no other is seen."""
+        """The first account may make and reach every bucket (as in SeaweedFS); the others those that bear their
+        number, no other is seen."""
         names = "*" if account == 0 else f"storelab-*-a{account}-*"
         resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
         return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}

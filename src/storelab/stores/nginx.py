@@ -1,7 +1,7 @@
-"""nginx with WebDAV over a folder: 1..16 front-ends, each an nginx of its own (master and workers) over the same data (level 2).
+"""nginx with WebDAV over a folder: 1..16 front-ends, each an nginx of its own (master and workers) over the same data.
 
-The nearest thing to a server that costs nothing, and one of the few that answer a multi-range GET. It runs as whoever starts
-it and asks nobody for credentials, so it belongs on loopback. See docs/stores.md.
+The nearest thing to a server that costs nothing, and one of the few that answer a multi-range GET. It runs as whoever
+starts it and asks nobody for credentials, so it belongs on loopback. See docs/stores.md.
 """
 
 import hashlib
@@ -31,8 +31,10 @@ MODULES = [
 ]
 DAV_EXT = "ngx_http_dav_ext_module.so"
 FRONT_ENDS = 16
-# Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all that is
-# in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection between operations.
+# Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all
+# that is
+# in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection between
+# operations.
 CONFIGURATION = """daemon off;
 pid "{run}/{name}.pid";
 error_log stderr error;
@@ -150,7 +152,8 @@ class Nginx(Managed):
         return self.settings.port + self._number(name) - 1
 
     def _configuration(self, name: str) -> Path:
-        """Its name tells its content, so that a front-end with other settings than today's is recognised by its command line."""
+        """Its name tells its content, so that a front-end with other settings than today's is recognised by its
+        command line."""
         return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
 
     def daemon(self, name: str) -> Daemon:
@@ -173,7 +176,8 @@ class Nginx(Managed):
             if not path.exists():
                 path.write_text(self._text(name))
             for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
-                rest.unlink()  # an upload that was cut off when it was killed; the folder stays, one that is not recorded may run
+                # An upload that was cut off when it was killed; the folder stays, one that is not recorded may run.
+                rest.unlink()
         for path in set((self.folder / "conf").iterdir()) - wanted:
             path.unlink()
 

@@ -1,7 +1,8 @@
-"""The near-null S3 server of the calibration: one process that answers at almost no cost (level 2, measuring side).
+"""The near-null S3 server of the calibration: one process that answers at almost no cost.
 
-storelab's own Go program, `loadgen/cmd/nullserver`: objects are there without being written (the last but one component of a key names a
-body), uploads are thrown away, nothing is listed, no signature is looked at. See docs/calibration.md.
+storelab's own Go program, `loadgen/cmd/nullserver`: objects are there without being written (the last but one
+component of a key names a body), uploads are thrown away, nothing is listed, no signature is looked at. See
+docs/calibration.md.
 """
 
 import os
@@ -21,8 +22,8 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 
 class Settings(ListeningSettings):
-    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own ceiling. Only the workload
-    `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
+    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own
+    ceiling. Only the workload `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
 
     kind: Literal["nullserver"]
     port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
@@ -54,7 +55,8 @@ class NullServer(Managed):
             self.make_certificate()
 
     def add_bodies(self, files: Iterable[Path]) -> None:
-        """Let objects have the content of these files (on tmpfs, and mapped into the server's memory when first asked for)."""
+        """Let objects have the content of these files (on tmpfs, and mapped into the server's memory when first asked
+        for)."""
         for file in files:
             link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
             if not (link.is_symlink() and link.readlink() == file.absolute()):

@@ -1,4 +1,4 @@
-"""SeaweedFS on this machine: master, volume servers, filer and 1..23 S3 front-ends, one process each (level 2, measuring side).
+"""SeaweedFS on this machine: master, volume servers, filer and 1..23 S3 front-ends, one process each.
 
 Only the front-ends ask for keys, so only they listen on `address`; the other daemons stay on loopback. They start in
 stages: one that finds its master missing waits for seconds before it tries again. See docs/stores.md.
@@ -29,16 +29,21 @@ FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
 REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the one data centre
 NO_VACUUM = 10**8  # seconds: a vacuum comes when `reclaim` asks for it, not in the middle of a point
-# Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of a point.
+# Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
+# a point.
 TOML = {
     "security.toml": "# nothing: loopback only\n",
-    "master.toml": '[master.maintenance]\nscripts = ""\nsleep_minutes = 100000\n\n[master.volume_growth]\ncopy_1 = {growth}\ncopy_2 = {growth}\ncopy_3 = {growth}\n',
+    "master.toml": (
+        '[master.maintenance]\nscripts = ""\nsleep_minutes = 100000\n\n[master.volume_growth]\ncopy_1 = '
+        "{growth}\ncopy_2 = {growth}\ncopy_3 = {growth}\n"
+    ),
     "filer.toml": '[leveldb2]\nenabled = true\ndir = "{data}/filer"\n',
 }
 
 
 class Settings(ListeningSettings):
-    """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3 front-ends)."""
+    """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3
+    front-ends)."""
 
     kind: Literal["seaweedfs"]
     port: int = Field(
@@ -56,7 +61,9 @@ class Settings(ListeningSettings):
     max_volumes: int = Field(
         6500,
         ge=8,
-        description="How many volumes a volume server may have (they take space as they fill, and two open files each).",
+        description=(
+            "How many volumes a volume server may have (they take space as they fill, and two open files each)."
+        ),
     )
     volumes_per_bucket: int = Field(
         3,
@@ -118,10 +125,16 @@ class SeaweedFS(Managed):
         host = self.address(self._number(name)) if name.startswith("s3-") else LOOPBACK
         kind = name.partition("-")[0]
         options = {
-            "master": f"-peers=none -volumeSizeLimitMB={max(1, s.volume_size // 2**20)} -telemetry=false -vacuumIntervalSeconds={NO_VACUUM} -defaultReplication={REPLICATION[s.redundancy]}",
+            "master": (
+                f"-peers=none -volumeSizeLimitMB={max(1, s.volume_size // 2**20)} -telemetry=false "
+                f"-vacuumIntervalSeconds={NO_VACUUM} -defaultReplication={REPLICATION[s.redundancy]}"
+            ),
             "volume": f"-master={master} -max={s.max_volumes} -preStopSeconds=0 -rack={name}",
             "filer": f"-master={master} -localSocket=run/filer.sock",
-            "s3": f"-filer={filer} -localSocket=run/{name}.sock -iam=false -autoCreateBucket=false -allowDeleteBucketNotEmpty=false -port.iceberg=0 -port.lance=0",
+            "s3": (
+                f"-filer={filer} -localSocket=run/{name}.sock -iam=false -autoCreateBucket=false "
+                "-allowDeleteBucketNotEmpty=false -port.iceberg=0 -port.lance=0"
+            ),
         }[kind].split()
         paths = {
             "master": [f"-mdir={self.data}/master"],
@@ -140,7 +153,8 @@ class SeaweedFS(Managed):
             f"-port={port}",
             *options,
         )
-        # Nobody's AWS_ or WEED_ variables reach a daemon; the filer never ends on SIGTERM, its writes are in the kernel by then.
+        # Nobody's AWS_ or WEED_ variables reach a daemon; the filer never ends on SIGTERM, its writes are in the
+        # kernel by then.
         environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
         grace = {"filer": 0.5, "s3": 0.5}.get(kind, 10.0)
         if kind == "s3" and s.tls:
@@ -167,7 +181,8 @@ class SeaweedFS(Managed):
         path = self.folder / "s3.json"
         if path.exists() and len(self.keys()) >= ACCOUNTS:
             return
-        # An action without a bucket holds for all buckets, so only the first account, which owns what it makes, has such; the
+        # An action without a bucket holds for all buckets, so only the first account, which owns what it makes, has
+        # such; the
         # others are bounded to names that bear their number (see Store.bucket_name).
         acts = ["Admin", "Read", "Write", "List", "Tagging"]
         identities = [
@@ -189,8 +204,9 @@ class SeaweedFS(Managed):
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
-        """A master that resumes its state refuses all writes for some 20 s when it is elected before it listens for that (a race
-        in its start, seen on busy machines): started once more, it is quick. Asked before anybody depends on it."""
+        """A master that resumes its state refuses all writes for some 20 s when it is elected before it listens for
+        that (a race in its start, seen on busy machines): started once more, it is quick. Asked before anybody depends
+        on it."""
         for _ in range(8):
             if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0):
                 return
@@ -219,7 +235,8 @@ class SeaweedFS(Managed):
         }
 
     def administration(self) -> list[Told]:
-        """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other way."""
+        """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other
+        way."""
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
         done = subprocess.run(
             [str(self.program()), "shell", f"-master={master}", f"-filer={filer}"],
@@ -238,9 +255,11 @@ class SeaweedFS(Managed):
         return [Told(USERS, NO, hidden), Told(KEYS, NOT_TRIED, several)]
 
     def reclaim(self, timeout: float = 180.0) -> None:
-        """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: deletes reach the volumes some seconds late.
+        """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: deletes reach the volumes some seconds
+        late.
 
-        With thousands of volumes one round takes minutes. What is not done then is done by a later call: no point fails for it.
+        With thousands of volumes one round takes minutes. What is not done then is done by a later call: no point
+        fails for it.
         """
         end = time.monotonic() + timeout
         clean = 0

@@ -1,7 +1,7 @@
-"""The Versity S3 gateway on this machine: 1..24 gateways, one process each, over one folder (level 2, measuring side).
+"""The Versity S3 gateway on this machine: 1..24 gateways, one process each, over one folder.
 
-Objects are plain files, their metadata extended attributes. All gateways share the folder of accounts, so that an account
-made through one is known to all. See docs/stores.md.
+Objects are plain files, their metadata extended attributes. All gateways share the folder of accounts, so that an
+account made through one is known to all. See docs/stores.md.
 """
 
 import os
@@ -77,7 +77,8 @@ class Versitygw(Managed):
             self.make_certificate()
 
     def daemon(self, name: str) -> Daemon:
-        """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all users."""
+        """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all
+        users."""
         s, root = self.settings, self.root_keys()
         host, port = self.address(self._number(name)), s.port + self._number(name) - 1
         options = [

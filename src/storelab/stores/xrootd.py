@@ -1,7 +1,8 @@
-"""XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in a network namespace of its own (level 2, measuring side).
+"""XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in a network namespace of its own.
 
-It listens on all addresses whatever it is told, hence the namespace, hence root. The server itself runs as its package's user;
-that one may not be able to reach the store's folder, so the folder is mounted where it can, for its eyes alone. See docs/stores.md.
+It listens on all addresses whatever it is told, hence the namespace, hence root. The server itself runs as its
+package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, for its
+eyes alone. See docs/stores.md.
 """
 
 import hashlib
@@ -45,10 +46,12 @@ http.selfhttps2http no
 http.listingdeny no
 xrootd.chksum max 2 adler32 crc32c
 """
-# Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it. Then stop
+# Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it.
+# Then stop
 # being root for good: XRootD's own option -R changes the effective user only, and could be root again at any time.
 ENTER = (
-    'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 group=$5 && shift 5 '
+    'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 '
+    "group=$5 && shift 5 "
     '&& exec setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"'
 )
 # One object written and read over root://, in a process of its own: the client's threads are not wanted in this one.
@@ -141,7 +144,8 @@ class XRootD(Managed):
         return next(known[name] for name in USERS if name in known)
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier ones'."""
+        """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier
+        ones'."""
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
 
@@ -182,7 +186,8 @@ class XRootD(Managed):
             folder.mkdir(exist_ok=True, mode=0o700)
             os.chown(folder, user.pw_uid, user.pw_gid)
         (spool / "objects").mkdir(exist_ok=True)  # the place where the data are mounted
-        # What it tells clients as its address is what its host's name resolves to; name servers cannot be asked from there.
+        # What it tells clients as its address is what its host's name resolves to; name servers cannot be asked from
+        # there.
         hosts = f"127.0.0.1 localhost\n{self.namespace.server} {socket.gethostname()}\n"
         for name, text in ((self._configuration(), self._text()), ("hosts", hosts)):
             if not (spool / name).exists() or (spool / name).read_text() != text:
@@ -207,7 +212,8 @@ class XRootD(Managed):
         return f"http://{self.namespace.server}:{self.settings.port + 1}"
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
-        """Always over HTTP: the client of root:// has threads that a process which starts others does better without."""
+        """Always over HTTP: the client of root:// has threads that a process which starts others does better
+        without."""
         from storelab.stores.protocols.open_access import open_access
 
         self.endpoints(front_end + 1)

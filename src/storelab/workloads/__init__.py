@@ -1,4 +1,5 @@
-"""Workloads: what is asked of a store. A file or a folder each; a new one is that and one line here. `staging/` makes what they read.
+"""Workloads: what is asked of a store. A file or a folder each; a new one is that and one line here. `staging/` makes
+what they read.
 
 May import: `engines`, `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
 """

@@ -1,6 +1,7 @@
 """What a workload is to the rest: its declaration, and hooks around the measurement (room `workloads`).
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`) do nothing here: a workload overrides those that it needs.
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`) do nothing here: a workload overrides those that it
+needs.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 MOVES = (
-    "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or loadgen (the same, at the "
+    "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
+    "loadgen (the same, at the "
     "least CPU)."
 )
 
@@ -44,10 +46,12 @@ class Workload(model.Workload):
         """Raises UserError where values of the point's axes do not go together; pure."""
 
     def before(self, config: "Config", store: "Store", point: model.Point, job: dict[str, Any]) -> None:
-        """Before the clients start: what they need in the store, or to know (`job["extra"]`). Raises UserError, MeasurementFailed."""
+        """Before the clients start: what they need in the store, or to know (`job["extra"]`). Raises UserError,
+        MeasurementFailed."""
 
     def after(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-        """Checks of what the clients left in the store and in `folder` (their Parquet files), as `contract.Check` fields."""
+        """Checks of what the clients left in the store and in `folder` (their Parquet files), as `contract.Check`
+        fields."""
         return []
 
     def observe(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> dict[str, Any] | None:

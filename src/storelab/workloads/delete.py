@@ -1,6 +1,8 @@
-"""`delete`: clients delete objects that were made for the point, one by one or many a request, until none is left or the deadline.
+"""`delete`: clients delete objects that were made for the point, one by one or many a request, until none is left or
+the deadline.
 
-"UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001); here the rate of deletions itself, against workers.
+"UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001); here the rate of deletions
+itself, against workers.
 """
 
 from dataclasses import asdict
@@ -51,7 +53,8 @@ class Delete(Put):
         job["extra"] = {"objects": shares}
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-        """Is what was reported as deleted gone? Deletions that failed, or were cut off, may have happened all the same."""
+        """Is what was reported as deleted gone? Deletions that failed, or were cut off, may have happened all the
+        same."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 

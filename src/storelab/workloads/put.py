@@ -24,7 +24,8 @@ class Put(Workload):
         buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-        """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256 compared."""
+        """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256
+        compared."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 

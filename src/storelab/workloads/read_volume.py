@@ -1,7 +1,8 @@
 """`read_volume`: all entries of chosen branches of a ROOT file, again and again until the deadline.
 
-Experiment 11: "all entries; branches taken smallest to biggest until 100, 50, 1 % of the file's volume is reached" (J. Phys.
-Conf. Ser. 664 022001). `read_entries` with all entries reads the same; this is the paper's own name and figure for it.
+Experiment 11: "all entries; branches taken smallest to biggest until 100, 50, 1 % of the file's volume is reached" (J.
+Phys. Conf. Ser. 664 022001). `read_entries` with all entries reads the same; this is the paper's own name and figure
+for it.
 """
 
 from storelab.core import axes

@@ -18,12 +18,16 @@ BUCKETS = replace(
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
 OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # behind these
-READER = "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and decoder; `root`: ROOT itself."
+READER = (
+    "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and "
+    "decoder; `root`: ROOT itself."
+)
 
 
 class Reading(Workload):
     def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
-        """Of cold reads: tell clients the folders of this machine in which the store's data lie; they drop what is cached of them."""
+        """Of cold reads: tell clients the folders of this machine in which the store's data lie; they drop what is
+        cached of them."""
         if point.axes["access"] != "cold":
             return
         kept = store.deployment()["backing"]

@@ -40,7 +40,8 @@ class Space(Put):
         job["used_before_bytes"] = settled(store)
 
     def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
-        """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s after deletion, used]].
+        """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s
+        after deletion, used]].
 
         Deletes what this point uploaded. Times are seconds from the end of the deletion.
         """

@@ -1,5 +1,4 @@
-"""The figures by name, in the order of the paper; which of them a campaign can have; their captions (level 3,
-analysis).
+"""The figures by name, in the order of the paper; which of them a campaign can have; their captions.
 
 A figure has one name in code, rule, file and label. A campaign adds its own (`figures:`, docs/figures.md), which
 its plan carries.

@@ -1,4 +1,4 @@
-"""The one function that draws a specification: table in, matplotlib Figure out, no file access (level 3, analysis).
+"""The one function that draws a specification: table in, matplotlib Figure out, no file access.
 
 Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
 client-bound points are open. A column of text on the x axis makes categories: dots in lines instead of curves.

@@ -1,4 +1,4 @@
-"""The figure of errors over time (level 3, analysis): a panel for each of the worst runs, good and failed
+"""The figure of errors over time: a panel for each of the worst runs, good and failed
 operations stacked.
 
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.

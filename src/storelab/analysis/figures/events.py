@@ -1,5 +1,4 @@
-"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside
-(level 3, analysis)."""
+"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside."""
 
 import itertools
 import math

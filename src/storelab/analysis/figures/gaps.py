@@ -1,5 +1,4 @@
-"""Figures of how ranges become requests: what a fixed gap costs, and the front between time and bytes (level 3,
-analysis).
+"""Figures of how ranges become requests: what a fixed gap costs, and the front between time and bytes.
 
 Rows of `sparse.csv` at the least number of clients: `replay` with the axis `merge`, and readers that merge over a
 fixed gap beside those that plan. A selection is what is read: file, part of the entries, part of the volume.

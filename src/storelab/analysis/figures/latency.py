@@ -1,4 +1,4 @@
-"""Figures of latency (level 3, analysis): against concurrency (closed loop), against the arrival rate (open loop),
+"""Figures of latency: against concurrency (closed loop), against the arrival rate (open loop),
 and its spectrum.
 
 What the quantiles are: `tables.latency`. Both axes of time are logarithmic.

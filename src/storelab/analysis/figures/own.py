@@ -1,4 +1,4 @@
-"""Figures that a campaign declares for itself: what its plan carries, as specifications (level 3, analysis)."""
+"""Figures that a campaign declares for itself: what its plan carries, as specifications."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of a table to the panels of a figure, and their curves' names (level 3, analysis). Draws nothing.
+"""Rows of a table to the panels of a figure, and their curves' names. Draws nothing.
 
 No value is left out in silence. What more curves than TELLABLE would tell apart becomes panels; what no page holds,
 `left` says.

@@ -1,4 +1,4 @@
-"""What the figures share: style, the grid of panels, colours, legends and axes (level 3, analysis). Draws, knows no
+"""What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no
 workload."""
 
 import textwrap

@@ -1,4 +1,4 @@
-"""Figures of one client: rates against its threads, and what it used meanwhile (level 3, analysis).
+"""Figures of one client: rates against its threads, and what it used meanwhile.
 
 After experiment 1 of the evaluations (docs/campaigns.md): threads 1 to 200 of one client, which ran out of sockets
 and memory. Nothing where no more than one number of workers was measured.

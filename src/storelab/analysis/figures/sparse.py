@@ -1,5 +1,5 @@
 """Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by
-phase (level 3, analysis)."""
+phase."""
 
 import re
 

@@ -1,5 +1,4 @@
-"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words
-(level 3, analysis).
+"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words.
 
 `Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say. Both are
 registered in `catalogue`.

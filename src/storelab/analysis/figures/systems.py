@@ -1,4 +1,4 @@
-"""Figures that compare systems and deployments (level 3, analysis): side by side, against front-ends, against
+"""Figures that compare systems and deployments: side by side, against front-ends, against
 buckets, space.
 
 After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md).

@@ -1,5 +1,4 @@
-"""Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001 (level
-3, analysis).
+"""Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001.
 
 Rates are medians in the `overlap` window. Large objects show throughput, small ones the rate of operations.
 """

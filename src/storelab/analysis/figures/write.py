@@ -1,4 +1,4 @@
-"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out (level 3, analysis). Same
+"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out. Same
 tables, same bytes."""
 
 import io

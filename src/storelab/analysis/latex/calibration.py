@@ -7,19 +7,12 @@ from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration
 from storelab.core import units
+from storelab.core.axes import CLIENTS, ENGINE, OBJECT_SIZE, WORKERS
+from storelab.core.calibration import OPERATION
 
-# Column of calibration.csv -> heading; left out where it does not vary from what is meant without saying.
-AXES = {
-    "object_size_bytes": "Objects",
-    "range_size_bytes": "Range",
-    "batch": "Batch",
-    "part_size_bytes": "Parts of",
-    "parallel_parts": "Parallel parts",
-    "clients": "Clients",
-    "workers": "Workers",
-    "scheme": "Scheme",
-}
-ALWAYS = ("object_size_bytes", "clients", "workers")
+# What tells ceilings apart beside operation and engine; left out where it does not vary from its default.
+AXES = tuple(c for c in calibration.AGREE if c not in (OPERATION.column, ENGINE.column))
+ALWAYS = (OBJECT_SIZE.column, CLIENTS.column, WORKERS.column)
 
 
 def _cell(column: str, value: object) -> str:
@@ -64,7 +57,7 @@ def ceilings(table: pd.DataFrame) -> str:
     head = [
         "",
         "Engine",
-        *(AXES[c] for c in axes),
+        *(words.heading(c) for c in axes),
         "Before [1/s]",
         "After [1/s]",
         r"Drift [\%]",

@@ -1,5 +1,4 @@
-"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf` (level 3, analysis; needs
-latexmk)."""
+"""Typeset the paper: `paper/*.tex` and a campaign's `tex/` and `figures/` to `paper.pdf`."""
 
 import calendar
 import os

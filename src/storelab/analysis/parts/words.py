@@ -33,7 +33,8 @@ def heading(column: str) -> str:
 
 
 def value_text(column: str, value: Any) -> str:
-    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured, and for no value."""
+    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured, and for no
+    value."""
     if value is None or pd.isna(value):
         return ""
     if column == "workload":
@@ -53,7 +54,8 @@ def value_text(column: str, value: Any) -> str:
 
 
 def deployment(row: Any) -> str:
-    """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a deployment."""
+    """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a
+    deployment."""
     said = [value_text(c, row[c]) for c in DEPLOYMENT_NAMES if c in row and not pd.isna(row[c])]
     return ", ".join([row["store"], *filter(None, said)])
 
@@ -93,7 +95,8 @@ def bars_text(rows: pd.DataFrame) -> str:
 
 
 def cpu_shares(rows: pd.DataFrame) -> str:
-    """`; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows; empty where nobody knows."""
+    """`; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows; empty where nobody
+    knows."""
     parts = []
     for who, noun in (("client", "clients"), ("server", "server")):
         column = f"{who}_cpu_percent"
@@ -138,7 +141,8 @@ def decimals(value: float, significant: int = 3) -> int:
 
 
 def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
-    """Whole numbers exactly, others to significant digits (or all to `places` decimals), thousands grouped; `--` for no value."""
+    """Whole numbers exactly, others to significant digits (or all to `places` decimals), thousands grouped; `--` for
+    no value."""
     if value is None or pd.isna(value):
         return "--"
     if places is None:
@@ -147,11 +151,15 @@ def number(value: float, significant: int = 3, places: int | None = None, gap: s
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:
-    """(median, low, high) as `median [low, high]`: 3 significant digits of the median, up to 5 where low-high is narrow."""
+    """(median, low, high) as `median [low, high]`: 3 significant digits of the median, up to 5 where low-high is
+    narrow."""
     median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
     if math.isnan(median):
         return "--"
     places = decimals(median)
     if high > low:
         places = max(places, min(decimals(high - low, 1), decimals(median, 5)))
-    return f"{number(median, places=places, gap=gap)} [{number(low, places=places, gap=gap)}, {number(high, places=places, gap=gap)}]"
+    return (
+        f"{number(median, places=places, gap=gap)} [{number(low, places=places, gap=gap)}, "
+        f"{number(high, places=places, gap=gap)}]"
+    )

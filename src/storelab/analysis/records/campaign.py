@@ -1,5 +1,4 @@
-"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal (level 2,
-analysis).
+"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal.
 
 Imports the contract (`records`, `model`) and nothing of the measuring side.
 """
@@ -134,7 +133,10 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     if campaign.failures and not with_failures:
         raise UserError(
             str(raw / next(iter(campaign.failures))),
-            f"failed ({len(campaign.failures)} of {len(plan['points'])} points): {next(iter(campaign.failures.values()))['reason']}",
+            (
+                f"failed ({len(campaign.failures)} of {len(plan['points'])} points): "
+                f"{next(iter(campaign.failures.values()))['reason']}"
+            ),
             "measure again, or seal --with-failures",
         )
     seal = {

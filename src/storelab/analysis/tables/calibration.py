@@ -1,10 +1,11 @@
-"""Ceilings: what the clients could do at most, and which points came near it (level 2, analysis). See docs/calibration.md.
+"""Ceilings: what the clients could do at most, and which points came near it. See docs/calibration.md.
 
-* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the campaign, after it, the
-  ceiling (the larger of the two), and what an operation costs the clients in CPU.
-* `ceiling_rate_per_s`, `ceiling_percent`, `client_bound` of points.csv and throughput.csv: the ceiling of the same engine, operation, sizes,
-  clients (and how many a node has), workers and scheme; the rate in percent of it; whether that is more than CLIENT_BOUND percent. Null without a ceiling.
-  Where client and server share a host, a ceiling means little: such points are never `client_bound`.
+* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the
+  campaign, after it, the ceiling (the larger of the two), and what an operation costs the clients in CPU.
+* `ceiling_rate_per_s`, `ceiling_percent`, `client_bound` of points.csv and throughput.csv: the ceiling of the same
+  engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whether
+  that is more than CLIENT_BOUND percent. Null without a ceiling. Where client and server share a host, a ceiling means
+  little: such points are never `client_bound`.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,8 @@ COLUMNS = [
 
 
 def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """The columns AGREE of rows of points.csv, without nulls; the scheme is that of the endpoints that the clients used."""
+    """The columns AGREE of rows of points.csv, without nulls; the scheme is that of the endpoints that the clients
+    used."""
     out = pd.DataFrame(index=points.index)
     for name, default in AGREE.items():
         column = points[name] if name in points else pd.Series(default, index=points.index)
@@ -54,7 +56,8 @@ def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 @TABLE("calibration", "campaign", "measured")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap` window."""
+    """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap`
+    window."""
     rows = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok") & points["overlap_rate_per_s"].notna()]
     if rows.empty:
         return pd.DataFrame(columns=COLUMNS)

@@ -1,5 +1,4 @@
-"""`consistency.csv`: anomalies over tries of the workload `consistency`, with the bound of their fraction (level 2,
-analysis).
+"""`consistency.csv`: anomalies over tries of the workload `consistency`, with the bound of their fraction.
 
 A try is one judged answer: what failed is an error and no try. The bound is one-sided, exact: C. J. Clopper and E. S.
 Pearson, *The use of confidence or fiducial limits illustrated in the case of the binomial*, Biometrika 26 (1934)

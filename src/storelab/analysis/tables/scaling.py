@@ -33,8 +33,9 @@ from scipy.optimize import curve_fit
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
 from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.core.axes import ALL
 
-AXES = ("clients", "workers", "buckets", "front_ends")
+AXES = tuple(a.column for a in ALL.values() if a.curve)
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
 KNEE, RISING, BENDING, LEVEL, CANNOT_TELL = "knee", "still rising", "bending", "not rising", "cannot tell"

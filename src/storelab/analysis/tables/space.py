@@ -1,5 +1,4 @@
-"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming (level 2,
-analysis).
+"""`space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming.
 
 ratio = (used - used before the uploads) / bytes stored, as listed. The store itself tells what it uses, in all copies.
 """

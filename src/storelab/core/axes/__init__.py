@@ -1,4 +1,5 @@
-"""Every axis, declared once. Workloads pick theirs, in an order of their own; who needs another default takes a copy by `replace`.
+"""Every axis, declared once. Workloads pick theirs, in an order of their own; who needs another default takes a copy
+by `replace`.
 
 Found here by name (`axes.CLIENTS`) and by column in tables. The order of ALL is that of words in verdicts.
 May import: `core.model`, `core.engines`.

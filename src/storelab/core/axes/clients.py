@@ -8,7 +8,10 @@ ARRIVAL_RATE = Axis(
     "int",
     0,
     "Arrival rate",
-    "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker begins when it is free.",
+    (
+        "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker "
+        "begins when it is free."
+    ),
     minimum=0,
     heading="Due/s",
     words="open loop, {} operations/s due",
@@ -19,7 +22,10 @@ BALANCE = Axis(
     "text",
     "client",
     "Balance",
-    "How a client uses the front-ends: `client`: one of them, client i number i mod n; `round_robin` or `least_load`: all, by operation.",
+    (
+        "How a client uses the front-ends: `client`: one of them, client i number i mod n; `round_robin` or "
+        "`least_load`: all, by operation."
+    ),
     choices=("client", "round_robin", "least_load"),
 )
 PAYLOAD = Axis(
@@ -27,7 +33,10 @@ PAYLOAD = Axis(
     "text",
     "default",
     "Payload",
-    "Content of uploads in the signature: `unsigned`; `sha256`: the client hashes each; `default`: as the engine does by itself.",
+    (
+        "Content of uploads in the signature: `unsigned`; `sha256`: the client hashes each; `default`: as the engine "
+        "does by itself."
+    ),
     choices=("default", "unsigned", "sha256"),
     ceiling=True,
 )
@@ -44,7 +53,8 @@ TRANSPORT = Axis(
     "text",
     "default",
     "Transport",
-    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where the store "
+    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where "
+    "the store "
     "truly answers them.",
     choices=("default", "http"),
 )
@@ -53,7 +63,8 @@ ACCESS = Axis(
     "text",
     "warm",
     "Access",
-    "`warm`: the file stays open; `cold`: each read opens it anew, on fresh connections, and the pages of a store on this "
+    "`warm`: the file stays open; `cold`: each read opens it anew, on fresh connections, and the pages of a store "
+    "on this "
     "machine's disks are dropped.",
     choices=("warm", "cold"),
 )

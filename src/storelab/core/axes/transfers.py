@@ -14,6 +14,7 @@ CLIENTS = Axis(
     noun="client",
     ceiling=True,
     load=True,
+    curve=True,
 )
 WORKERS = Axis(
     "workers",
@@ -26,6 +27,7 @@ WORKERS = Axis(
     noun="worker",
     ceiling=True,
     load=True,
+    curve=True,
 )
 BUCKETS = Axis(
     "buckets",
@@ -37,6 +39,7 @@ BUCKETS = Axis(
     words="{}",
     noun="bucket",
     load=True,
+    curve=True,
 )
 ACCOUNTS = Axis(
     "accounts",
@@ -59,6 +62,7 @@ FRONT_ENDS = Axis(
     words="{}",
     noun="front-end",
     load=True,
+    curve=True,
 )
 # In which requests.
 PART_SIZE = Axis(

@@ -82,7 +82,8 @@ def linear_build_out() -> Callable[..., Any]:
     source, n2 = re.subn(r"sum\(1 if x is None else 0 for x in out\)", "out.nnone", source)
     if (n0, n1, n2) != (1, 3, 3):
         raise RuntimeError(
-            f"uproot's Tree._build_out has changed (found {(n0, n1, n2)}, not (1, 3, 3)): check the patch against its source"
+            f"uproot's Tree._build_out has changed (found {(n0, n1, n2)}, not (1, 3, 3)): check the patch against "
+            "its source"
         )
     names = dict(vars(module), _TotalList=TotalList)
     exec(compile(source, "<storelab: uproot Tree._build_out>", "exec"), names)

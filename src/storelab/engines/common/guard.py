@@ -32,7 +32,8 @@ class Guard:
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(
-                f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = {self.error_fraction:g}"
+                f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = "
+                f"{self.error_fraction:g}"
             )
         if self.room is not None and size_bytes > self.room:
             raise LimitExceeded(
@@ -47,7 +48,8 @@ class Guard:
             return
         if self.throughput and (rate := (size_bytes - size0) * 1e9 / span) > self.throughput:
             raise LimitExceeded(
-                f"a client moved {rate / 1e6:.1f} MB/s: more than its share {self.throughput / 1e6:.1f} MB/s of limits.throughput"
+                f"a client moved {rate / 1e6:.1f} MB/s: more than its share {self.throughput / 1e6:.1f} MB/s of "
+                "limits.throughput"
             )
         if self.requests and (rate := (requests - requests0) * 1e9 / span) > self.requests:
             raise LimitExceeded(

@@ -1,7 +1,8 @@
-"""Engine `root`: selection reads by ROOT itself, TTree and TTreeCache, over root:// and local files: the reference (level 2, measuring side).
+"""Engine `root`: selection reads by ROOT itself, TTree and TTreeCache, over root:// and local files: the reference.
 
-May import: what `engines` may, and `common`. ROOT plans while it reads, so there is no plan to hold its counts against;
-its read calls are counted by TFile, wire bytes by the kernel. What it decodes is compared after the window, see `content`.
+May import: what `engines` may, and `common`. ROOT plans while it reads, so there is no plan to hold its counts
+against; its read calls are counted by TFile, wire bytes by the kernel. What it decodes is compared after the window,
+see `content`.
 """
 
 import contextlib
@@ -19,7 +20,8 @@ from storelab.engines.common.wire import Counts, ProcessWire
 from storelab.engines.contract import Check, Job
 from storelab.stores.protocols import filesystems
 
-CACHE = 40_000_000  # bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for
+# Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
+CACHE = 40_000_000
 LATE = -1_000_000_000
 COMPARED = 16  # branches whose content is compared after the window
 AGAIN = 256_000_000  # bytes of baskets that are read again for it, at most
@@ -153,8 +155,8 @@ class RootClient(SelectionClient):
         return [*shared, self.content() if self.tree else Check("content", False, "the file could not be opened again")]
 
     def content(self) -> Check:
-        """Of the last read: its baskets as ROOT's file hands them out against the CRC-32 of the side-car, and, of some branches, ROOT's values against
-        those that storelab's own decoder finds in these bytes."""
+        """Of the last read: its baskets as ROOT's file hands them out against the CRC-32 of the side-car, and, of some
+        branches, ROOT's values against those that storelab's own decoder finds in these bytes."""
         layout = self.staged
         rows, _, _ = baskets.ranges(layout, self.branches, self.read)
         few = rows[np.cumsum(layout.size[rows]) <= AGAIN] if len(rows) else rows
@@ -170,7 +172,10 @@ class RootClient(SelectionClient):
             compared += 1
             if not np.array_equal(self.tree.values(i, self.read), self._expected(form, places[name], data)):
                 wrong.append(name)
-        told = f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} branches, {len(wrong)} wrong"
+        told = (
+            f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} "
+            f"branches, {len(wrong)} wrong"
+        )
         return Check(
             "content", not wrong and not bad and len(data) > 0, told + (f": {', '.join(wrong[:3])}" if wrong else "")
         )

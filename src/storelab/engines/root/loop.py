@@ -1,5 +1,4 @@
-"""The entry loop of ROOT (C++, in loop.cpp), and what it needs of a tree; ROOT is imported here and nowhere else (level
-2, measuring side).
+"""The entry loop of ROOT (C++, in loop.cpp), and what it needs of a tree; ROOT is imported here and nowhere else.
 
 A TTree with a TTreeCache of the chosen branches and of the counters of their lists; entry by entry, branch by branch,
 as an analysis reads.

@@ -151,7 +151,10 @@ class SrunLauncher(RemoteLauncher):
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
             options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
-            return f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does not answer (scontrol ping)"
+            return (
+                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does "
+                "not answer (scontrol ping)"
+            )
         return words
 
     def trouble(self) -> str:

@@ -1,4 +1,4 @@
-"""Asking and telling a Ceph: the daemons' admin sockets, and Ceph's own programs (level 2, measuring side).
+"""Asking and telling a Ceph: the daemons' admin sockets, and Ceph's own programs.
 
 The sockets answer in milliseconds, without keys and without a monitor; a program takes a tenth of a second or more.
 """
@@ -24,14 +24,16 @@ TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there. `place`: for messages."""
+    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there. `place`: for
+    messages."""
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
 
     @property
     def conf(self) -> str:
-        """Path of `ceph.conf` for command lines, whose working folder is the store's: Ceph takes it for a list of paths."""
+        """Path of `ceph.conf` for command lines, whose working folder is the store's: Ceph takes it for a list of
+        paths."""
         path = str(self.folder / "ceph.conf")
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
 
@@ -73,7 +75,8 @@ class Admin:
             return ""
 
     def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
-        """What one of Ceph's programs prints. Raises MeasurementFailed with its last words, or where it takes over `timeout` s."""
+        """What one of Ceph's programs prints. Raises MeasurementFailed with its last words, or where it takes over
+        `timeout` s."""
         what = " ".join((name, *arguments[:2]))
         command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
         try:
@@ -97,7 +100,8 @@ class Admin:
         return done.stdout
 
     def tell(self, commands: Iterable[str]) -> None:
-        """These commands to the monitor, one after the other in one session: each session costs half a second on a busy machine."""
+        """These commands to the monitor, one after the other in one session: each session costs half a second on a
+        busy machine."""
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
     def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
@@ -133,7 +137,8 @@ class Admin:
                     child.wait()
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-        """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id, groups)."""
+        """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id,
+        groups)."""
         wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
         for osd in osds:
             number = int(osd.rpartition(".")[2])
@@ -146,7 +151,8 @@ class Admin:
         return wanted
 
     def put_user(self, name: str, keys: Mapping[str, str]) -> None:
-        """Make this user of the gateways, or give it these keys. They go through a pipe: others can read command lines."""
+        """Make this user of the gateways, or give it these keys. They go through a pipe: others can read command
+        lines."""
         user = {
             "user_id": name,
             "display_name": name,

@@ -1,4 +1,4 @@
-"""The cluster behind the daemons of a Ceph of ours: made, made anew, moved to other ports, wiped (level 2, measuring side).
+"""The cluster behind the daemons of a Ceph of ours: made, made anew, moved to other ports, wiped.
 
 A cluster on disk is kept for life. One in memory is made anew where more OSDs are gone than its redundancy bears.
 """
@@ -20,7 +20,8 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 
 
 class CephCluster(Managed):
-    """Part of `Ceph`. `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools are there."""
+    """Part of `Ceph`. `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools
+    are there."""
 
     def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
         super().__init__(name, settings, state, scratch)

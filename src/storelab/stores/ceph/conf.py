@@ -1,7 +1,7 @@
-"""What a Ceph of ours is told: its configuration, keys and pools as text and tables (level 2, measuring side; no input, no output).
+"""What a Ceph of ours is told: its configuration, keys and pools as text and tables.
 
-Options that differ from Ceph's own defaults do so to start quickly, to stay in the store's folder and on loopback, and to
-leave no maintenance to the middle of a point. See docs/stores.md.
+Options that differ from Ceph's own defaults do so to start quickly, to stay in the store's folder and on loopback, and
+to leave no maintenance to the middle of a point. See docs/stores.md.
 """
 
 import base64
@@ -122,7 +122,8 @@ rgw dynamic resharding = false
 
 
 def conf(settings: Any, fsid: str, data: str) -> str:
-    """The file `ceph.conf`; `settings`: the store's own; `data`: path from the store's folder, where all of Ceph's programs work."""
+    """The file `ceph.conf`; `settings`: the store's own; `data`: path from the store's folder, where all of Ceph's
+    programs work."""
     return CONF.format(
         fsid=fsid,
         monitor=settings.port + MON,

@@ -1,7 +1,7 @@
-"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, a manager where asked for (level 2, measuring side).
+"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, a manager where asked for.
 
-`memory`: OSDs keep all in memory (memstore), and a cluster that lost more of them than its redundancy bears is made anew;
-`disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). See docs/stores.md.
+`memory`: OSDs keep all in memory (memstore), and a cluster that lost more of them than its redundancy bears is made
+anew; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). See docs/stores.md.
 """
 
 import json
@@ -149,8 +149,8 @@ class Ceph(CephCluster):
         return True
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were all out of
-        reach hold up the making of buckets for 40 s: started anew, they are there at once."""
+        """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were
+        all out of reach hold up the making of buckets for 40 s: started anew, they are there at once."""
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
         return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
 
@@ -173,7 +173,8 @@ class Ceph(CephCluster):
                 self.note(users=stamps)
 
     def _wait_clean(self) -> None:
-        """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay out of reach."""
+        """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay
+        out of reach."""
         begun = time.monotonic()
         pools = {
             name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
@@ -187,13 +188,15 @@ class Ceph(CephCluster):
             if asleep and waited > ACTIVE_S:
                 group, state = next(iter(asleep.items()))
                 raise MeasurementFailed(
-                    f"{self.place}: {len(asleep)} of {len(states)} placement groups are not active after {ACTIVE_S:g} s, "
+                    f"{self.place}: {len(asleep)} of {len(states)} placement groups are not active after "
+                    f"{ACTIVE_S:g} s, "
                     f"the first is {group} ({state or 'unknown'})"
                 )
             time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Buckets can be made and dropped as well: not before a gateway that was killed is given up by its OSDs, 10 s later."""
+        """Buckets can be made and dropped as well: not before a gateway that was killed is given up by its OSDs, 10 s
+        later."""
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 
@@ -267,7 +270,8 @@ class Ceph(CephCluster):
         ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
-        """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second, tell no change."""
+        """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second,
+        tell no change."""
         with self.daemons.lock():
             self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)
         end, last = time.monotonic() + 10, self.used_bytes()

@@ -1,5 +1,4 @@
-"""What an HDFS of ours is told: options and their text as Hadoop reads it (level 2, measuring side; no input, no
-output).
+"""What an HDFS of ours is told: options and their text as Hadoop reads it.
 
 Options that differ from Hadoop's own defaults do so to start quickly, and to leave no maintenance to the middle of a
 point.
@@ -16,7 +15,8 @@ CORE = {
     "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
     "ipc.client.connect.max.retries": 100,
     "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
-    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",  # no du over all blocks
+    # No du over all blocks.
+    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",
 }
 SITE = {
     "dfs.permissions.enabled": "false",

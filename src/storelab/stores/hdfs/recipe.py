@@ -1,7 +1,8 @@
-"""Installing Java programs from Maven's repository: HDFS (level 2, measuring side).
+"""Installing Java programs from Maven's repository: HDFS.
 
-`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars lie in one folder below the tools
-folder, made whole or not at all, with an archive of their loaded classes: Java then starts them in half the time.
+`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars lie in one folder below the
+tools folder, made whole or not at all, with an archive of their loaded classes: Java then starts them in half the
+time.
 """
 
 import contextlib
@@ -86,7 +87,11 @@ def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
         ),
         Part(
             f"Hadoop {HADOOP} (HDFS)",
-            "118 jars, 64 MB, with Maven (82 MB to download; the Debian package maven, root or sudo, where there is no mvn)",
+            (
+                "118 jars, 64 MB, with Maven (82 MB to download; the Debian package maven, root or sudo, where "
+                "there is "
+                "no mvn)"
+            ),
             lambda: _complete(tools),
             lambda progress: _get(tools, progress),
         ),
@@ -144,7 +149,8 @@ def _get(tools: Path, progress: Progress) -> None:
 
 
 def _maven(mvn: str, pom: Path, repository: Path, target: Path) -> None:
-    """Runs below the temporary folder: nothing is left in the home folder. Raises MeasurementFailed with Maven's own line."""
+    """Runs below the temporary folder: nothing is left in the home folder. Raises MeasurementFailed with Maven's own
+    line."""
     command = [mvn, "-B", "-q", "-f", str(pom), f"-Dmaven.repo.local={repository}", "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
     try:
@@ -169,7 +175,8 @@ def verify(folder: Path, sums: str) -> None:
 
 
 def _name_all(jars: Path, sums: str) -> None:
-    """The jar that names all others, in the order of their sums' file: an archive of classes holds for one order only."""
+    """The jar that names all others, in the order of their sums' file: an archive of classes holds for one order
+    only."""
     names = " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
     entry = f"Class-Path: {names}"
     lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
@@ -178,7 +185,8 @@ def _name_all(jars: Path, sums: str) -> None:
 
 
 def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
-    """Starts a small HDFS, notes which classes its daemons load, has Java archive them. That is also the proof that it runs."""
+    """Starts a small HDFS, notes which classes its daemons load, has Java archive them. That is also the proof that it
+    runs."""
     program = java()
     if program is None:
         raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one")

@@ -1,4 +1,4 @@
-"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, spoken to over WebHDFS (level 2, measuring side).
+"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, spoken to over WebHDFS.
 
 The NameNode is the one front-end; it sends every reader and writer on to a DataNode, so these listen on `address` too.
 Nothing asks who somebody is. Heartbeats come more often than by default, so that a lost DataNode is missed after 14 s.
@@ -131,7 +131,8 @@ class HDFS(Managed):
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
-        """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken over."""
+        """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken
+        over."""
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
         archive = recipe.class_archive(self.tools, program)
@@ -256,9 +257,13 @@ class HDFS(Managed):
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
-        """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted, and the first
-        who asks for anything pays for it with an error. What is asked for is a folder, or nothing: 404."""
-        path = f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&namenoderpcaddress={self.settings.address}:{self.settings.port}"
+        """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted,
+        and the first who asks for anything pays for it with an error. What is asked for is a folder, or nothing:
+        404."""
+        path = (
+            f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&"
+            f"namenoderpcaddress={self.settings.address}:{self.settings.port}"
+        )
         try:
             return net.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
         except (OSError, http.client.HTTPException):
@@ -293,7 +298,8 @@ class HDFS(Managed):
         return total if folders else None
 
     def reclaim(self, timeout: float = 60.0) -> None:
-        """Wait until deleted files' blocks are gone, `timeout` s at most: NameNode and DataNodes each remove them in the background."""
+        """Wait until deleted files' blocks are gone, `timeout` s at most: NameNode and DataNodes each remove them in
+        the background."""
         end, steady, before = time.monotonic() + timeout, 0, -1
         while steady < 3 and time.monotonic() < end:
             pending = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["PendingDeletionBlocks"]

@@ -1,4 +1,4 @@
-"""Keys of a managed store's accounts and its certificate: made once, kept in the store's folder (level 2, measuring side)."""
+"""Keys of a managed store's accounts and its certificate: made once, kept in the store's folder."""
 
 import os
 import secrets
@@ -32,7 +32,8 @@ class Accounts:
             os.umask(old)
 
     def make_keys(self, accounts: int) -> list[dict[str, str]]:
-        """Keys of the first `accounts` accounts, new ones where there are none yet; the file is readable by its owner alone."""
+        """Keys of the first `accounts` accounts, new ones where there are none yet; the file is readable by its owner
+        alone."""
         known = self.keys()
         while len(known) < accounts:
             known.append(_new_keys())

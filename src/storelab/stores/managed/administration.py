@@ -1,5 +1,4 @@
-"""What managed stores tell of their own administration: what an evaluator meets who asks for users and their keys
-(level 2).
+"""What managed stores tell of their own administration: what an evaluator meets who asks for users and their keys.
 
 Asked by the coordinator, with the system's own tool, before the clients of a probe start. A second key that is made for
 the question is removed at once; nothing of any key is told. May import: `core`.

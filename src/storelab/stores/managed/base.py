@@ -1,4 +1,4 @@
-"""What all managed stores share: folder, data, start in stages, warm-up, stop, suspension (level 2, measuring side).
+"""What all managed stores share: folder, data, start in stages, warm-up, stop, suspension.
 
 A managed store says which daemons it has and how each runs; this class starts what is missing, takes over what runs as
 wanted, stops everything again when a start fails, and never touches a data folder that is not storelab's.
@@ -80,7 +80,8 @@ class Managed(Accounts, Facts):
 
     @abstractmethod
     def make_ready(self) -> None:
-        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts. Idempotent."""
+        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
+        Idempotent."""
 
     def started(self, daemon: Daemon) -> None:
         """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
@@ -89,7 +90,8 @@ class Managed(Accounts, Facts):
         """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """One bucket, one PUT and one GET through a front-end; raises UserError, MeasurementFailed where it is not usable (yet)."""
+        """One bucket, one PUT and one GET through a front-end; raises UserError, MeasurementFailed where it is not
+        usable (yet)."""
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 
@@ -176,7 +178,8 @@ class Managed(Accounts, Facts):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # One that lost what it talks to tries again with growing pauses: quicker, and surer, to start those behind it anew.
+            # One that lost what it talks to tries again with growing pauses: quicker, and surer, to start those behind
+            # it anew.
             fresh = fresh or bool(started)
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:

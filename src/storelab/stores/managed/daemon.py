@@ -1,4 +1,4 @@
-"""One daemon of a managed store, as it is to run (level 2, measuring side)."""
+"""One daemon of a managed store, as it is to run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""Daemons of a managed store: start, recognise, stop (level 2, measuring side; knows nothing of S3).
+"""Daemons of a managed store: start, recognise, stop.
 
-Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else happens, and
-is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other processes of its session,
-share its fate. Callers hold `lock()` around what changes things.
+Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else
+happens, and is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other
+processes of its session, share its fate. Callers hold `lock()` around what changes things.
 """
 
 import contextlib
@@ -38,7 +38,8 @@ class Daemons:
 
     @contextlib.contextmanager
     def lock(self, timeout: float = 120.0) -> Iterator[None]:
-        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than `timeout` s."""
+        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than
+        `timeout` s."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as f:
             end = time.monotonic() + timeout
@@ -92,7 +93,8 @@ class Daemons:
             return None
 
     def elsewhere(self) -> str:
-        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this one."""
+        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this
+        one."""
         return elsewhere.host(self.records())
 
     def running(self) -> dict[str, int]:
@@ -143,7 +145,8 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its starter died too early."""
+        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its
+        starter died too early."""
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
                 same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
@@ -167,7 +170,8 @@ class Daemons:
         self._write({**self.records(), daemon.name: record | elsewhere.here()})
 
     def start(self, daemon: Daemon) -> int:
-        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid, recorded."""
+        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid,
+        recorded."""
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{daemon.name}.log"
         if path.exists() and path.stat().st_size > LOG_LIMIT:
@@ -192,7 +196,8 @@ class Daemons:
         return child.pid
 
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
-        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s."""
+        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in
+        `timeout` s."""
         end = time.monotonic() + timeout
         while not daemon.healthy():
             record = self.records().get(daemon.name)
@@ -202,7 +207,8 @@ class Daemons:
                 )
             if time.monotonic() > end:
                 raise MeasurementFailed(
-                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: {self.log_tail(daemon.name)}"
+                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: "
+                    f"{self.log_tail(daemon.name)}"
                 )
             time.sleep(0.02)
 
@@ -262,7 +268,8 @@ class Daemons:
         return [p.pid for p in (*alive.values(), *rest)]
 
     def sweep(self, names: Iterable[str] | None = None) -> list[int]:
-        """Stop what daemons of these names (default: any) left behind: workers of one that was killed, one that was never recorded.
+        """Stop what daemons of these names (default: any) left behind: workers of one that was killed, one that was
+        never recorded.
 
         Returns the pids stopped.
         """
@@ -288,7 +295,8 @@ class Daemons:
                 process.kill()
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not free."""
+        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not
+        free."""
         child = self._children.get(process.pid)
         while True:
             try:

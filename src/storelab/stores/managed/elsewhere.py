@@ -1,4 +1,5 @@
-"""A managed store that was started on another host which shares its folder: it is used, and never started, signalled or stopped from here (level 2, measuring side)."""
+"""A managed store that was started on another host which shares its folder: it is used, and never started, signalled
+or stopped from here."""
 
 import functools
 import platform
@@ -16,7 +17,8 @@ def here() -> dict[str, str]:
 
 
 def host(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept its name."""
+    """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept
+    its name."""
     own = here()
     for r in records.values():
         if r.get("boot_id", own["boot_id"]) != own["boot_id"] and r["machine"] != own["machine"]:

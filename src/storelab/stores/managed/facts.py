@@ -1,4 +1,4 @@
-"""What a managed store tells of itself: state, version, deployment, room and use of its disk (level 2)."""
+"""What a managed store tells of itself: state, version, deployment, room and use of its disk."""
 
 import contextlib
 import os

@@ -1,6 +1,4 @@
-"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port (level
-2, measuring side).
-"""
+"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Ports and small HTTP answers of daemons, without proxies and retries (level 2, measuring side)."""
+"""Ports and small HTTP answers of daemons, without proxies and retries."""
 
 import errno
 import http.client

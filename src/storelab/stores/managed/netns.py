@@ -1,7 +1,7 @@
-"""A network namespace with a link to it, for servers that listen on all addresses (level 2, measuring side; needs root).
+"""A network namespace with a link to it, for servers that listen on all addresses.
 
-One pair of virtual interfaces with two addresses: ours outside, the server's inside. Clients outside reach the server without
-entering; nobody beyond this machine does.
+One pair of virtual interfaces with two addresses: ours outside, the server's inside. Clients outside reach the server
+without entering; nobody beyond this machine does.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ INSIDE = "eth0"
 
 
 class Namespace:
-    """`name`: of the namespace and of the outer end of its link, at most 15 characters; `subnet`: a /30; `place`: of the store."""
+    """`name`: of the namespace and of the outer end of its link, at most 15 characters; `subnet`: a /30; `place`: of
+    the store."""
 
     def __init__(self, name: str, subnet: str, place: str):
         self.name, self.place = name, place
@@ -90,7 +91,8 @@ class Namespace:
                 )
 
     def up(self) -> None:
-        """Make it, or what is missing of it. Idempotent. Raises UserError where the subnet is in use, MeasurementFailed."""
+        """Make it, or what is missing of it. Idempotent. Raises UserError where the subnet is in use,
+        MeasurementFailed."""
         if self.exists() and self.complete():
             return
         self._check_subnet()

@@ -1,4 +1,4 @@
-"""Settings that all managed stores share (level 2, measuring side). Words for redundancy: `none`, `replica-N`,
+"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`,
 `ec-K-M`.
 """
 
@@ -27,6 +27,8 @@ class ListeningSettings(ManagedSettings):
     )
     front_end_addresses: list[str] = Field(
         default_factory=list,
-        description="Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw).",
+        description=(
+            "Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw)."
+        ),
     )
     advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")

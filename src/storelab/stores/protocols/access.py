@@ -1,4 +1,4 @@
-"""What storelab itself does in a store, outside of every measurement, whatever the protocol (level 2, measuring side).
+"""What storelab itself does in a store, outside of every measurement, whatever the protocol.
 
 Buckets are buckets of S3, or folders of a file system; keys lie below them. `buckets.py` rests on this interface alone.
 """
@@ -22,8 +22,8 @@ class AccessRefused(Exception):
 class Access(ABC):
     """One account's way into a store through one front-end. Thread-safe.
 
-    All methods raise UserError where a person can mend it, MeasurementFailed where the system fails, besides what they name.
-    `place`: place in the configuration, for messages.
+    All methods raise UserError where a person can mend it, MeasurementFailed where the system fails, besides what they
+    name. `place`: place in the configuration, for messages.
     """
 
     place: str
@@ -59,7 +59,9 @@ class Access(ABC):
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> None:
-        """Remove a bucket without objects; what else the protocol keeps in it (unfinished uploads, empty folders) goes too."""
+        """Remove a bucket without objects; what else the protocol keeps in it (unfinished uploads, empty folders) goes
+        too."""
 
     def abandon(self, bucket: str, prefix: str) -> None:
-        """Give up what was begun below `prefix` and never finished (multipart uploads). Nothing where there is no such thing."""
+        """Give up what was begun below `prefix` and never finished (multipart uploads). Nothing where there is no such
+        thing."""

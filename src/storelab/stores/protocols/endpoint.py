@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 class Endpoint:
     """One front-end as a client addresses it.
 
-    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that holds the
-    buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name in WebHDFS requests;
-    `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`: uploads in parts are possible (S3).
+    protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that
+    holds the buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name
+    in WebHDFS requests; `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`:
+    uploads in parts are possible (S3).
     """
 
     url: str
@@ -45,7 +46,8 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where the i-th bucket of a campaign lies: bucket name, key prefix (empty, or ending in '/'), account that owns it.
+    """Where the i-th bucket of a campaign lies: bucket name, key prefix (empty, or ending in '/'), account that owns
+    it.
 
     On a store without buckets the name is that of a folder.
     """

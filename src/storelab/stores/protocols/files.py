@@ -1,4 +1,4 @@
-"""Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV (level 2, measuring side)."""
+"""Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV."""
 
 import posixpath
 import uuid
@@ -38,7 +38,8 @@ def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
 
 
 class FilesAccess(Access):
-    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises UserError."""
+    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises
+    UserError."""
 
     deletes_at_once = 100
 

@@ -1,4 +1,4 @@
-"""fsspec file systems over every protocol that a store speaks, for staging as for the engine (level 2, measuring side).
+"""fsspec file systems over every protocol that a store speaks, for staging as for the engine.
 
 A client process imports this: no boto3, and each protocol's own library only when it is asked for.
 """
@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-# XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but for the second.
+# XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but
+# for the second.
 XROOTD = {
     "ConnectionWindow": 10,
     "ConnectionRetry": 1,
@@ -90,7 +91,8 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             from fsspec_xrootd import XRootDFileSystem
 
             xrootd_environment()
-            # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be cheaper than the first.
+            # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be
+            # cheaper than the first.
             alone = {"locate_all_sources": False, "filehandle_cache_size": 1}
             fs = XRootDFileSystem(hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
             if parts.scheme == "roots":  # it says root:// to everybody, and would silently do without TLS
@@ -115,8 +117,8 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
 def xrootd_environment() -> None:
     """What the process's one XRootD client waits for, unless `XRD_…` says otherwise in the environment.
 
-    Its fork handler wants all its threads to stand still, which deadlocks with a thread that waits for Python's lock: switched
-    off, as a process that storelab forks does nothing but become another program.
+    Its fork handler wants all its threads to stand still, which deadlocks with a thread that waits for Python's lock:
+    switched off, as a process that storelab forks does nothing but become another program.
     """
     from XRootD.client.env import EnvPutInt
 

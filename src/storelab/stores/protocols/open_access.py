@@ -1,4 +1,4 @@
-"""The access that fits an endpoint's protocol (level 2, measuring side)."""
+"""The access that fits an endpoint's protocol."""
 
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Credentials, Endpoint

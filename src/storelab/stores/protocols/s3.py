@@ -1,4 +1,4 @@
-"""Access to an S3 store through boto3 (level 2, measuring side; never used inside a measurement). Retries are off."""
+"""Access to an S3 store through boto3. Retries are off."""
 
 import re
 import time
@@ -122,7 +122,8 @@ class S3Access(Access):
             self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
 
     def abandon(self, bucket: str, prefix: str) -> None:
-        """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do not list them."""
+        """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do
+        not list them."""
         with suppress(ClientError):
             for page in self.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix):
                 for upload in page.get("Uploads", []):

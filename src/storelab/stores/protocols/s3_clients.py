@@ -1,4 +1,4 @@
-"""boto3 clients for one front-end: nothing from the user's AWS files, no retries unless asked for (level 2, measuring side)."""
+"""boto3 clients for one front-end: nothing from the user's AWS files, no retries unless asked for."""
 
 import os
 import re
@@ -25,7 +25,8 @@ _session: boto3.session.Session | None = None
 
 
 def _bare_session() -> boto3.session.Session:
-    """One session that reads no profile and no AWS configuration file: everything is passed explicitly. Call under the lock."""
+    """One session that reads no profile and no AWS configuration file: everything is passed explicitly. Call under the
+    lock."""
     global _session
     if _session is None:
         core = botocore.session.Session({"profile": (None, None, None, None)})  # so AWS_PROFILE is not looked at either

@@ -1,4 +1,4 @@
-"""What boto3 raises, told in one line with its mend (level 2, measuring side; used through `buckets.explain`)."""
+"""What boto3 raises, told in one line with its mend."""
 
 import re
 
@@ -52,7 +52,8 @@ CODES = {
 
 
 def code(error: Exception) -> str:
-    """The S3 error code, e.g. `NoSuchKey`; the HTTP status where there is none (HEAD); empty if it is no answer of a server."""
+    """The S3 error code, e.g. `NoSuchKey`; the HTTP status where there is none (HEAD); empty if it is no answer of a
+    server."""
     return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
 
 
@@ -79,7 +80,10 @@ def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
                 return UserError(spot, f"{host} speaks no TLS", "write http:// instead of https://")
             if "CERTIFICATE_VERIFY" in text:
                 why = re.search(r"verify failed: ([^(\"']+)", text)
-                problem = f"the certificate of {host} is not trusted ({why.group(1).strip() if why else 'verification failed'})"
+                problem = (
+                    f"the certificate of {host} is not trusted "
+                    f"({why.group(1).strip() if why else 'verification failed'})"
+                )
                 return UserError(spot, problem, "set the store's `ca_file`")
             return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
         case ReadTimeoutError():

@@ -1,6 +1,7 @@
-"""WebDAV as far as storelab needs it: facts, lists, whole objects, folders (level 2, measuring side; never inside a measurement).
+"""WebDAV as far as storelab needs it: facts, lists, whole objects, folders.
 
-What servers do differently is dealt with here. No proxies; a request that finds its idle connection closed is tried once more.
+What servers do differently is dealt with here. No proxies; a request that finds its idle connection closed is tried
+once more.
 """
 
 import posixpath
@@ -21,10 +22,11 @@ AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # methods that do the s
 
 
 class WebDav:
-    """Names like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/' at either end. Thread-safe.
+    """Names like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/' at either end.
+    Thread-safe.
 
-    Raises FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other status), and urllib3's
-    exceptions where no answer comes.
+    Raises FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other status), and
+    urllib3's exceptions where no answer comes.
     """
 
     def __init__(self, endpoint: Endpoint):
@@ -59,7 +61,8 @@ class WebDav:
         )(text)
 
     def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
-        """(components of its path, whether it is a folder, bytes) of a folder or object and, with depth 1, of what is in it."""
+        """(components of its path, whether it is a folder, bytes) of a folder or object and, with depth 1, of what is
+        in it."""
         headers = {"Depth": depth, "Content-Type": "application/xml"}
         for entry in ElementTree.fromstring(self._ask("PROPFIND", path, ASK, **headers).data).iter("{DAV:}response"):
             place = re.sub(r"^https?://[^/]*", "", entry.findtext("{DAV:}href", "").strip())

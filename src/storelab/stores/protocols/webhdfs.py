@@ -1,7 +1,8 @@
-"""WebHDFS as an fsspec file system that reads what it is asked for, writes in one request, and takes no error for data (level 2).
+"""WebHDFS as an fsspec file system that reads what it is asked for, writes in one request, and takes no error for data.
 
-fsspec's own (2026.9) reads 4 MiB ahead of every range, makes an empty file and appends to it, never looks at the status of a
-DataNode's answer to a read, and waits for ever. Thread-safe: no cookies, no redirects of the session's own, one pool.
+fsspec's own (2026.9) reads 4 MiB ahead of every range, makes an empty file and appends to it, never looks at the
+status of a DataNode's answer to a read, and waits for ever. Thread-safe: no cookies, no redirects of the session's
+own, one pool.
 """
 
 from http.cookiejar import DefaultCookiePolicy

@@ -1,6 +1,7 @@
-"""Known S3 systems with their documented limits (level 2, measuring side). Sources: the evaluations that storelab stands on.
+"""Known S3 systems with their documented limits. Sources: the evaluations that storelab stands on.
 
-Zotes Resines, CERN openlab reviews (2012, 2013); Arsuaga-Rios et al., J. Phys.: Conf. Ser. 664 (2015) 022001, its Table 1.
+Zotes Resines, CERN openlab reviews (2012, 2013); Arsuaga-Rios et al., J. Phys.: Conf. Ser. 664 (2015) 022001, its
+Table 1.
 """
 
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Preset:
-    """What a system is and may: front-ends of the documented installation (None: unknown), buckets per account, multipart
-    uploads, whether it answered a GET of several ranges with all of them."""
+    """What a system is and may: front-ends of the documented installation (None: unknown), buckets per account,
+    multipart uploads, whether it answered a GET of several ranges with all of them."""
 
     system: str
     front_ends: int | None

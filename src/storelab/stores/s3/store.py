@@ -1,4 +1,4 @@
-"""Any S3 endpoint that is there already; storelab starts and stops nothing (level 2, measuring side). See docs/stores.md."""
+"""Any S3 endpoint that is there already; storelab starts and stops nothing. See docs/stores.md."""
 
 import os
 import socket
@@ -20,19 +20,26 @@ MOST_NAME = 63  # characters of a bucket name
 
 
 class Settings(Closed):
-    """Any S3 endpoint that is there already. Credentials come from the environment or an AWS profile, never from here."""
+    """Any S3 endpoint that is there already. Credentials come from the environment or an AWS profile, never from
+    here."""
 
     kind: Literal["s3"]
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
         None,
-        description="A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan against them.",
+        description=(
+            "A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan "
+            "against them."
+        ),
     )
     buckets_per_account: int | None = Field(
         None, ge=1, description="Most buckets of one account; default: the preset's, else no bound."
     )
     multipart: Boolean | None = Field(
         None,
-        description="Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: the preset's, else true.",
+        description=(
+            "Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: "
+            "the preset's, else true."
+        ),
     )
     endpoint: str | list[str] = Field(
         description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`."
@@ -48,7 +55,9 @@ class Settings(Closed):
     ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
     profile: str | None = Field(
         None,
-        description="AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE.",
+        description=(
+            "AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
+        ),
     )
     profiles: list[str] = Field(
         default_factory=list,
@@ -152,7 +161,8 @@ class S3(Store):
         return len(self._urls) if axis == "front_ends" else self.accounts()
 
     def credentials(self, account: int = 0) -> Credentials:
-        """From the environment, or the profile; never from a metadata service. Raises UserError where there are none."""
+        """From the environment, or the profile; never from a metadata service. Raises UserError where there are
+        none."""
         import botocore.session  # here: who plans only reads the settings, and botocore is slow to import
 
         from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
@@ -195,7 +205,8 @@ class S3(Store):
         return Bucket(own, "", account)
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """One signed request to each front-end; nothing is started or written. Raises UserError that says what is wrong."""
+        """One signed request to each front-end; nothing is started or written. Raises UserError that says what is
+        wrong."""
         keys, *_ = [self.credentials(i) for i in range(accounts)]
         ends = self.endpoints(front_ends)
         with ThreadPoolExecutor(16) as pool:

@@ -1,7 +1,7 @@
-"""Memory and files as `calibrate` sees them: the plainest loops that a client could run, without any store (level 2, measuring side).
+"""Memory and files as `calibrate` sees them: the plainest loops that a client could run, without any store.
 
-A record is a bin: the operations of one worker in some 10 ms. Files are written to a temporary name and renamed, as s5cmd does, through the
-page cache and without fsync; reads are of files that were just written.
+A record is a bin: the operations of one worker in some 10 ms. Files are written to a temporary name and renamed, as
+s5cmd does, through the page cache and without fsync; reads are of files that were just written.
 """
 
 import os

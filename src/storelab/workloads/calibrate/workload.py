@@ -1,6 +1,8 @@
-"""`calibrate`: what the clients could do at most: the very engine against a server that does almost nothing; memory; files.
+"""`calibrate`: what the clients could do at most: the very engine against a server that does almost nothing; memory;
+files.
 
-Nothing is staged and nothing is kept: objects of the null server are there without being written. See docs/calibration.md.
+Nothing is staged and nothing is kept: objects of the null server are there without being written. See
+docs/calibration.md.
 """
 
 from dataclasses import replace
@@ -28,7 +30,8 @@ DELETIONS, MOST_DELETIONS = 100_000, 800_000  # names of objects to delete: requ
 
 
 def stand_in(point: Point) -> Point:
-    """The point that the operation's own client is to believe it measures: axes that a calibration lacks stand at their default."""
+    """The point that the operation's own client is to believe it measures: axes that a calibration lacks stand at
+    their default."""
     spec = OPERATIONS[point.axes["operation"]]
     return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
 
@@ -96,7 +99,8 @@ class Calibrate(Workload):
             raise UserError(f"{place}.range_size", "get_range needs one", "give it, e.g. 4 kB")
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-        """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here there is none."""
+        """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here
+        there is none."""
         from storelab.datasets import payload
         from storelab.host import scratch
 
@@ -118,6 +122,9 @@ class Calibrate(Workload):
 CALIBRATE = Calibrate(
     calibration.WORKLOAD,
     calibration.AXES,
-    "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by itself.",
+    (
+        "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by "
+        "itself."
+    ),
     needs=("null_server",),
 )

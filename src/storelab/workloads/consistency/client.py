@@ -1,7 +1,8 @@
-"""The client of `consistency`: several workers, each with keys of its own, through all front-ends (level 2, measuring side).
+"""The client of `consistency`: several workers, each with keys of its own, through all front-ends.
 
-Every worker of every client checks, and is load for the others: all keys lie in one bucket. Client 0's first worker looks besides
-at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at what was deleted.
+Every worker of every client checks, and is load for the others: all keys lie in one bucket. Client 0's first worker
+looks besides at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at
+what was deleted.
 """
 
 import importlib.metadata
@@ -53,7 +54,8 @@ class ConsistencyClient(Client):
                 number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
             )
             self.workers.append(worker)
-            # The object that is there all the time; through the other front-ends it is read, so that connections are open.
+            # The object that is there all the time; through the other front-ends it is read, so that connections are
+            # open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(

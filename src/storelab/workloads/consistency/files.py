@@ -1,6 +1,7 @@
-"""One front-end of any protocol through fsspec and storelab's own access: folders and files (level 2, measuring side).
+"""One front-end of any protocol through fsspec and storelab's own access: folders and files.
 
-An operation may be several requests (look for the folder, then list it); objects are moved as the engine `fsspec` moves them.
+An operation may be several requests (look for the folder, then list it); objects are moved as the engine `fsspec`
+moves them.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,7 +71,8 @@ class FilesView(View):
         return replace(seen, state=FAILED) if seen.state == ABSENT else seen
 
     def get(self, key: str) -> Seen:
-        # What the library keeps is no answer of the store: fsspec-xrootd reads on from a file that it has open, also when it is deleted.
+        # What the library keeps is no answer of the store: fsspec-xrootd reads on from a file that it has open, also
+        # when it is deleted.
         self.fs.invalidate_cache()
         # One byte more than was written, so that a longer file shows.
         bounds = {} if self.pipes or self.endpoint.protocol == "file" else {"start": 0, "end": self.size + 1}

@@ -1,4 +1,4 @@
-"""What the checkers of one client write down: operations, tries, anomalies (level 2, measuring side). Thread-safe, in memory."""
+"""What the checkers of one client write down: operations, tries, anomalies. Thread-safe, in memory."""
 
 import threading
 from typing import Any
@@ -35,7 +35,8 @@ class TimeUp(Exception):
 
 
 class Ledger:
-    """`scenarios`: names that this client tries; `front_ends`: with one, there is no other front-end to look through."""
+    """`scenarios`: names that this client tries; `front_ends`: with one, there is no other front-end to look
+    through."""
 
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
@@ -96,7 +97,8 @@ class Ledger:
     def anomaly(
         self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str
     ) -> None:
-        """A try that was answered wrongly. lasted_ns: until it was right, None where it never was while it was watched."""
+        """A try that was answered wrongly. lasted_ns: until it was right, None where it never was while it was
+        watched."""
         with self.lock:
             self._count(scenario, same, "tried")
             self._count(scenario, same, "anomalies")

@@ -1,7 +1,7 @@
-"""What one worker of the point looks at besides: buckets made and deleted, and a listing of many pages (level 2, measuring side).
+"""What one worker of the point looks at besides: buckets made and deleted, and a listing of many pages.
 
-Only where storelab may make buckets. Those made here stay empty, one at a time: their names bear the attempt's random id, and
-`stem()` says which they are, so that a later point removes what a crash left.
+Only where storelab may make buckets. Those made here stay empty, one at a time: their names bear the attempt's random
+id, and `stem()` says which they are, so that a later point removes what a crash left.
 """
 
 import re
@@ -23,13 +23,15 @@ MOST_BUCKETS, MOST_REFUSALS = 200, 3
 
 
 def stem(bucket: Bucket, attempt: str) -> str:
-    """What the names of an attempt's own buckets begin with; at most 63 characters with a number of five digits behind it."""
+    """What the names of an attempt's own buckets begin with; at most 63 characters with a number of five digits behind
+    it."""
     own = re.sub(r"[^a-z0-9-]", "-", attempt.lower())[:16]
     return f"{bucket.name[:-4].rstrip('-')[: 63 - len(own) - 8].rstrip('-')}-x{own}-"
 
 
 class Many:
-    """The keys of the long listing. `there`: acknowledged; `unknown`: their upload failed, so nothing is said of them."""
+    """The keys of the long listing. `there`: acknowledged; `unknown`: their upload failed, so nothing is said of
+    them."""
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -37,7 +39,8 @@ class Many:
         self.unknown: set[str] = set()
 
     def upload(self, views: list[View]) -> None:
-        """In parallel, one thread per view, until all are there or `MANY_S` is over. Not measured. With a page or less nothing is tried."""
+        """In parallel, one thread per view, until all are there or `MANY_S` is over. Not measured. With a page or less
+        nothing is tried."""
         end = time.monotonic() + MANY_S
         keys = [f"{self.prefix}{(i * 7919) % MANY:05d}" for i in range(MANY)]  # not in the order of the listing
         if views[0].first(keys[0], body(keys[0], 1, "many", MANY_BYTES)).state != OK:
@@ -69,7 +72,8 @@ class Many:
 
 
 class NamespaceWorker(Worker):
-    """A worker that also looks at the long listing (`many`) and, where `bucket_stem` is given, makes and deletes buckets."""
+    """A worker that also looks at the long listing (`many`) and, where `bucket_stem` is given, makes and deletes
+    buckets."""
 
     many: Many | None = None
     bucket_stem = ""
@@ -191,8 +195,8 @@ class NamespaceWorker(Worker):
             self.judge("bucket_comes_back", same, back[0], seen, lambda: self.names(view), wrong, None, story)
 
     def listed_exists(self, seen: Seen, view: int) -> None:
-        """One of the listed buckets in turn, whosever it is: does it exist? Read only. A bucket that somebody deletes meanwhile is no
-        longer listed when it is asked for again, and is then no anomaly."""
+        """One of the listed buckets in turn, whosever it is: does it exist? Read only. A bucket that somebody deletes
+        meanwhile is no longer listed when it is asked for again, and is then no anomaly."""
         listed = sorted(name for name in seen.names if not name.startswith(self.bucket_stem))
         if not listed:
             return

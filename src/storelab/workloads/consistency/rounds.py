@@ -1,8 +1,8 @@
-"""What one worker does until the deadline: rounds of writes and looks at keys of its own (level 2, measuring side).
+"""What one worker does until the deadline: rounds of writes and looks at keys of its own.
 
-Every answer is judged against the writes that the store had acknowledged before it was asked. A wrong one is an anomaly: it is looked
-at again every few milliseconds until it is right, for `BOUND_NS` or to the deadline. A write or a look that fails is an error; what
-a failed write left behind is not judged.
+Every answer is judged against the writes that the store had acknowledged before it was asked. A wrong one is an
+anomaly: it is looked at again every few milliseconds until it is right, for `BOUND_NS` or to the deadline. A write or
+a look that fails is an error; what a failed write left behind is not judged.
 """
 
 import random
@@ -64,7 +64,8 @@ class Worker:
     def look(
         self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
     ) -> str:
-        """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell of."""
+        """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell
+        of."""
         seen = ask()
         if seen.state == FAILED:
             self.ledger.unknown(scenario, same)
@@ -120,14 +121,16 @@ class Worker:
         self.round(n)
 
     def front_ends(self, n: int) -> tuple[int, int, bool]:
-        """(writer, reader, whether they are one) of the n-th round: every front-end writes; every other round another one reads."""
+        """(writer, reader, whether they are one) of the n-th round: every front-end writes; every other round another
+        one reads."""
         count = len(self.views)
         writer = (self.number + n // 2) % count
         reader = writer if n % 2 == 0 or count == 1 else (writer + 1 + self.rng.randrange(count - 1)) % count
         return writer, reader, writer == reader
 
     def round(self, n: int) -> None:
-        """One key: put, get, list, overwrite, get and get again, delete, get, list; then a look at an older deleted key.
+        """One key: put, get, list, overwrite, get and get again, delete, get, list; then a look at an older deleted
+        key.
 
         An anomaly that was never right ends the round: what comes after it would only tell of the same thing again.
         """
@@ -196,7 +199,8 @@ class Worker:
         return self.look(scenario, same, key, lambda: self.ask("GET", key, view), wrong, since, story)
 
     def listing(self, scenario: str, same: bool, key: str, view: int, wrong: Wrong, since: Seen, story: str) -> str:
-        """A listing of this worker's keys: does it work, what does it say of `key`, does it show again what was gone?"""
+        """A listing of this worker's keys: does it work, what does it say of `key`, does it show again what was
+        gone?"""
         seen = self.works(view)
         if seen.state != OK:
             self.ledger.unknown(scenario, same)
@@ -210,8 +214,8 @@ class Worker:
     def works(self, view: int) -> Seen:
         """A listing, as the store answered it first.
 
-        One that fails is asked again. Where it fails each time although an object in it can be read, that is an anomaly, and so is
-        a listing of "no such bucket"; a failure that passes is an error.
+        One that fails is asked again. Where it fails each time although an object in it can be read, that is an
+        anomaly, and so is a listing of "no such bucket"; a failure that passes is an error.
         """
         first = last = self.ask("LIST", self.prefix, view)
         for _ in range(AGAIN if first.state == FAILED else 0):
@@ -229,7 +233,7 @@ class Worker:
                 self.views[view].prefix + self.prefix,
                 f"objects can be read, and listed through front-end {view}",
             )
-            ask = lambda: _never_failed(self.ask("LIST", self.prefix, view))  # noqa: E731 - here a failure is a wrong answer
+            ask = lambda: _never_failed(self.ask("LIST", self.prefix, view))  # noqa: E731 - a wrong answer here
             self.judge(
                 "listing_works",
                 same,
@@ -243,7 +247,8 @@ class Worker:
         return first
 
     def come_back(self, seen: Seen, view: int) -> None:
-        """Does a listing show keys that were seen to be gone? One try per listing, apart for deletions through this front-end."""
+        """Does a listing show keys that were seen to be gone? One try per listing, apart for deletions through this
+        front-end."""
         for same in (True, False):
             count = self.gone_by[view] if same else len(self.gone) - self.gone_by[view]
             if not count:
@@ -291,7 +296,8 @@ class Worker:
             self.deleted.remove(key)
 
     def last_look(self) -> None:
-        """All deleted keys once more: by a listing through every front-end, and one by one in random order, to the deadline."""
+        """All deleted keys once more: by a listing through every front-end, and one by one in random order, to the
+        deadline."""
         for view in range(len(self.views)):
             seen = self.works(view)
             if seen.state == OK:

@@ -1,4 +1,4 @@
-"""One S3 front-end as one thread sees it: plain signed requests, no SDK, no retry (level 2, measuring side)."""
+"""One S3 front-end as one thread sees it: plain signed requests, no SDK, no retry."""
 
 import hashlib
 import re

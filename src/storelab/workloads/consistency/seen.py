@@ -1,4 +1,4 @@
-"""What a look at a store shows, and bodies that say themselves what they are (level 2, measuring side). Pure."""
+"""What a look at a store shows, and bodies that say themselves what they are. Pure."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ OK, ABSENT, FAILED = "ok", "absent", "failed"
 
 @dataclass(frozen=True)
 class Seen:
-    """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is known.
+    """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is
+    known.
 
-    names: of a listing, name -> bytes (0 for buckets); repeated: names that came twice; error, message: of a failure, else of the
-    absence, in the store's own words.
+    names: of a listing, name -> bytes (0 for buckets); repeated: names that came twice; error, message: of a failure,
+    else of the absence, in the store's own words.
     """
 
     start_ns: int
@@ -31,7 +32,8 @@ class Seen:
 
 
 class View(ABC):
-    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. No method raises what the store does."""
+    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. No method raises what the
+    store does."""
 
     prefix = ""  # of the bucket, before every key
 

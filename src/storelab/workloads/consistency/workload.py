@@ -1,5 +1,5 @@
-"""`consistency`: is what a store answers true, under load and through several front-ends? (experiment 10: a listed bucket that
-"does not exist", listings that fail again and again, deleted objects that come back.)
+"""`consistency`: is what a store answers true, under load and through several front-ends? (experiment 10: a listed
+bucket that "does not exist", listings that fail again and again, deleted objects that come back.)
 """
 
 from dataclasses import replace
@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 def drop_left(store: Store, account: int, stems: list[str]) -> None:
-    """Delete the buckets whose names begin so; they bear the random id of an attempt, and no object was ever put into them.
+    """Delete the buckets whose names begin so; they bear the random id of an attempt, and no object was ever put into
+    them.
 
     Raises MeasurementFailed where the store refuses, as it does for a bucket that is not empty.
     """
@@ -53,7 +54,8 @@ class Consistency(Workload):
             records.write_json(note, [stem(places[0], job["attempt"])])
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-        """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is checked."""
+        """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is
+        checked."""
         from storelab.workloads.consistency.listings import stem
 
         place = Bucket(**job["buckets"][0])

@@ -1,7 +1,8 @@
-"""A file object of fsspec behind one of fsspec's own caches, counted where it sends requests (level 2, measuring side).
+"""A file object of fsspec behind one of fsspec's own caches, counted where it sends requests.
 
-May import: fsspec, `stores.filesystems`, `engines.transports`. What a physicist gets from `fs.open(path, cache_type=…, block_size=…)`, on every
-protocol; only the counting stands between the cache and the file object's `_fetch_range`, and the size is told, not asked for.
+May import: fsspec, `stores.filesystems`, `engines.transports`. What a physicist gets from `fs.open(path, cache_type=…,
+block_size=…)`, on every protocol; only the counting stands between the cache and the file object's `_fetch_range`, and
+the size is told, not asked for.
 """
 
 import contextlib
@@ -38,7 +39,8 @@ class LocalFile(AbstractBufferedFile):
 
 
 class FileRanges:
-    """The requests of one file object, as a transport of the read planner; opened by `open()`, which sends what the protocol's own opening sends."""
+    """The requests of one file object, as a transport of the read planner; opened by `open()`, which sends what the
+    protocol's own opening sends."""
 
     parallel = 1
 
@@ -78,8 +80,8 @@ class FileRanges:
 class CachedFile:
     """Reads through a cache, one by one, as a transport of the read planner: `fetch()`.
 
-    counted: around FileRanges; cache: its name in fsspec; read_ahead: bytes, the cache's block size. The cache sees the file object's own
-    fetch, counted, and bounded by the file's end.
+    counted: around FileRanges; cache: its name in fsspec; read_ahead: bytes, the cache's block size. The cache sees
+    the file object's own fetch, counted, and bounded by the file's end.
     """
 
     parallel = 1
@@ -114,7 +116,8 @@ class CachedFile:
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> transports.Counted:
-    """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises UserError where the environment holds no credentials."""
+    """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises
+    UserError where the environment holds no credentials."""
     if endpoint.protocol == "s3" and not (
         os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY")
     ):

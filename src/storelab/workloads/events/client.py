@@ -1,8 +1,10 @@
-"""Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the read planner (level 2, measuring side).
+"""Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the
+read planner.
 
-May import: `planned`, `cached_file`, `selections`, `transports`, `readplan`, `rootio`. The baskets last used stay with the reader
-(`rootio/steps.py`): needed bytes of a step are those of the baskets that it has to fetch. After as many steps as lead through the file once, a pass, the
-job goes on as if it had opened its next file: with an empty cache, and no basket; but the header is read once only.
+May import: `planned`, `cached_file`, `selections`, `transports`, `readplan`, `rootio`. The baskets last used stay with
+the reader (`rootio/steps.py`): needed bytes of a step are those of the baskets that it has to fetch. After as many
+steps as lead through the file once, a pass, the job goes on as if it had opened its next file: with an empty cache,
+and no basket; but the header is read once only.
 """
 
 import itertools
@@ -40,8 +42,8 @@ def pass_of(n_entries: int, step: int) -> int:
 def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) -> tuple[int, int]:
     """Events [first, stop) of a job's step `number` through a file of n_entries.
 
-    scan: one step after the other; the last of a pass ends with the file, the next begins anew. random: `step` events at a place drawn
-    evenly from all where so many are left, another for each step, in no order; seed: the job's.
+    scan: one step after the other; the last of a pass ends with the file, the next begins anew. random: `step` events
+    at a place drawn evenly from all where so many are left, another for each step, in no order; seed: the job's.
     """
     if navigation == "scan":
         first = step * (number % pass_of(n_entries, step))
@@ -95,7 +97,8 @@ class Steps(PlannedClient):
 
     @abstractmethod
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
-        """Baskets at these places, ascending: their bytes, shapes (n,) uint8; requests and bytes asked for that; ns spent on planning."""
+        """Baskets at these places, ascending: their bytes, shapes (n,) uint8; requests and bytes asked for that; ns
+        spent on planning."""
 
     def selection(self, entries: np.ndarray) -> Done:
         stamps, first, stop = [clock.now_ns()], int(entries[0]), int(entries[-1]) + 1

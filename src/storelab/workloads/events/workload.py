@@ -1,8 +1,8 @@
 """`events`: jobs, each on its own file, process events until they are stopped together.
 
-Experiment 16, the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events processed are
-counted, and the MB/s into the nodes. There a job had many files; here it goes through its one again and again, each time with
-empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
+Experiment 16, the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events
+processed are counted, and the MB/s into the nodes. There a job had many files; here it goes through its one again and
+again, each time with empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
 """
 
 from storelab.core import axes
@@ -37,7 +37,8 @@ EVENTS = Events(
         axes.engine(
             "events",
             "fsspec",
-            "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); `planned`: each "
+            "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); "
+            "`planned`: each "
             "step's baskets at once, by the read planner.",
         ),
         axes.SCALE,
@@ -55,6 +56,9 @@ EVENTS = Events(
         axes.AMPLIFICATION,
         axes.CLIENTS_PER_NODE,
     ),
-    "Jobs on files of their own, stopped together: events processed, and bytes moved for each; scan or random navigation.",
+    (
+        "Jobs on files of their own, stopped together: events processed, and bytes moved for each; scan or random "
+        "navigation."
+    ),
     dataset="root",
 )

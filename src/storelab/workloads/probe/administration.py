@@ -1,4 +1,4 @@
-"""What a store's own administration tells (level 2): asked by the coordinator, before the clients start. May import:
+"""What a store's own administration tells: asked by the coordinator, before the clients start. May import:
 `stores`, `core`.
 """
 

@@ -1,5 +1,4 @@
-"""Answers to questions about a store, and how they are asked: one after another, none can end the probe (level 2,
-measuring side).
+"""Answers to questions about a store, and how they are asked: one after another, none can end the probe.
 
 The words and what they mean: `core/answers.py`.
 """
@@ -105,7 +104,8 @@ def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) 
         answer = Answer(NO, "no answer came in time")
     except (OSError, http.client.HTTPException, ParseError) as error:
         answer = Answer(NO, f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001  a fault of the probe, or an answer that nobody foresaw: it says nothing of the store
+    # A fault of the probe, or an answer that nobody foresaw: it says nothing of the store.
+    except Exception as error:  # noqa: BLE001
         answer = Answer(ERROR, f"{type(error).__name__}: {error}")
     ended = clock.now_ns()
     if ended >= deadline_ns and answer.answer in (NO, ERROR):

@@ -1,4 +1,4 @@
-"""What the questions of every protocol share: the job, the known object, names that are free to use (level 2, measuring side)."""
+"""What the questions of every protocol share: the job, the known object, names that are free to use."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Questions to a mounted file system: what analysis and CernVM-FS rely on and shared file systems differ in (level 2)."""
+"""Questions to a mounted file system: what analysis and CernVM-FS rely on and shared file systems differ in."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Questions to an HTTP door with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache (level 2, measuring side).
+"""Questions to an HTTP door with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache.
 
 RFC 9110 (HTTP), RFC 4918 (WebDAV), RFC 3230 (`Want-Digest`: the checksums that HEP asks for).
 """

@@ -1,6 +1,7 @@
-"""Ranges and connections, asked alike of every protocol over HTTP: S3, WebDAV, WebHDFS (level 2, measuring side).
+"""Ranges and connections, asked alike of every protocol over HTTP: S3, WebDAV, WebHDFS.
 
-RFC 9110, 14: a context offers `get_ranges(value)` for the known object and `get_small(wire)`, a small request of its own.
+RFC 9110, 14: a context offers `get_ranges(value)` for the known object and `get_small(wire)`, a small request of its
+own.
 """
 
 from typing import Any, Protocol

@@ -1,7 +1,7 @@
-"""Answers to ranges, read to the last byte, and the verdict on them (level 2, pure; the parser is `readplan.multipart`).
+"""Answers to ranges, read to the last byte, and the verdict on them.
 
-Every part's offset, length and bytes are compared with the known object. A server that answers with the whole object, the
-first range only, or other bytes is told apart; none of these ever counts as an answer to a multi-range request.
+Every part's offset, length and bytes are compared with the known object. A server that answers with the whole object,
+the first range only, or other bytes is told apart; none of these ever counts as an answer to a multi-range request.
 """
 
 import re
@@ -21,7 +21,8 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
     "wrong bytes",
     "merged",
 )
-# Ignoring ranges is allowed and refusing them honest; an answer that claims to be partial and is not what was asked is neither.
+# Ignoring ranges is allowed and refusing them honest; an answer that claims to be partial and is not what was asked is
+# neither.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
 MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
 ERROR_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3

@@ -1,7 +1,7 @@
-"""A plain HTTP client: one connection, one request, one answer as it came (level 2, measuring side).
+"""A plain HTTP client: one connection, one request, one answer as it came.
 
-No redirect is followed and nothing is tried twice. A connection is used again where the server keeps it; that the server
-closed it meanwhile is seen before the request, so an idle time-out is no failure.
+No redirect is followed and nothing is tried twice. A connection is used again where the server keeps it; that the
+server closed it meanwhile is seen before the request, so an idle time-out is no failure.
 """
 
 import http.client
@@ -32,7 +32,8 @@ class Headers(dict[str, str]):
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. kept: the server left the connection open; fresh: it was opened for this request; version: 10 or 11."""
+    """One answer. kept: the server left the connection open; fresh: it was opened for this request; version: 10 or
+    11."""
 
     status: int
     headers: Headers
@@ -68,7 +69,8 @@ def _cut(status: int, got: int, said: int | None) -> str:
 
 
 class Connection:
-    """Requests to one host over one connection at a time; not thread-safe. `pace_s`: shortest time between two requests.
+    """Requests to one host over one connection at a time; not thread-safe. `pace_s`: shortest time between two
+    requests.
 
     `send` raises OSError, ssl.SSLError, http.client.HTTPException, as they come; Cut, TooLong for a body that is none.
     """

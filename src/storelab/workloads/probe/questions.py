@@ -1,4 +1,4 @@
-"""The probe: what a store can do, question by question, each answer verified byte by byte (level 2, measuring side).
+"""The probe: what a store can do, question by question, each answer verified byte by byte.
 
 `checks(protocol)` gives the questions of a protocol in their order, `context_of(job)` what they are asked with. A
 protocol is one module with `CHECKS` and `CONTEXT`, and one line here. A new question is a function with one line above

@@ -1,4 +1,4 @@
-"""Questions to an XRootD door over root://, through XRootD's own Python bindings (level 2, measuring side).
+"""Questions to an XRootD door over root://, through XRootD's own Python bindings.
 
 Vector reads are what ROOT sends: many ranges of one file in one request (`kXR_readv`).
 """

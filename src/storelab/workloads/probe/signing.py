@@ -1,5 +1,5 @@
 """Signatures of Amazon S3 by botocore's own signers, over requests that are storelab's: nothing is sent but what is
-given here (level 2, pure).
+given here.
 
 Date and payload hash can be said by the caller: a probe also sends requests that must be refused. Paths are those of
 the request line, percent-encoded already. May import: botocore, `stores.protocols.endpoint`; what imports it is slow to

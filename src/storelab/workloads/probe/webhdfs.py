@@ -1,4 +1,4 @@
-"""Questions to a WebHDFS (level 2, measuring side). "WebHDFS REST API", Apache Hadoop.
+"""Questions to a WebHDFS. "WebHDFS REST API", Apache Hadoop.
 
 The NameNode sends clients on to a DataNode; the probe goes there itself, each step one request.
 """

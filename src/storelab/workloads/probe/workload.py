@@ -1,7 +1,7 @@
 """`probe`: the capability table: what a store can do, each answer verified (evaluations 2012-2015, "S3 functions").
 
-Not a measurement of speed: a point has no rate, its answers stand in `answers.<client>.parquet`. Ends when all is asked, at the
-latest at the deadline; what was not asked by then is `not tried`.
+Not a measurement of speed: a point has no rate, its answers stand in `answers.<client>.parquet`. Ends when all is
+asked, at the latest at the deadline; what was not asked by then is `not tried`.
 """
 
 from dataclasses import asdict
@@ -146,7 +146,8 @@ def _drop(access: "Access", bucket: Bucket) -> int:
 
 class Probe(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-        """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration tells."""
+        """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
+        tells."""
         from storelab.workloads.probe import administration, context
         from storelab.workloads.staging import buckets
 
@@ -167,7 +168,8 @@ class Probe(Workload):
         }
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> list[dict[str, Any]]:
-        """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no failure of the point."""
+        """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no
+        failure of the point."""
         try:
             left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]])
             detail = f"{left} objects of the probe removed"

@@ -1,6 +1,7 @@
-"""Engine of `replay`: the ranges of a selection, read again and again, nothing of ROOT decoded: what the store can do (level 2, measuring side).
+"""Engine of `replay`: the ranges of a selection, read again and again, nothing of ROOT decoded: what the store can do.
 
-May import: `planned`, `selections`, `readplan`, `datasets.baskets`. Ranges come from the side-car; the CRC-32 of every basket is compared.
+May import: `planned`, `selections`, `readplan`, `datasets.baskets`. Ranges come from the side-car; the CRC-32 of every
+basket is compared.
 """
 
 import contextlib

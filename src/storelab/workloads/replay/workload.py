@@ -1,4 +1,5 @@
-"""`replay`: the ranges of a selection of a ROOT file, without ROOT: what the store can do (storage mode of experiments 11, 12)."""
+"""`replay`: the ranges of a selection of a ROOT file, without ROOT: what the store can do (storage mode of experiments
+11, 12)."""
 
 from storelab.core import axes
 from storelab.workloads import reading

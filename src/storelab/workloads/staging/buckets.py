@@ -1,7 +1,7 @@
-"""Buckets and objects of a campaign: make, mark, list, delete (level 2, measuring side; never used inside a measurement).
+"""Buckets and objects of a campaign: make, mark, list, delete.
 
-Safety rests here: storelab writes only where its own marker object lies, `<prefix>.storelab` with {campaign, created}, and
-deletes only below it. A bucket is reached through the account that owns it.
+Safety rests here: storelab writes only where its own marker object lies, `<prefix>.storelab` with {campaign, created},
+and deletes only below it. A bucket is reached through the account that owns it.
 """
 
 import json
@@ -23,7 +23,8 @@ OTHER_NAME = "use another campaign name or `prefix`"
 
 
 def marked(access: Access, bucket: Bucket) -> str | None:
-    """The campaign that storelab marked this bucket (or prefix) for; None without a marker. Raises NoSuchBucket, AccessRefused."""
+    """The campaign that storelab marked this bucket (or prefix) for; None without a marker. Raises NoSuchBucket,
+    AccessRefused."""
     try:
         data = access.read(bucket.name, bucket.prefix + MARKER)
         return str(json.loads(data[:10_000])["campaign"]) if data is not None else None
@@ -75,7 +76,8 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
 
 
 def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
-    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one of them is of someone else.
+    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one of them is of someone
+    else.
 
     Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.
     """
@@ -89,7 +91,8 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
                 "is not staged, and the store is read-only",
                 "stage it with `read_only: false` first",
             )
-        # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object.
+        # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another
+        # gets its first object.
         made: list[Bucket] = []
         marked_: list[Bucket] = []
         try:
@@ -138,7 +141,8 @@ def _drop_quietly(access: Access, bucket: Bucket) -> None:
 
 
 def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """(key, bytes) of every object below `bucket.prefix + prefix`, in the server's order, without the marker; keys are whole."""
+    """(key, bytes) of every object below `bucket.prefix + prefix`, in the server's order, without the marker; keys are
+    whole."""
     for key, size in access.keys(bucket.name, bucket.prefix + prefix):
         if key != bucket.prefix + MARKER:
             yield key, size

@@ -1,7 +1,7 @@
-"""What `put` points left in a store: counted, and removed outside of every measurement (level 3, measuring side).
+"""What `put` points left in a store: counted, and removed outside of every measurement.
 
-Not after each point: a store that deletes and compacts in the background would do so during the next one. The objects go when
-they come to a gigabyte or to twenty thousand, and at the end of the campaign.
+Not after each point: a store that deletes and compacts in the background would do so during the next one. The objects
+go when they come to a gigabyte or to twenty thousand, and at the end of the campaign.
 """
 
 from pathlib import Path
@@ -20,7 +20,8 @@ def _note(config: Config, store: str) -> Path:
 
 
 def left(config: Config, store: str) -> dict[str, Any]:
-    """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts that points had."""
+    """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts
+    that points had."""
     path = _note(config, store)
     nothing = {"bytes": 0, "objects": 0, "buckets": 0, "accounts": [1]}
     return nothing | records.read_json(path) if path.exists() else nothing
@@ -43,14 +44,16 @@ def add(config: Config, store: str, point: Point, size_bytes: int, objects: int)
 
 
 def room(config: Config, store: Store, staged_bytes: int) -> int:
-    """Bytes that a point may still upload: `limits.stored_bytes` less what is staged and left, and nine tenths of the free disk."""
+    """Bytes that a point may still upload: `limits.stored_bytes` less what is staged and left, and nine tenths of the
+    free disk."""
     bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"]
     free = store.free_bytes()
     return max(0, bound if free is None else min(bound, free * 9 // 10))
 
 
 def remove(config: Config, store: Store, always: bool = False) -> int:
-    """Remove them when they are many (or `always`), and give their space back; returns the number of objects removed."""
+    """Remove them when they are many (or `always`), and give their space back; returns the number of objects
+    removed."""
     was = left(config, store.name)
     most = min(MOST_BYTES, config.limits.stored_bytes // 4)
     if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):

@@ -1,7 +1,7 @@
-"""Staging: a data set -> objects in the store and a manifest (level 3, measuring side). Staging twice moves nothing.
+"""Staging: a data set -> objects in the store and a manifest. Staging twice moves nothing.
 
-Proof that a data set lies in a store is an object of storelab's own beside it, `<data set>/.staged`, which holds the SHA-256
-of the manifest; it is written last.
+Proof that a data set lies in a store is an object of storelab's own beside it, `<data set>/.staged`, which holds the
+SHA-256 of the manifest; it is written last.
 """
 
 import hashlib
@@ -46,13 +46,14 @@ def root_copies(dataset: dict[str, Any]) -> int:
 
 
 def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
-    """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more accounts share
-    theirs with those that have fewer."""
+    """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more
+    accounts share theirs with those that have fewer."""
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
 def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
-    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's. Raises UserError."""
+    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's.
+    Raises UserError."""
     manifest = records.read_json(path)
     return manifest["buckets"] == [[p.name, p.prefix] for p in places] and (
         "file" not in dataset or own_file.unchanged(dataset, manifest)
@@ -122,7 +123,8 @@ def _root(
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
         report(
-            f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left out{_first(facts)}"
+            f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left "
+            f"out{_first(facts)}"
         )
     else:
         root = generated.generate_with_side_car(
@@ -187,7 +189,8 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
     for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
         if listed.get((bucket, key)) != manifest["bodies"][body]["size"]:
             raise MeasurementFailed(
-                f"staging: the store lists {listed.get((bucket, key))} B for {key} instead of {manifest['bodies'][body]['size']} B"
+                f"staging: the store lists {listed.get((bucket, key))} B for {key} instead of "
+                f"{manifest['bodies'][body]['size']} B"
             )
 
 

@@ -1,4 +1,4 @@
-"""Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec (level 3, measuring side)."""
+"""Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec."""
 
 import subprocess
 import threading
@@ -31,12 +31,14 @@ class Shown:
             self.shown = time.monotonic()
             left = (self.shown - self.begun) / max(self.done, 1) * (self.total - self.done)
             self.progress(
-                f"    staging {self.name}: {self.done} of {self.total} objects, about {units.human_duration(left * 1e9)} left"
+                f"    staging {self.name}: {self.done} of {self.total} objects, about "
+                f"{units.human_duration(left * 1e9)} left"
             )
 
 
 def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
-    """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises MeasurementFailed."""
+    """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises
+    MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
     items = [
         (places[b], key, files[body])
@@ -54,7 +56,8 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
 
 
 def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], progress: Progress) -> None:
-    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises MeasurementFailed."""
+    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises
+    MeasurementFailed."""
     shown = Shown(name, len(items), progress)
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
@@ -121,7 +124,8 @@ def _run_s5cmd(store: Store, account: int, lines: Iterator[str], count: int, sho
     readers.join(5)
     if status or done != count:
         raise MeasurementFailed(
-            f"staging {shown.name} into {store.name}: {count - done} of {count} objects failed: {' '.join(errors[:1]).strip()[:300]}"
+            f"staging {shown.name} into {store.name}: {count - done} of {count} objects failed: "
+            f"{' '.join(errors[:1]).strip()[:300]}"
         )
 
 

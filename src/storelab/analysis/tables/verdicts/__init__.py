@@ -1,8 +1,7 @@
-"""`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence (level 2, analysis).
+"""`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence.
 
-The rules and their order are those of `rules`; a verdict is about the best rate that was measured. It claims no more than
-the records tell: where no rule fires it says `not known`, and what would tell. May import: what `tables`
-may.
+The rules and their order are those of `rules`; a verdict is about the best rate that was measured. It claims no more
+than the records tell: where no rule fires it says `not known`, and what would tell. May import: what `tables` may.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from storelab.analysis.tables.verdicts import rules
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
-# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests it was made.
+# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests
+# it was made.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
 COLUMNS = (
     "store",
@@ -37,8 +37,9 @@ COLUMNS = (
 
 @TABLE("verdicts", "tables", "by")
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
-    """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where it was
-    reached, n, verdict, evidence, also (other rules that fire, each with its evidence), would_tell (where not known).
+    """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
+    unit, where it was reached, n, verdict, evidence, also (other rules that fire, each with its evidence), would_tell
+    (where not known).
 
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
@@ -57,7 +58,8 @@ def _closed(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def subject(own: pd.DataFrame, tables: Mapping[str, pd.DataFrame], by: list[str], fixed: list[str]) -> Subject:
-    """The subject of these runs (`speed.of_points`): its groups, the best one with all that is known of it, failed runs, curves."""
+    """The subject of these runs (`speed.of_points`): its groups, the best one with all that is known of it, failed
+    runs, curves."""
     groups = tuple(
         Group(_plain(part.iloc[0][by].to_dict()), tuple(part["value"].astype(float)))
         for _, part in own.groupby(by, dropna=False, sort=True)

@@ -1,8 +1,9 @@
-"""The rules by which `verdicts` says what limited a system (level 2, analysis). docs/verdicts.md lists them in this order.
+"""The rules by which `verdicts` says what limited a system. docs/verdicts.md lists them in this order.
 
-A rule looks at a subject, the points of one store, workload and object size, and gives its evidence in words, or None where it does
-not apply or the data cannot tell. What was at its limit while the best rate was measured comes first, then what made a difference
-when it was varied, then what was not pushed far enough. The first rule that fires is the verdict; the others that fire stand beside.
+A rule looks at a subject, the points of one store, workload and object size, and gives its evidence in words, or None
+where it does not apply or the data cannot tell. What was at its limit while the best rate was measured comes first,
+then what made a difference when it was varied, then what was not pushed far enough. The first rule that fires is the
+verdict; the others that fire stand beside.
 """
 
 from typing import Any
@@ -78,7 +79,10 @@ def memory(s: Subject) -> str | None:
     used = s.number("host_memory_median_percent")
     if used is None or used < MEMORY_FULL:
         return None
-    return f"{_n(used)} % of the memory of the clients' host in use, {_n(s.number('client_rss_median_mb') or 0)} MB of it by the clients"
+    return (
+        f"{_n(used)} % of the memory of the clients' host in use, {_n(s.number('client_rss_median_mb') or 0)} MB "
+        "of it by the clients"
+    )
 
 
 def ceiling(s: Subject) -> str | None:
@@ -198,7 +202,8 @@ def concurrency(s: Subject) -> str | None:
 
 
 def _curve(s: Subject, axis: str) -> pd.Series | None:
-    """The row of scaling.csv along this axis through the best group; None where there is none (fewer than three values)."""
+    """The row of scaling.csv along this axis through the best group; None where there is none (fewer than three
+    values)."""
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
     for _, row in rows.iterrows():
         if all(_same(row.get(c), v) for c, v in s.best.axes.items() if c != axis):
@@ -253,18 +258,31 @@ def would_tell(s: Subject) -> str:
 
 NOT_KNOWN = "not known"
 RULES = (
-    Rule("errors", errors, f"runs are invalid (more failed operations than the campaign's budget), or at the best rate more than {FAILED:g} % of the operations failed"),
+    Rule("errors", errors, ("runs are invalid (more failed operations than the campaign's budget), or at the best "
+                           f"rate more than {FAILED:g} % of the operations failed")),
     Rule("drifting", drifting, "more than half of the runs at the best rate drift: there is no rate to explain"),
-    Rule("sockets", sockets, f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral ports, counted for each front-end; not over loopback, where the kernel takes a port in TIME_WAIT again after a second"),
+    Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
+                             "ports, counted for each front-end; not over loopback, where the kernel takes a port "
+                             "in TIME_WAIT again after a second")),
     Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
-    Rule("client ceiling", ceiling, "the calibration marks the points as client-bound: the rate is near what the same clients reach against a server that does almost nothing"),
-    Rule("client network", network, f"an interface of the clients' host moved {LINK_FULL:g} % or more of what its link can carry in one direction"),
-    Rule("client CPU (one thread)", client_thread, f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with an engine of one interpreter thread ({', '.join(ONE_THREAD)})"),
-    Rule("client CPU", client_cpu, f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of that with the clients"),
-    Rule("server CPU", server_cpu, f"client and server share a host that was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of that with the server"),
-    Rule("CPU of the host that both share", shared_cpu, f"client and server share a host that was {BUSY:g} % busy or more, and neither took {100 * MOSTLY:g} % of that"),
-    Rule("buckets", spread_over("buckets"), "the best rate was at the most buckets, and the last step to more buckets alone was a gain"),
+    Rule("client ceiling", ceiling, ("the calibration marks the points as client-bound: the rate is near what the "
+                                    "same clients reach against a server that does almost nothing")),
+    Rule("client network", network, (f"an interface of the clients' host moved {LINK_FULL:g} % or more of what its "
+                                    "link can carry in one direction")),
+    Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
+                                                   f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
+    Rule("client CPU", client_cpu, (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of "
+                                   "that with the clients")),
+    Rule("server CPU", server_cpu, (f"client and server share a host that was {BUSY:g} % busy or more, "
+                                   f"{100 * MOSTLY:g} % or more of that with the server")),
+    Rule("CPU of the host that both share", shared_cpu, (f"client and server share a host that was {BUSY:g} % busy "
+                                                        f"or more, and neither took {100 * MOSTLY:g} % of that")),
+    Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
+                                            "buckets alone was a gain")),
     Rule("accounts", spread_over("accounts"), "the same, for accounts"),
     Rule("front-ends", spread_over("front_ends"), "the same, for front-ends"),
-    Rule("concurrency: still rising at the most measured", concurrency, "the best rate was at the most clients or workers, and `scaling.csv` has the curve as still rising (with fewer than three values: the last step was a gain)"),
+    Rule("concurrency: still rising at the most measured", concurrency, ("the best rate was at the most clients or "
+                                                                        "workers, and `scaling.csv` has the curve "
+                                                                        "as still rising (with fewer than three "
+                                                                        "values: the last step was a gain)")),
 )  # fmt: skip

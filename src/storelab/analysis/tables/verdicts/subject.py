@@ -11,7 +11,8 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Group:
-    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a speed per run."""
+    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a
+    speed per run."""
 
     axes: Mapping[str, Any]
     values: tuple[float, ...]
@@ -23,9 +24,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and resources.csv.
+    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and
+    resources.csv.
 
-    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be empty).
+    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be
+    empty).
     """
 
     best: Group

@@ -1,4 +1,4 @@
-"""Questions to an S3 store about who may: signatures, presigned URLs, anonymous readers, two accounts (level 2, measuring side)."""
+"""Questions to an S3 store about who may: signatures, presigned URLs, anonymous readers, two accounts."""
 
 import json
 import time
@@ -177,7 +177,8 @@ def public_acl(c: S3) -> Answer:
 
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
-    """Everybody may read below `public/`. owner: its access key, for servers (versitygw) whose policy locks out whom it does not name."""
+    """Everybody may read below `public/`. owner: its access key, for servers (versitygw) whose policy locks out whom
+    it does not name."""
     public = {
         "Effect": "Allow",
         "Principal": "*",

@@ -1,4 +1,4 @@
-"""Questions to an S3 store about buckets: how many an account may have, what is in them, their versions (level 2, measuring side).
+"""Questions to an S3 store about buckets: how many an account may have, what is in them, their versions.
 
 All of these are buckets of the probe's own, named by the coordinator, marked, and removed at the end of each question.
 """
@@ -66,8 +66,8 @@ def not_empty(c: S3) -> Answer:
 
 @CHECKS.add("buckets", "per account")
 def per_account(c: S3) -> Answer:
-    """As many as the axis `most_buckets` asks, and `limits.buckets` allows; all are made before the first is marked: SeaweedFS
-    4.48 locks up for good when a bucket is made while another gets its first object."""
+    """As many as the axis `most_buckets` asks, and `limits.buckets` allows; all are made before the first is marked:
+    SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object."""
     names, asked = c.spares()[1:-2], c.job.point.axes["most_buckets"]
     before, made, refusal = len(_names(c)), [], None
     try:

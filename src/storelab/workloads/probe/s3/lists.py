@@ -1,4 +1,4 @@
-"""Questions to an S3 store about many objects: listings and their pages, multi-object delete, multipart upload (level 2)."""
+"""Questions to an S3 store about many objects: listings and their pages, multi-object delete, multipart upload."""
 
 import zlib
 
@@ -227,7 +227,9 @@ def abort(c: S3) -> Answer:
 
 
 def _one(mark: str) -> bytes:
-    return f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{mark}</ETag></Part></CompleteMultipartUpload>".encode()
+    return (
+        f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{mark}</ETag></Part></CompleteMultipartUpload>"
+    ).encode()
 
 
 @MULTIPART.add("multipart", "part by copy")

@@ -1,4 +1,4 @@
-"""Questions to an S3 store about single objects: content, metadata, names, ETag, checksums, conditions, copy (level 2, measuring side)."""
+"""Questions to an S3 store about single objects: content, metadata, names, ETag, checksums, conditions, copy."""
 
 import hashlib
 import zlib
@@ -104,7 +104,8 @@ def copy(c: S3) -> Answer:
     demand(mark.strip('"') == etag(got), f"the answer's ETag {mark} is not the copy's {etag(got)}", Otherwise)
     demand(kept, "the metadata are not copied", Otherwise)
     return yes(
-        f"{made.status}, bytes and metadata equal; ETag {'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer"
+        f"{made.status}, bytes and metadata equal; ETag "
+        f"{'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer"
     )
 
 
@@ -204,7 +205,10 @@ def put_if_match(c: S3) -> Answer:
         demand(bare.good, f"other ETag: {said(wrong)}, but the object's own is refused too: {said(right)}", Otherwise)
         demand(
             not bare.good,
-            f"other ETag: {said(wrong)}; the object's own is refused as it was told ({said(right)}), taken without quotes",
+            (
+                f"other ETag: {said(wrong)}; the object's own is refused as it was told ({said(right)}), taken "
+                "without quotes"
+            ),
             Otherwise,
         )
     demand(c.holds(key, SMALL[::-1]), "the right ETag is accepted, but the object is not replaced", Otherwise)
@@ -212,7 +216,8 @@ def put_if_match(c: S3) -> Answer:
 
 
 def _conditional_get(c: S3, name: str, value: str | None, status: int) -> Answer:
-    """GET under a condition that fails for the known object: `status` and no byte. value None: what the object itself bears."""
+    """GET under a condition that fails for the known object: `status` and no byte. value None: what the object itself
+    bears."""
     if value is None:
         value = c.send("HEAD", c.known).headers.get("etag" if name == "If-None-Match" else "last-modified", "")
     got = c.send("GET", c.known, headers={name: value})

@@ -1,6 +1,4 @@
-"""All questions to an S3 store, in the order of asking: what takes long, or many buckets, stands last (level 2,
-measuring side).
-"""
+"""All questions to an S3 store, in the order of asking: what takes long, or many buckets, stands last."""
 
 from storelab.workloads.probe.answers import Checks
 from storelab.workloads.probe.http_ranges import CONNECTION, RANGES

@@ -1,4 +1,4 @@
-"""Requests to an S3 store, signed or not, as the probe sends them, and what its answers say (level 2, measuring side)."""
+"""Requests to an S3 store, signed or not, as the probe sends them, and what its answers say."""
 
 import hashlib
 import json
@@ -231,8 +231,8 @@ class S3(Context):
     # Buckets of the probe's own, bounded by what the coordinator named
 
     def spares(self) -> list[str]:
-        """Names that it may make buckets of: one for short uses, those that count how many there may be, two that are switched
-        (versioning, policy). Raises NotTried."""
+        """Names that it may make buckets of: one for short uses, those that count how many there may be, two that are
+        switched (versioning, policy). Raises NotTried."""
         names = self.extra.get("spare_buckets") or []
         if not names:
             raise NotTried(self.extra.get("why_none") or "storelab may not make buckets here")
