@@ -33,18 +33,16 @@ class Axis:
     minimum: int = 1
     choices: tuple[str, ...] = ()
     # How it reads, see `analysis/parts/words.py`. heading: over a column; words: of a value, with `{}` for it (a size
-    # with
-    # its unit; counted where there is a `noun`: `2 clients`); values: those that read otherwise, '' for no word at all.
+    # with its unit; counted where there is a `noun`: `2 clients`); values: those that read otherwise, '' for no word
+    # at all.
     heading: str = ""
     words: str = ""
     noun: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     # What it is to others. setting: of a store, which this axis changes and so makes a deployment (`setting_values`:
-    # what
-    # its values become); ceiling: a point and its calibration must agree on it; load: how hard, over what and in which
-    # requests a store was asked, so that points which differ here alone tell of one limit; curve: speeds along it make
-    # a scaling curve with a knee; told: a verdict says it
-    # always.
+    # what its values become); ceiling: a point and its calibration must agree on it; load: how hard, over what and in
+    # which requests a store was asked, so that points which differ here alone tell of one limit; curve: speeds along
+    # it make a scaling curve with a knee; told: a verdict says it always.
     setting: str = ""
     setting_values: Mapping[str, Any] = field(default_factory=dict)
     ceiling: bool = False

@@ -95,8 +95,7 @@ ANSWERS = pa.schema(
     ]
 )
 # What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`:
-# `host`, `client`
-# (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
+# `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
 MONITOR = pa.schema(
     [
         ("host", pa.string()),

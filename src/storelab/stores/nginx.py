@@ -32,9 +32,8 @@ MODULES = [
 DAV_EXT = "ngx_http_dav_ext_module.so"
 FRONT_ENDS = 16
 # Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all
-# that is
-# in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection between
-# operations.
+# that is in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection
+# between operations.
 CONFIGURATION = """daemon off;
 pid "{run}/{name}.pid";
 error_log stderr error;

@@ -182,8 +182,7 @@ class SeaweedFS(Managed):
         if path.exists() and len(self.keys()) >= ACCOUNTS:
             return
         # An action without a bucket holds for all buckets, so only the first account, which owns what it makes, has
-        # such; the
-        # others are bounded to names that bear their number (see Store.bucket_name).
+        # such; the others are bounded to names that bear their number (see Store.bucket_name).
         acts = ["Admin", "Read", "Write", "List", "Tagging"]
         identities = [
             {

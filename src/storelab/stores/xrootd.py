@@ -47,8 +47,8 @@ http.listingdeny no
 xrootd.chksum max 2 adler32 crc32c
 """
 # Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it.
-# Then stop
-# being root for good: XRootD's own option -R changes the effective user only, and could be root again at any time.
+# Then stop being root for good: XRootD's own option -R changes the effective user only, and could be root again at any
+# time.
 ENTER = (
     'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 '
     "group=$5 && shift 5 "
