@@ -34,7 +34,7 @@ notebooks: setup
 # that watch the whole machine.
 test: setup tex
 	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadscope tests/unit
-	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadgroup tests/real
+	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadfile tests/real
 	@python -m pytest -m "not root and not heavy and alone" tests/real
 
 lint: setup

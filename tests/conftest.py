@@ -1,5 +1,7 @@
 """What tests share: free ports, a running SeaweedFS, small campaigns; and which tests may run beside each other."""
 
+import fcntl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,16 +20,19 @@ from storelab.workloads import WORKLOADS
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
 
-WINDOWS = dict.fromkeys(
-    ("put", "get", "get_range", "calibrate"), "600 ms"
-)  # hundreds of operations; a read or a deletion takes longer
+# Hundreds of operations; a read or a deletion takes longer.
+WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup`: the tests of a file share its fixtures, so they stay with one worker; those of testbeds are one group."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("testbeds" if item.path.stem in TESTBEDS else item.path.stem))
+@pytest.fixture(autouse=True, scope="module")
+def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A lock over all workers, and all checkouts of this machine."""
+    if request.path.stem not in TESTBEDS:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "storelab-testbeds.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
