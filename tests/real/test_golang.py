@@ -13,7 +13,7 @@ import pytest
 from laboratory import NO_GO
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import golang
+from storelab.install import go_toolchain, golang
 from storelab.stores import minio, versitygw
 
 pytestmark = pytest.mark.heavy
@@ -135,9 +135,13 @@ def _link(path: Path) -> str:
 
 
 def test_versions_of_go():
-    assert golang._numbers("go1.26.8") == (1, 26, 8) and golang._numbers("1.25") == (1, 25, 0)
-    assert golang._numbers("go1.25rc1") < golang._numbers("go1.25") < golang._numbers("go1.25.1 X:nocoverageredesign")
-    assert golang._numbers("devel go1.27-abc") == ()
+    assert go_toolchain._numbers("go1.26.8") == (1, 26, 8) and go_toolchain._numbers("1.25") == (1, 25, 0)
+    assert (
+        go_toolchain._numbers("go1.25rc1")
+        < go_toolchain._numbers("go1.25")
+        < go_toolchain._numbers("go1.25.1 X:nocoverageredesign")
+    )
+    assert go_toolchain._numbers("devel go1.27-abc") == ()
 
 
 @pytest.mark.parametrize("program", [versitygw.PROGRAM, minio.PROGRAM], ids=lambda p: p.kind)
