@@ -145,9 +145,10 @@ def test_a_server_that_dies_between_two_read(make, proxy):
 
 SWEEP = {
     "workload": "events",
+    "duration": "4 s",  # a step of the random job takes many requests
     "axes": {"clients": 2, "files": 2, "navigation": ["scan", "random"], "cache": "readahead", "read_ahead": "100 kB"},
 }
-PLANNED = {"workload": "events", "axes": {"clients": 2, "files": 2, "engine": "planned"}}
+PLANNED = {"workload": "events", "duration": "2 s", "axes": {"clients": 2, "files": 2, "engine": "planned"}}
 
 
 @pytest.mark.heavy
