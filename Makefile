@@ -34,7 +34,9 @@ notebooks: setup
 # that watch the whole machine.
 test: setup tex
 	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadscope tests/unit
-	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadfile tests/real
+	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadfile tests/real || \
+	{ [ $$? -eq 1 ] && echo "make test: what failed beside a neighbour must pass alone" && \
+	python -m pytest --lf -m "not root and not heavy and not alone" tests/real; }
 	@python -m pytest -m "not root and not heavy and alone" tests/real
 
 lint: setup
