@@ -204,6 +204,8 @@ def test_a_sealed_plan_that_knew_fewer_settings_has_their_defaults():
     """`storelab check` on the reference campaign told of differences that there are not."""
     told = plan_file._with_defaults(settings().stores["a"], {"kind": "seaweedfs"})
     assert told == settings().stores["a"].model_dump(mode="json")
+    told = plan_file._with_defaults(settings().stores["a"], {"kind": "seaweedfs", "volume_size": 7})
+    assert told["volume_size"] == 7, "what it did know counts"
 
 
 def test_scaling_curves_run_along_the_axes_that_say_so():
