@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 from storelab.core import clock
 
@@ -30,6 +31,10 @@ class Offset:
     ns: int
     error_ns: int | None
     how: str
+
+    def told(self) -> dict[str, Any]:
+        """As records say it."""
+        return {"clock_offset_ns": self.ns, "clock_error_ns": self.error_ns, "clock_how": self.how}
 
 
 class Server:
