@@ -11,12 +11,12 @@ import json
 import os
 import secrets
 import ssl
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from storelab.gang.clocks import Background
 from storelab.gang.rendezvous import Folder
 
 TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
@@ -35,7 +35,7 @@ class SharedFolder(Folder):
         return manifest
 
 
-class Office(ThreadingHTTPServer):
+class Office(Background, ThreadingHTTPServer):
     """Serves the gang's folder until `close()`. host: the name or address that nodes use.
 
     It listens on all addresses of this host: the host's own name often means 127.0.1.1 to itself (Debian's /etc/hosts),
@@ -54,17 +54,11 @@ class Office(ThreadingHTTPServer):
         super().__init__(("", port), _Handler)
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://{host}:{self.server_address[1]}"
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True, name="office")
-        self.thread.start()
+        self.begin("office")
 
     def ticket(self) -> dict[str, str]:
         """What an agent needs besides the address; secret."""
         return {"token": self.token, "certificate": self.certificate}
-
-    def close(self) -> None:
-        self.shutdown()
-        self.server_close()
-        self.thread.join(5)
 
 
 def _with_side_cars(manifest: Path) -> list[Path]:
