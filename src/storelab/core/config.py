@@ -141,11 +141,7 @@ def _merged(layers: Layers) -> dict[str, Any]:
 
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
     """Load and validate. Raises UserError that names file, key, value and mend."""
-    layers, data = read_layers(main, extra, overrides)
-    try:
-        config = Config.model_validate(data)
-    except ValidationError as error:
-        raise explain(error, layers) from None
+    config, layers = _validated(Config, main, extra, overrides)
     for name in config.use_stores:
         if name not in config.stores:
             mend = nearest(name, config.stores, "defined")
@@ -168,9 +164,14 @@ class Rebuild(BaseModel):
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Rebuild:
     """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError."""
-    layers, data = read_layers(main, extra, overrides)
+    return _validated(Rebuild, main, extra, overrides)[0]
+
+
+def _validated(model: type[BaseModel], *files: Any) -> tuple[Any, Layers]:
+    """The configuration as this model, and the layers that it was read from. files: as of `read_layers`."""
+    layers, data = read_layers(*files)
     try:
-        return Rebuild.model_validate(data)
+        return model.model_validate(data), layers
     except ValidationError as error:
         raise explain(error, layers) from None
 

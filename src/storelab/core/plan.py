@@ -50,7 +50,9 @@ def _listed(given: Any) -> list[Any]:
 
 def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep:
     """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay.
-    Raises UserError."""
+
+    Raises UserError: an axis is not in the sweep, or cannot be scaled.
+    """
     for axis in sweep.scaled_axes:
         if axis not in sweep.axes:
             raise UserError(
@@ -94,8 +96,10 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
 def dataset_of(
     config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a
-    file nobody named."""
+    """The data set that the point reads: its name, kind and parameters; None if nothing is staged.
+
+    Raises UserError: nobody named this file.
+    """
     if workload.dataset is None:
         return None
     if workload.dataset == "root":
@@ -181,8 +185,10 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first
-    and last."""
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1.
+
+    A calibration comes first and last.
+    """
     first, points, last = calibration.in_order(points)
     for part in (first, last):
         part.sort(key=lambda p: p.key)

@@ -47,7 +47,7 @@ class Agent:
             )
         self.ranks: list[int] = self.data["nodes"][number]
         self.timeout_s = self.data["timeout_ns"] / 1e9
-        self.duration_s = self.data["point"]["fixed"]["duration_ns"] / 1e9
+        self.duration_ns = self.data["point"]["fixed"]["duration_ns"]
         self.home: GangFolder | None = None
         self.launcher: LocalLauncher | None = None
         self.watch: Monitor | None = None
@@ -97,8 +97,10 @@ class Agent:
         }
         records.write_json(self.local / "job.json", job)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
-        self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
-        self.watch = Monitor({}, self.launcher.pids, self.data["point"]["fixed"]["duration_ns"])
+        environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
+        launcher = LocalLauncher(self.local, self.ranks, environs)
+        self.watch = Monitor({}, launcher.pids, self.duration_ns)
+        self.launcher = launcher  # last: `_end` ends both
         self.launcher.start()
 
     def _meet(self, about: dict[str, Any]) -> None:
@@ -109,8 +111,7 @@ class Agent:
         if not self.uplink.put_once(f"ready.{self.number}", about):
             self.uplink.put("abort", {"reason": f"node {self.number} came twice"})
             raise NodeFailed(f"node {self.number} came twice")
-        call = self._until(lambda: self.uplink.get("call") or self.uplink.get("go"))
-        here.put("call", call)
+        here.put("call", self._until(lambda: self.uplink.get("call") or self.uplink.get("go")))
         self._until(lambda: self._all(here, "seen"))
         self.uplink.put(f"seen.{self.number}", {"time_ns": clock.now_ns()})
         go = self._until(lambda: self.uplink.get("go"))
@@ -132,7 +133,7 @@ class Agent:
         return found
 
     def _relay_results(self) -> None:
-        limit = time.monotonic() + self.data["lead_ns"] / 1e9 + self.timeout_s + self.duration_s + 90
+        limit = time.monotonic() + (self.data["lead_ns"] + self.duration_ns) / 1e9 + self.timeout_s + 90
         while not set(self.ranks) <= self.relayed:
             self._step(limit, "clients left no result")
             time.sleep(0.1)
@@ -187,7 +188,6 @@ class Agent:
                 if not set(self.ranks) <= self.relayed:
                     Folder(self.local).put("abort", {"reason": "the node's agent ends"})
                 self.launcher.stop()
-            if self.watch is not None:
                 self.watch.stop()
                 if columns := self.watch.columns():
                     path = self.local / f"monitor.{self.number}.parquet"

@@ -74,7 +74,11 @@ def run(
         raise
     finally:
         launcher.stop()
-    return _accept(results, size)
+    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
+        raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
+    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
+        raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
+    return results
 
 
 def _watch(
@@ -126,11 +130,3 @@ def _failures(folder: Path, ended: dict[int, int]) -> str:
         last = "".join(f" ({line[:200]})" for line in processes.log_lines(folder / f"client.{rank}.log")[-1:])
         reasons.append(f"client {rank} ended with status {ended[rank]} and left no result{last}")
     return "; ".join(dict.fromkeys(reasons))
-
-
-def _accept(results: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
-        raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
-    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
-        raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
-    return results

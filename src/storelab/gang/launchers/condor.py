@@ -180,12 +180,13 @@ class CondorLauncher(RemoteLauncher):
                 what = "held" if job.state == HELD else "removed"
                 return f"job {self.cluster}.{n} (node {n}) is {what}: {job.reason[:200]}"
         self._share_more(queue)
-        gone = sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
-        if not gone:
-            self._gone_since = None
-            return ""
-        self._gone_since = self._gone_since or now
-        return self._farewell(gone[0]) if now - self._gone_since > SETTLE_S else ""
+        gone = self._gone(queue)
+        self._gone_since = (self._gone_since or now) if gone else None
+        return self._farewell(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
+
+    def _gone(self, queue: dict[int, Job]) -> list[int]:
+        """Jobs that have left the queue, and whose nodes have not reported their end."""
+        return sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
 
     def _share_more(self, queue: dict[int, Job]) -> None:
         """Give machines that nobody needs to jobs that still wait."""
@@ -239,10 +240,8 @@ class CondorLauncher(RemoteLauncher):
     def last_words(self) -> str:
         """Why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
-        if queue is not None and (
-            gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")
-        ):
-            return self._farewell(min(gone))
+        if queue is not None and (gone := self._gone(queue)):
+            return self._farewell(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]
         if nowhere:
@@ -252,9 +251,7 @@ class CondorLauncher(RemoteLauncher):
 
     def running(self) -> bool:
         """Whether agents may still run; waiting jobs have none."""
-        if self.cluster is None:
-            return False
-        queue = self._queue()
+        queue = self._queue() if self.cluster is not None else {}
         return queue is None or not all(job.waits for job in queue.values())
 
     def stop(self) -> None:
@@ -269,7 +266,3 @@ class CondorLauncher(RemoteLauncher):
                 if self._queue() == {}:
                     return
                 time.sleep(self.look_s)
-
-    def cancel(self) -> None:
-        if self.cluster is not None:
-            self._command("condor_rm", self.cluster)

@@ -41,8 +41,7 @@ def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int
 
 def host_names(configured: str | None) -> list[str]:
     """Where other nodes may find this host."""
-    name = socket.gethostname()
-    return [configured] if configured else list(dict.fromkeys([name, socket.getfqdn()]))
+    return [configured] if configured else list(dict.fromkeys([socket.gethostname(), socket.getfqdn()]))
 
 
 def prepared(setup: str | None, command: list[str]) -> list[str]:
@@ -227,19 +226,14 @@ class RemoteLauncher(Launcher):
         credentials.forget(self.folder)
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
         limit = time.monotonic() + (END_S if begun else 0.0)
-        while (running := self.running()) and time.monotonic() < limit:
+        while self.running() and time.monotonic() < limit:
             time.sleep(self.look_s)
-        if running:
-            self.cancel()
         if self.process is not None:
             processes.stop(self.process, 10.0)
         for server in (self.clock, self.office, self.alive):
             if server is not None:
                 server.close()
         self.clock = self.office = self.alive = None
-
-    def cancel(self) -> None:
-        """Ask the batch system to end the agents."""
 
     def about(self) -> list[dict[str, Any]]:
         place = Folder(self.folder)
