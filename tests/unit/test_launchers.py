@@ -14,8 +14,8 @@ from storelab.core import clock, plan
 from storelab.core.config import Config, Launcher
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import clocks, credentials, nodes
-from storelab.gang.agent import BOOT_ID
 from storelab.gang.launchers import choose, condor, remote, srun
+from storelab.gang.launchers.local import LocalLauncher
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
@@ -119,7 +119,7 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     asked = []
     monkeypatch.setattr(
-        srun.subprocess,
+        subprocess,
         "run",
         lambda command, **k: asked.append(command) or subprocess.CompletedProcess(command, 0, "1\n", ""),
     )
@@ -127,7 +127,7 @@ def test_points_that_are_jobs_of_their_own(tmp_path, monkeypatch):
         choose.make(settings, point, tmp_path, [{}])
     assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
     monkeypatch.setattr(
-        srun.subprocess,
+        subprocess,
         "run",
         lambda command, **k: subprocess.CompletedProcess(command, 1, "", "slurm_load_jobs error"),
     )
@@ -155,7 +155,7 @@ def test_no_store_is_started_on_a_measuring_node(tmp_path, monkeypatch):
 )
 def test_walltime_as_slurm_tells_it(monkeypatch, told, seconds):
     monkeypatch.setattr(
-        srun.subprocess,
+        subprocess,
         "run",
         lambda *a, **k: type("Done", (), {"stdout": f"RUNNING {told}\n", "stderr": "", "returncode": 0}),
     )
@@ -244,7 +244,7 @@ def answers(launcher, monkeypatch, **told) -> list[tuple[str, ...]]:
 
     def command(*words):
         asked.append(words)
-        return condor.subprocess.CompletedProcess(words, 0 if words[0] in told else 1, told.get(words[0], ""), "")
+        return subprocess.CompletedProcess(words, 0 if words[0] in told else 1, told.get(words[0], ""), "")
 
     monkeypatch.setattr(launcher, "_command", command)
     return asked
@@ -322,11 +322,11 @@ def test_times_are_those_of_the_other_clock(monkeypatch):
     assert clock.now_ns() - before > 3_599_000_000_000
 
 
-def test_nodes_that_are_one_machine_count_once():
-    here = BOOT_ID.read_text().strip()
+def test_nodes_that_are_one_machine_count_once(tmp_path):
+    here = nodes.BOOT_ID.read_text().strip()
     watched = {"cores": 4, "cpu_busy_s": 3.0, "seconds": 2.0, "network": {}}
 
-    class Told:
+    class Told(LocalLauncher):
         def about(self):
             return [
                 {"node": n, "host": f"n{n}", "boot_id": boot, "watched": watched, "pid": 1}
@@ -334,10 +334,10 @@ def test_nodes_that_are_one_machine_count_once():
             ]
 
     results = [{"cpu_user_s": 1.0, "cpu_system_s": 0.5}] * 3
-    found = nodes.record(Told(), results, {"server_cpu_s": 0.7})
+    found = nodes.record(Told(tmp_path, 1, [{}]), results, {"server_cpu_s": 0.7})
     assert found["host"]["cores"] == 8 and found["host"]["cpu_busy_s"] == 6.0 and found["host"]["client_cpu_s"] == 4.5
     assert found["shared_machine"] and found["host"]["server_cpu_s"] == 0.7 and "pid" not in found["nodes"][0]
-    assert nodes.record(object(), results, {}) == {}
+    assert nodes.record(LocalLauncher(tmp_path, 1, [{}]), results, {}) == {}
 
 
 LOGS = {
@@ -420,11 +420,11 @@ def test_the_sites_lines_in_a_submit_description(tmp_path, monkeypatch, shared):
 def test_a_job_that_is_over(monkeypatch):
     for told in (("", "", 0), ("COMPLETING 5:00\n", "", 0), ("", "slurm_load_jobs error: Invalid job id specified", 1)):
         answer = dict(zip(("stdout", "stderr", "returncode"), told, strict=True))
-        monkeypatch.setattr(srun.subprocess, "run", lambda *a, answer=answer, **k: type("Done", (), answer))
+        monkeypatch.setattr(subprocess, "run", lambda *a, answer=answer, **k: type("Done", (), answer))
         with pytest.raises(UserError, match="the Slurm job 7 around is over; salloc or sbatch again"):
             srun.left_s({"SLURM_JOB_ID": "7"})
     answer = {"stdout": "", "stderr": "slurm_load_jobs error: Unable to contact slurm controller", "returncode": 1}
-    monkeypatch.setattr(srun.subprocess, "run", lambda *a, **k: type("Done", (), answer))
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: type("Done", (), answer))
     assert srun.left_s({"SLURM_JOB_ID": "7"}) is None
 
 

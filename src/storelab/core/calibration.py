@@ -60,14 +60,12 @@ AXES = (  # of the workload
     axes.CLIENTS_PER_NODE,
     axes.PAYLOAD,
 )
-# What a point and its ceiling must agree on. The operation is the point's workload; the scheme stands in its store's
-# settings.
+# What a point and its ceiling must agree on. The operation is the point's workload; the scheme is in the settings of
+# its store.
 AGREE = tuple(a for a in AXES if a.ceiling)
 DECISIVE = tuple(a.name for a in AGREE if a not in (OPERATION, axes.SCHEME))
-SHORTEST_NS, BETWEEN_HOSTS_NS = (
-    2 * 10**9,
-    10 * 10**9,
-)  # of a point; of one whose clients are on other hosts: their links may be slow
+# Least duration of a point; of one whose clients are on other hosts: their links may be slow.
+SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9
 WARM_UP = 0.25  # the part of it that is cut
 ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
 LONGEST_NS = 60 * 10**9
@@ -83,23 +81,23 @@ def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
 
 
 def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
-    """How long a point lasts: 2 s, 10 s through a network, or as long as large objects need for a few rounds. No
-    setting of a sweep changes it: a ceiling is a ceiling."""
+    """How long a point lasts, in ns: 2 s, 10 s through a network, or as long as large objects need for a few rounds.
+
+    No setting of a sweep changes it: a ceiling is a ceiling.
+    """
     moved = values["range_size"] or values["object_size"]
     rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // SLOW
     return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 
 def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, Workload]) -> list[Point]:
-    """The points that give the planned ones their ceilings, unnumbered; none where the configuration leaves them
-    out."""
+    """The points that give the planned ones their ceilings, unnumbered; none if the configuration leaves them out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
     measured = [p for p in planned if p.workload in OPERATIONS and stores.has_ceiling(config.stores[p.store].kind)]
     store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
-    wanted = [*_network(config, measured), *_local(measured)]
     workload, out = workloads[WORKLOAD], {}
-    for given in wanted:
+    for given in (*_network(config, measured), *_local(measured)):
         values = {a.name: given.get(a.name, a.default) for a in workload.axes}
         key = point_key(store, workload, values, 1)
         duration = duration_ns(values, values["target"] == NETWORK and config.launcher.kind != "local")
@@ -118,8 +116,10 @@ def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, 
 
 
 def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
-    """Memory by object size; files on tmpfs where s5cmd writes its downloads to, and reads its uploads from; at the
-    most clients."""
+    """Axes of the points without a server, with the most clients that a point has.
+
+    Memory by object size; files on tmpfs, where s5cmd writes its downloads and reads its uploads.
+    """
     most: dict[tuple[str, str, int], tuple[int, int]] = {}
     for p in measured:
         clients, size = p.axes["clients"], p.axes.get("range_size") or p.axes["object_size"]

@@ -1,5 +1,7 @@
-"""Models of what a campaign file says: sweeps, limits, launcher, files. May import: `config_types`, `errors`,
-`figures`."""
+"""Models of what a campaign file says: sweeps, limits, launcher, files.
+
+May import: `config_types`, `errors`, `figures`.
+"""
 
 from typing import Any, Literal
 

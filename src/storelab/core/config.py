@@ -4,7 +4,6 @@ Merged key by key, the last one wins, lists are replaced: config.yaml < the camp
 --set. `docs/configuration.md` is generated from these models (`storelab docs`) and a test holds the two in step.
 """
 
-import difflib
 import functools
 import json
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from storelab.core import stores
 from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
 from storelab.core.config_types import Boolean, Duration, Name, Store
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, nearest
 from storelab.core.figures import Figure
 
 
@@ -114,9 +113,7 @@ def campaign_path(campaign: Any, root: Path) -> Path:
     path = root / campaign if campaign.endswith((".yaml", ".yml")) else root / "campaigns" / f"{campaign}.yaml"
     if not path.exists():
         known = sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
-        near = difflib.get_close_matches(campaign, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise UserError("campaign", f"{campaign!r} is not there ({path})", hint)
+        raise UserError("campaign", f"{campaign!r} is not there ({path})", nearest(campaign, known))
     return path
 
 
@@ -135,32 +132,25 @@ def read_layers(
     named = [doc["campaign"] for _, doc in layers if "campaign" in doc]
     path = campaign_path(named[-1] if named else None, main.parent)
     layers.insert(1, (str(path), read_yaml(path)))
-    data: dict[str, Any] = {}
-    for _, doc in layers:
-        data = merge(data, doc)
-    return layers, data
+    return layers, _merged(layers)
+
+
+def _merged(layers: Layers) -> dict[str, Any]:
+    return functools.reduce(merge, (doc for _, doc in layers), {})
 
 
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
     """Load and validate. Raises UserError that names file, key, value and mend."""
-    layers, data = read_layers(main, extra, overrides)
-    try:
-        config = Config.model_validate(data)
-    except ValidationError as error:
-        raise explain(error, layers) from None
+    config, layers = _validated(Config, main, extra, overrides)
     for name in config.use_stores:
         if name not in config.stores:
-            near = difflib.get_close_matches(name, config.stores, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(config.stores)}"
-            raise UserError(f"{layers[1][0]}: use_stores", f"no one defined the store {name!r}", hint)
+            mend = nearest(name, config.stores, "defined")
+            raise UserError(f"{layers[1][0]}: use_stores", f"no one defined the store {name!r}", mend)
     for name, sweep in config.sweeps.items():
         for store in sweep.stores or ():
             if store not in config.use_stores:
-                near = difflib.get_close_matches(store, config.use_stores, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"used: {', '.join(config.use_stores)}"
-                raise UserError(
-                    f"{layers[1][0]}: sweeps.{name}.stores", f"{store!r} is none of the campaign's stores", hint
-                )
+                mend, place = nearest(store, config.use_stores, "used"), f"{layers[1][0]}: sweeps.{name}.stores"
+                raise UserError(place, f"{store!r} is none of the campaign's stores", mend)
     return config
 
 
@@ -174,9 +164,14 @@ class Rebuild(BaseModel):
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Rebuild:
     """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError."""
-    layers, data = read_layers(main, extra, overrides)
+    return _validated(Rebuild, main, extra, overrides)[0]
+
+
+def _validated(model: type[BaseModel], *files: Any) -> tuple[Any, Layers]:
+    """The configuration as this model, and the layers that it was read from. files: as of `read_layers`."""
+    layers, data = read_layers(*files)
     try:
-        return Rebuild.model_validate(data)
+        return model.model_validate(data), layers
     except ValidationError as error:
         raise explain(error, layers) from None
 
@@ -188,11 +183,7 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
     place = f"{_origin(loc, layers)}: {'.'.join(loc)}"
     value = first.get("input")
     if first["type"] == "extra_forbidden":
-        known = _siblings(loc[:-1], layers)
-        near = difflib.get_close_matches(loc[-1], known, 1)
-        return UserError(
-            place, f"unknown key {loc[-1]!r}", f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        )
+        return UserError(place, f"unknown key {loc[-1]!r}", nearest(loc[-1], _siblings(loc[:-1], layers)))
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
@@ -210,23 +201,19 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
 
 def _origin(loc: list[str], layers: Layers) -> str:
     """The last layer that holds the longest part of the key path."""
-    best, depth = layers[0][0], -1
-    for name, doc in layers:
-        node: Any = doc
-        n = 0
-        for part in loc:
-            if not isinstance(node, dict) or part not in {str(k) for k in node}:
-                break
-            node, n = next(v for k, v in node.items() if str(k) == part), n + 1
-        if n and n >= depth:
-            best, depth = name, n
-    return best
+    name, doc = max(reversed(layers), key=lambda layer: _depth(layer[1], loc))
+    return name if _depth(doc, loc) else layers[0][0]
+
+
+def _depth(doc: Any, loc: list[str]) -> int:
+    """How many keys of the path the document holds."""
+    inside = {str(key): value for key, value in doc.items()} if isinstance(doc, dict) else {}
+    return 1 + _depth(inside[loc[0]], loc[1:]) if loc and loc[0] in inside else 0
 
 
 def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     if loc[:1] == ["stores"]:
-        data = functools.reduce(merge, (doc for _, doc in layers), {})
-        models["stores"] = stores.load(data["stores"][loc[1]]["kind"]).Settings
+        models["stores"] = stores.load(_merged(layers)["stores"][loc[1]]["kind"]).Settings
     return list(models.get(loc[0] if loc else "", Config).model_fields)

@@ -45,8 +45,10 @@ class Closed(BaseModel):
 
 
 def _store(value: Any) -> Closed:
-    """A store's settings by the model of its kind. Raises ValueError for no known kind, and that model's own
-    ValidationError."""
+    """A store's settings, as the model of its kind reads them.
+
+    Raises ValueError for a kind that is not known, and that model's own ValidationError.
+    """
     if isinstance(value, Closed):
         return value
     kind = value.get("kind") if isinstance(value, Mapping) else value

@@ -1,5 +1,10 @@
-"""The two ways to end without a result: a person's mistake (exit code 2) and a measurement that failed (1). Imports
-nothing."""
+"""The two ways to end without a result: a person's mistake (exit code 2) and a measurement that failed (1).
+
+Imports nothing of storelab.
+"""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(Exception):
@@ -13,3 +18,10 @@ class UserError(Exception):
 
 class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
+
+
+def nearest(word: str, known: Iterable[str], told: str = "known") -> str:
+    """The mend for a word that is not known: the known one that is most like it, else all of them, after `told`."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"{told}: {', '.join(names)}"

@@ -5,7 +5,6 @@ order of the blocks and of the points in a block is shuffled by the campaign's s
 fall on all points alike (interleaving). Before and after them the calibration, if the campaign has one.
 """
 
-import difflib
 import itertools
 import math
 import random
@@ -14,10 +13,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from storelab.core import axes as declared
-from storelab.core import calibration, figures
+from storelab.core import calibration, figures, units
 from storelab.core.campaign import SCALES, Sweep
 from storelab.core.config import Config
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, nearest
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 SCHEMA = 1
@@ -25,40 +24,35 @@ FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
-def sweep_axes(config: Config, name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
+def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
     """All combinations of the sweep's axes, typed, defaults filled in. Raises UserError."""
     place = f"sweeps.{name}"
     known = [a.name for a in workload.axes]
     for key in sweep.axes:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise UserError(
-                f"{place}.axes.{key}",
-                f"{workload.name} has no axis {key!r}",
-                f"did you mean {near[0]!r}?" if near else f"its axes: {', '.join(known)}",
-            )
+            mend = nearest(key, known, "its axes")
+            raise UserError(f"{place}.axes.{key}", f"{workload.name} has no axis {key!r}", mend)
     columns = []
     for axis in workload.axes:
-        given = sweep.axes.get(axis.name, [axis.default])
         if axis.name not in sweep.axes:
             columns.append([axis.default])
             continue
-        values = given if isinstance(given, list) else [given]
+        values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
-            raise UserError(
-                f"{place}.axes.{axis.name}",
-                "the sweep has no value",
-                f"give one or a list, or leave it out for {axis.default!r}",
-            )
-        typed = [axis.parse(v, f"{place}.axes.{axis.name}") for v in values]
-        columns.append(list(dict.fromkeys(typed)))
-    names = [a.name for a in workload.axes]
-    return [dict(zip(names, combination, strict=True)) for combination in itertools.product(*columns)]
+            raise UserError(here, "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}")
+        columns.append(list(dict.fromkeys(axis.parse(v, here) for v in values)))
+    return [dict(zip(known, combination, strict=True)) for combination in itertools.product(*columns)]
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep:
     """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay.
-    Raises UserError."""
+
+    Raises UserError: an axis is not in the sweep, or cannot be scaled.
+    """
     for axis in sweep.scaled_axes:
         if axis not in sweep.axes:
             raise UserError(
@@ -84,7 +78,7 @@ def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep
 def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[Any]:
     """Whole numbers times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest."""
     out: list[Any] = []
-    for value in given if isinstance(given, list) else [given]:
+    for value in _listed(given):
         if axis.name == declared.SCALE.name and value in FILE_MB:
             out.append(min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor)))))
         elif axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
@@ -102,58 +96,43 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
 def dataset_of(
     config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The data set that the point reads, as (name, parameters); None where nothing is staged. Raises UserError for a
-    file nobody named."""
-    seed = config.seed
-    if workload.dataset == "payload":
-        from storelab.core.units import format_size
+    """The data set that the point reads: its name, kind and parameters; None if nothing is staged.
 
-        size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
-        name = f"payload-{format_size(size).replace(' ', '')}-{count}x{buckets}" + (
-            f"a{accounts}" if accounts > 1 else ""
-        )
-        owners = {"accounts": accounts} if accounts > 1 else {}
-        return {
-            "name": name,
-            "kind": "payload",
-            "object_size": size,
-            "objects": count,
-            "buckets": buckets,
-            "seed": seed,
-            **owners,
-        }
+    Raises UserError: nobody named this file.
+    """
+    if workload.dataset is None:
+        return None
     if workload.dataset == "root":
-        codec, copies, files = axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
-        if axes["scale"] not in SCALES:
-            return _own_file(config, place, axes)
-        name = f"root-{axes['scale']}" + (f"-{codec}" if codec != "zstd" else "") + _copies(copies, files)
-        packed = ({"codec": codec} if codec != "zstd" else {}) | ({"files": files} if files > 1 else {})
-        return {"name": name, "kind": "root", "scale": axes["scale"], "buckets": copies, "seed": seed, **packed}
-    return None
+        return _root_files(config, f"{place}.axes", axes)
+    size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
+    owners = f"a{accounts}" if accounts > 1 else ""
+    dataset = {
+        "name": f"payload-{units.format_size(size).replace(' ', '')}-{count}x{buckets}{owners}",
+        "kind": "payload",
+        "object_size": size,
+        "objects": count,
+        "buckets": buckets,
+        "seed": config.seed,
+    }
+    return dataset | ({"accounts": accounts} if accounts > 1 else {})
 
 
-def _copies(buckets: int, files: int) -> str:
-    """End of a data set's name: buckets with a copy each, copies in each bucket."""
-    return (f"-{buckets}" if buckets > 1 else "") + (f"-{files}files" if files > 1 else "")
-
-
-def _own_file(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
-    name, copies, files = axes["scale"], axes.get("buckets", 1), axes.get("files", 1)
-    if name not in config.files:
-        known = ", ".join([*SCALES, *config.files])
-        raise UserError(
-            f"{place}.axes.scale",
-            f"{name!r} is no scale and no name in `files`",
-            f"one of: {known}; or name your file in `files`",
-        )
-    if axes["codec"] != "zstd":
-        raise UserError(
-            f"{place}.axes.codec", f"{name} is a file of your own, and stays as it is packed", "leave the axis out"
-        )
-    file = config.files[name]
-    dataset = {"name": f"root-{name}" + _copies(copies, files), "kind": "root", "scale": name, "buckets": copies}
+def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of a generated ROOT file, or of one of the user's own. Raises UserError."""
+    scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
+    own = config.files.get(scale)
+    if scale not in SCALES and own is None:
+        mend = f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`"
+        raise UserError(f"{place}.scale", f"{scale!r} is no scale and no name in `files`", mend)
+    if own and codec != "zstd":
+        problem = f"{scale} is a file of your own, and stays as it is packed"
+        raise UserError(f"{place}.codec", problem, "leave the axis out")
+    packed = {"codec": codec} if codec != "zstd" else {}
+    name = "-".join(["root", scale, *packed.values()])
+    name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
+    dataset = {"name": name, "kind": "root", "scale": scale, "buckets": copies, "seed": config.seed, **packed}
     dataset |= {"files": files} if files > 1 else {}
-    return {**dataset, "seed": config.seed, "file": file.path, "tree": file.tree}
+    return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
@@ -164,21 +143,16 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     )
     for name, sweep in config.sweeps.items():
         if sweep.workload not in workloads:
-            near = difflib.get_close_matches(sweep.workload, workloads, 1)
-            raise UserError(
-                f"sweeps.{name}.workload",
-                f"no workload {sweep.workload!r}",
-                f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(workloads)}",
-            )
+            mend = nearest(sweep.workload, workloads, "one of")
+            raise UserError(f"sweeps.{name}.workload", f"no workload {sweep.workload!r}", mend)
         workload = workloads[sweep.workload]
         sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
         if sweep.warm_up >= sweep.duration:
             raise UserError(
                 f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`"
             )
-        fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
-        for axes in sweep_axes(config, name, sweep, workload):
-            fixed = dict(fixed)
+        for axes in sweep_axes(name, sweep, workload):
+            fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             if workload.dataset == "payload" or "objects" in workload.needs:
                 fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
             dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
@@ -211,8 +185,10 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1. A calibration comes first
-    and last."""
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1.
+
+    A calibration comes first and last.
+    """
     first, points, last = calibration.in_order(points)
     for part in (first, last):
         part.sort(key=lambda p: p.key)

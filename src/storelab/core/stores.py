@@ -1,5 +1,4 @@
-"""The registry of stores, as strings: kind -> `module:Class`. Classes are imported when a store of their kind
-is configured.
+"""The registry of stores, as text: kind -> `module:Class`. A class is imported when a store of its kind is configured.
 
 A kind that is named after a product is one that storelab runs itself; a kind that is named after a protocol (`s3`,
 `root`, `http`, `webhdfs`) or `directory` is something that is there already. Each class says the rest: `Settings` (its

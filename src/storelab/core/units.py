@@ -7,6 +7,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from storelab.core.errors import UserError
+
 SIZE = (
     {"B": 1}
     | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)}
@@ -25,10 +27,10 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*\Z")
 
 
 def parse(value: Any, kind: str, place: str) -> int:
-    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s). Raises UserError: units are never
-    guessed."""
-    from storelab.core.errors import UserError
+    """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s).
 
+    Raises UserError: a unit is missing or not known. Units are never guessed.
+    """
     table, example = KINDS[kind]
     match = _NUMBER.match(value) if isinstance(value, str) else None
     if not match:
@@ -52,8 +54,7 @@ def parse(value: Any, kind: str, place: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Exact: the largest unit that divides `n` (decimal first), e.g. 4000 -> `4 kB`, 4096 -> `4 KiB`, 2**20 -> `1
-    MiB`."""
+    """Exact, in the largest unit that divides `n`, decimal ones first: 4000 -> `4 kB`, 4096 -> `4 KiB`."""
     for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
         for unit in table:
             if n and n % SIZE[unit] == 0:

@@ -8,28 +8,23 @@ have ended, and they end with it. It also ends when the coordinator gives no sig
 """
 
 import os
-import platform
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from storelab import __version__
 from storelab.core import clock, records
-from storelab.gang import clocks, credentials, post, rendezvous
+from storelab.gang import clocks, credentials, nodes, post, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
 from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
-from storelab.host import environment
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether the gang was called off
-SHARED_S = 20.0  # for a shared folder to show the job
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _told: list[str] = []  # how this agent was told to end
 
 
@@ -37,21 +32,22 @@ class NodeFailed(Exception):
     """This node cannot take part; the message says why."""
 
 
-def host_name() -> str:
-    """The name by which the batch system knows this node: several nodes of Slurm may be on one machine."""
-    return os.environ.get("SLURMD_NODENAME") or platform.node()
-
-
 class Agent:
-    """uplink: how to reach the coordinator; number: of this node, from 0."""
+    """uplink: how to reach the coordinator; number: of this node, from 0. Raises NodeFailed: there is no job."""
 
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
-        self.host = host_name()
-        self.data = self._job()
+        self.host = nodes.host_name()
+        self.data = rendezvous.awaited(uplink, "job.json")
+        if self.data is None:
+            raise NodeFailed(
+                f"sees no {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
+                "the folder `results` is not shared with this node; "
+                "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
+            )
         self.ranks: list[int] = self.data["nodes"][number]
         self.timeout_s = self.data["timeout_ns"] / 1e9
-        self.duration_s = self.data["point"]["fixed"]["duration_ns"] / 1e9
+        self.duration_ns = self.data["point"]["fixed"]["duration_ns"]
         self.home: GangFolder | None = None
         self.launcher: LocalLauncher | None = None
         self.watch: Monitor | None = None
@@ -59,40 +55,17 @@ class Agent:
         self._alive = self._looked = 0.0
         self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when we saw it
 
-    @property
-    def local(self) -> Path:
-        assert self.home is not None
-        return self.home.path
-
-    def _job(self) -> dict[str, Any]:
-        """The job; a shared folder may show it late. Raises NodeFailed."""
-        give_up = time.monotonic() + SHARED_S
-        while (data := self.uplink.get("job.json")) is None:
-            if time.monotonic() > give_up:
-                raise NodeFailed(
-                    f"sees no {getattr(self.uplink, 'path', self.uplink)}/job.json within {SHARED_S:.0f} s: "
-                    "the folder `results` is not shared with this node; "
-                    "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
-                )
-            time.sleep(0.2)
-        return data
-
     def run(self) -> None:
         """From the first client to the node's record. Raises NodeFailed, GangAborted."""
         self._sign()  # from here on there is something to clean up
+        offset = self._compare_clock()
         about = {
             "host": self.host,
             "pid": os.getpid(),
-            "boot_id": BOOT_ID.read_text().strip(),
-            "python": platform.python_version(),
-        }
-        about |= {"storelab": __version__, "packages": environment.packages()}
-        offset = self._compare_clock()
-        about |= {
-            "clock_offset_ns": offset.ns,
-            "clock_error_ns": offset.error_ns,
-            "clock_how": offset.how,
+            "boot_id": nodes.BOOT_ID.read_text().strip(),
             "ranks": self.ranks,
+            **nodes.versions(),
+            **offset.told(),
         }
         try:
             self._start_clients(offset.ns)
@@ -117,14 +90,17 @@ class Agent:
         if not base.is_dir():
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
+        self.local = self.home.path
         job = self.data | {
             "scratch": str(self.home.scratch),
             "manifest": self.uplink.fetch(self.data["manifest"], self.local),
         }
         records.write_json(self.local / "job.json", job)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
-        self.launcher = LocalLauncher(self.local, self.ranks, [e | {clock.OFFSET: str(offset_ns)} for e in environs])
-        self.watch = Monitor({}, self.launcher.pids, self.data["point"]["fixed"]["duration_ns"])
+        environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
+        launcher = LocalLauncher(self.local, self.ranks, environs)
+        self.watch = Monitor({}, launcher.pids, self.duration_ns)
+        self.launcher = launcher  # last: `_end` ends both
         self.launcher.start()
 
     def _meet(self, about: dict[str, Any]) -> None:
@@ -135,8 +111,7 @@ class Agent:
         if not self.uplink.put_once(f"ready.{self.number}", about):
             self.uplink.put("abort", {"reason": f"node {self.number} came twice"})
             raise NodeFailed(f"node {self.number} came twice")
-        call = self._until(lambda: self.uplink.get("call") or self.uplink.get("go"))
-        here.put("call", call)
+        here.put("call", self._until(lambda: self.uplink.get("call") or self.uplink.get("go")))
         self._until(lambda: self._all(here, "seen"))
         self.uplink.put(f"seen.{self.number}", {"time_ns": clock.now_ns()})
         go = self._until(lambda: self.uplink.get("go"))
@@ -151,25 +126,25 @@ class Agent:
         limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
         pause = rendezvous.poll_s(len(self.data["nodes"]))
         while not (found := look()):
-            self._sign()
-            self._called_off()
-            self._relay()
+            self._step(limit, "the coordinator did not answer")
             if set(self.ranks) <= self.relayed:
                 raise GangAborted("all clients of the node have ended")
-            if time.monotonic() > limit:
-                raise GangAborted("the coordinator did not answer")
             time.sleep(pause)
         return found
 
     def _relay_results(self) -> None:
-        limit = time.monotonic() + self.data["lead_ns"] / 1e9 + self.timeout_s + self.duration_s + 90
+        limit = time.monotonic() + (self.data["lead_ns"] + self.duration_ns) / 1e9 + self.timeout_s + 90
         while not set(self.ranks) <= self.relayed:
-            self._sign()
-            self._called_off()
-            self._relay()
-            if time.monotonic() > limit:
-                raise GangAborted("clients left no result")
+            self._step(limit, "clients left no result")
             time.sleep(0.1)
+
+    def _step(self, limit: float, late: str) -> None:
+        """What is done between two looks. Raises GangAborted: called off, or (`late`) it is later than `limit`."""
+        self._sign()
+        self._called_off()
+        self._relay()
+        if time.monotonic() > limit:
+            raise GangAborted(late)
 
     def _relay(self) -> None:
         """Send results up, files first. If a client ended without a result, send its log."""
@@ -213,7 +188,6 @@ class Agent:
                 if not set(self.ranks) <= self.relayed:
                     Folder(self.local).put("abort", {"reason": "the node's agent ends"})
                 self.launcher.stop()
-            if self.watch is not None:
                 self.watch.stop()
                 if columns := self.watch.columns():
                     path = self.local / f"monitor.{self.number}.parquet"
@@ -240,7 +214,7 @@ def main() -> None:
     for sig in SIGNALS:
         signal.signal(sig, _told_to_end)
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
-    host = host_name()
+    host = nodes.host_name()
     try:
         uplink = post.uplink(sys.argv[1])
         try:

@@ -82,8 +82,11 @@ def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, rank: int) -> None:
-    """Join, measure, leave the result. Any failure is written into `result.<rank>` too, so that nobody waits for it."""
+def run(folder: Path, rank: int) -> int:
+    """Join, measure, leave the result; returns the exit status.
+
+    Any failure is written into `result.<rank>` too, so that nobody waits for it.
+    """
     job, data = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
     offset_ns = int(os.environ.get(clock.OFFSET, "0"))
@@ -97,8 +100,8 @@ def run(folder: Path, rank: int) -> None:
     try:
         client.prepare()
         before = usage()
-        about = {"host": out["host"], "pid": out["pid"]}
-        start = rendezvous.join(rendezvous.Folder(folder), rank, data["size"], data["timeout_ns"] / 1e9, about)
+        place, about = rendezvous.Folder(folder), {"host": out["host"], "pid": out["pid"]}
+        start = rendezvous.join(place, rank, data["size"], data["timeout_ns"] / 1e9, about)
         deadline = start.t0_ns + job.point.fixed["duration_ns"]
         clock.sleep_until(start.t0_ns)
         begun = clock.now_ns()
@@ -127,8 +130,7 @@ def run(folder: Path, rank: int) -> None:
         client.close()
         if "exit_status" in out:
             rendezvous.Folder(folder).put(f"result.{rank}", out)
-    if out["exit_status"]:
-        sys.exit(1)
+    return out["exit_status"]
 
 
 def main() -> None:
@@ -136,9 +138,8 @@ def main() -> None:
     # A client that receives a signal closes its engine on the way out (`finally` above).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
-    status = 0
     try:
-        run(Path(sys.argv[1]), int(sys.argv[2]))
+        status = run(Path(sys.argv[1]), int(sys.argv[2]))
     except SystemExit as end:
         status = int(end.code or 0)
     # Everything is written. At exit obstore may abort (see engines/obstore/loop.py), and ROOT is slow.

@@ -10,9 +10,11 @@ then taken as zero, to within that bound.
 import ctypes
 import secrets
 import socket
+import socketserver
 import struct
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 from storelab.core import clock
 
@@ -31,39 +33,46 @@ class Offset:
     error_ns: int | None
     how: str
 
+    def told(self) -> dict[str, Any]:
+        """As records say it."""
+        return {"clock_offset_ns": self.ns, "clock_error_ns": self.error_ns, "clock_how": self.how}
 
-class Server:
+
+class Background(socketserver.BaseServer):
+    """A server in a thread of its own, from `begin()` until `close()`."""
+
+    def begin(self, name: str) -> None:
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True, name=name)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+        self.thread.join(5)
+
+
+class Server(Background, socketserver.UDPServer):
     """Answers until `close()`. hosts: names or addresses of this machine.
 
     `addresses` are the [host, port] that nodes may ask, in the order to try.
     """
 
+    shift_ns = 0  # a test sets it to simulate a wrong clock
+
     def __init__(self, hosts: list[str], port: int = 0):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("", port))
-        self.socket.settimeout(0.5)
-        self.addresses = [[host, self.socket.getsockname()[1]] for host in hosts]
-        self.shift_ns = 0  # a test sets it to simulate a wrong clock
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True, name="clock")
-        self._thread.start()
+        super().__init__(("", port), _Answer)
+        self.addresses = [[host, self.server_address[1]] for host in hosts]
+        self.begin("clock")
 
-    def _serve(self) -> None:
-        while not self._closed.is_set():
-            try:
-                data, peer = self.socket.recvfrom(64)
-                if len(data) == 16:
-                    self.socket.sendto(data + struct.pack("!q", clock.now_ns() + self.shift_ns), peer)
-            except TimeoutError:
-                continue
-            except OSError:
-                if self._closed.is_set():
-                    return
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: the node asks again."""
 
-    def close(self) -> None:
-        self._closed.set()
-        self.socket.close()
-        self._thread.join(2)
+
+class _Answer(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        data, sender = self.request
+        if len(data) == 16:
+            sender.sendto(data + struct.pack("!q", clock.now_ns() + self.server.shift_ns), self.client_address)
 
 
 def measure(addresses: list[list]) -> Offset:

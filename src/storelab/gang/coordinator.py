@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from storelab.core import records
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import rendezvous
+from storelab.gang.launchers.base import Launcher
+from storelab.host import processes
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
 LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks: before the start; while clients measure
-
 
 _told: list[int] = []  # signals received that ask for an end
 _ending = False
@@ -43,25 +44,6 @@ def _dropped(what: Any) -> None:
     """Prints no traceback for an end that `_told` remembers; anything else that Python drops is printed as usual."""
     if not (_told and isinstance(what.exc_value, SystemExit)):
         sys.__unraisablehook__(what)
-
-
-class Launcher(Protocol):
-    """Starts the clients of a gang, on this host or on others.
-
-    participants: how many meet in the gang's folder: the clients, or one agent per node; noun: what they are called.
-    """
-
-    name: str
-    noun: str
-
-    @property
-    def participants(self) -> int: ...
-    def start(self) -> None: ...
-    def accept(self, ready: dict[int, dict[str, Any]]) -> str: ...
-    def ended(self) -> dict[int, int]: ...
-    def trouble(self) -> str: ...
-    def last_words(self) -> str: ...
-    def stop(self) -> None: ...
 
 
 def run(
@@ -92,7 +74,11 @@ def run(
         raise
     finally:
         launcher.stop()
-    return _accept(results, size, folder)
+    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
+        raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
+    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
+        raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
+    return results
 
 
 def _watch(
@@ -113,19 +99,17 @@ def _watch(
         try:
             t0_ns = leader.step()
         except rendezvous.GangAborted as error:
-            raise MeasurementFailed(_with_reasons(str(error), launcher, folder)) from None
+            told = launcher.trouble() or _failures(folder, launcher.ended()) or launcher.last_words()
+            raise MeasurementFailed(f"{error}; {told}" if told else str(error)) from None
         if t0_ns is not None:
             at_start(t0_ns)
             now = time.monotonic()
             quiet_until, limit = now + duration_s, now + leader.round_s + duration_s + GRACE_S + leader.lead_s
-        done = rendezvous.Folder(folder).present("result")
+        done = rendezvous.Folder(folder).present("result")  # before the failures: so that no failed one is overlooked
+        if reasons := _failures(folder, launcher.ended()):
+            raise MeasurementFailed(reasons)
         if len(done) >= size:
             return
-        ended = launcher.ended()
-        lost = sorted(set(ended) - done - rendezvous.Folder(folder).present("result"))
-        failed = [r for r in done if not _ok(folder, r)]
-        if lost or failed:
-            raise MeasurementFailed(_reason(folder, lost, failed, ended))
         if trouble := launcher.trouble():
             raise MeasurementFailed(trouble)
         if time.monotonic() > limit:
@@ -135,37 +119,14 @@ def _watch(
         time.sleep(ASIDE_S if time.monotonic() < quiet_until else LOOK_S)
 
 
-def _with_reasons(text: str, launcher: Launcher, folder: Path) -> str:
-    """Adds what missing clients said, if anything, or how they ended."""
-    ended = launcher.ended()
-    done = rendezvous.Folder(folder).present("result")
-    failed = [r for r in done if not _ok(folder, r)]
-    told = launcher.trouble() or _reason(folder, sorted(set(ended) - done), failed, ended) or launcher.last_words()
-    return f"{text}; {told}" if told else text
+def _failures(folder: Path, ended: dict[int, int]) -> str:
+    """Reasons of clients that failed, and how clients without a result ended, or ''.
 
-
-def _ok(folder: Path, rank: int) -> bool:
-    return records.read_json(folder / f"result.{rank}")["exit_status"] == 0
-
-
-def _reason(folder: Path, lost: list[int], failed: list[int], ended: dict[int, int]) -> str:
-    reasons = [f"client {r}: {records.read_json(folder / f'result.{r}')['failure']}" for r in failed]
-    for rank in lost:
-        log = folder / f"client.{rank}.log"
-        last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-        reasons.append(
-            f"client {rank} ended with status {ended[rank]} and left no result"
-            + (f" ({last[0][:200]})" if last else "")
-        )
+    ended: rank -> exit status, asked for before the results are looked at: a client leaves its result, and then ends.
+    """
+    results = {r: records.read_json(folder / f"result.{r}") for r in rendezvous.Folder(folder).present("result")}
+    reasons = [f"client {rank}: {r['failure']}" for rank, r in sorted(results.items()) if r["exit_status"]]
+    for rank in sorted(ended.keys() - results.keys()):
+        last = "".join(f" ({line[:200]})" for line in processes.log_lines(folder / f"client.{rank}.log")[-1:])
+        reasons.append(f"client {rank} ended with status {ended[rank]} and left no result{last}")
     return "; ".join(dict.fromkeys(reasons))
-
-
-def _accept(results: list[dict[str, Any]], size: int, folder: Path) -> list[dict[str, Any]]:
-    bad = [r["client"] for r in results if r["exit_status"] != 0]
-    if bad:
-        raise MeasurementFailed(_reason(folder, [], bad, {}))
-    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
-        raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
-    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
-        raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
-    return results

@@ -7,7 +7,6 @@ token. May import: `core`.
 """
 
 import base64
-import binascii
 import json
 import os
 import time
@@ -44,16 +43,19 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
     return {"environs": [shared | e for e in environs], "files": files}
 
 
+def _keep(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner can read."""
+    with open(path, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+        f.write(content)
+
+
 def send(folder: Path, name: str, parcel: dict[str, Any]) -> None:
     """Write the parcel into the gang's folder, readable by its owner only."""
-    path = folder / name
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as f:
-        json.dump(parcel, f)
+    _keep(folder / name, json.dumps(parcel).encode())
 
 
 def forget(folder: Path) -> None:
-    """Remove the parcel."""
+    """Remove the parcels."""
     for name in ("keys", "ticket"):
         (folder / name).unlink(missing_ok=True)
 
@@ -63,9 +65,7 @@ def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
     named = {}
     for name, content in parcel.get("files", {}).items():
         path = folder / name.lower()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as f:
-            f.write(base64.b64decode(content))
+        _keep(path, base64.b64decode(content))
         named[name] = str(path)
     return [dict(e) | named for e in parcel.get("environs") or [{}]]
 
@@ -80,17 +80,16 @@ def expires(token: str) -> float | None:
     try:
         payload = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
-    except (IndexError, KeyError, ValueError, TypeError, binascii.Error):
+    except (IndexError, KeyError, ValueError, TypeError):
         return None
 
 
 def too_short(environ: Mapping[str, str], seconds: float) -> str:
     """Why a point of this many seconds would outlive a token, or ''."""
-    for name in TOKENS:
-        if (end := expires(environ.get(name, ""))) is not None and end < time.time() + seconds:
-            return f"the token in {name} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
-    if path := environ.get("BEARER_TOKEN_FILE"):
-        end = expires(Path(path).read_text().strip()) if Path(path).is_file() else None
-        if end is not None and end < time.time() + seconds:
-            return f"the token in {path} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
+    tokens = {name: environ.get(name, "") for name in TOKENS}
+    if (path := Path(environ.get("BEARER_TOKEN_FILE", ""))).is_file():
+        tokens[str(path)] = path.read_text().strip()
+    for place, token in tokens.items():
+        if (end := expires(token)) is not None and end < time.time() + seconds:
+            return f"the token in {place} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
     return ""

@@ -5,7 +5,6 @@ NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in FOLDER and leaves 
 """
 
 import os
-import platform
 import re
 import resource
 import shutil
@@ -18,35 +17,31 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab import __version__
 from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import clocks, credentials
 from storelab.gang.launchers import choose, condor, remote, srun
-from storelab.gang.rendezvous import Folder
-from storelab.host import environment, proc
+from storelab.gang.nodes import host_name, other_versions, versions
+from storelab.gang.rendezvous import Folder, awaited
+from storelab.host import proc, processes
 
 WAIT_S = 90  # for all nodes
-SHARED_S, LATE_S = 20.0, 5.0  # for a shared folder to show the questions; the last answers
+LATE_S = 5.0  # for a shared folder to show the last answers
 OPEN_FILES = 1024  # a client with many workers may open this many
 COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "open files", "clock", "link")
 
 
 def look(folder: Path, number: int) -> None:
     """Write what this node says of itself. Raises SystemExit if it does not see the folder."""
-    place, limit = Folder(folder), time.monotonic() + SHARED_S
-    host = os.environ.get("SLURMD_NODENAME") or platform.node()
-    while (ask := place.get("ask.json")) is None:
-        if time.monotonic() > limit:
-            sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
-        time.sleep(0.2)
+    place, host = Folder(folder), host_name()
+    if (ask := awaited(place, "ask.json")) is None:
+        sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
     about: dict[str, Any] = {
         "host": host,
-        "python": platform.python_version(),
-        "storelab": __version__,
-        "packages": environment.packages(),
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        **versions(),
+        **clocks.measure(ask["clock"]).told(),
     }
     try:
         from storelab.engines.s5cmd import client
@@ -57,8 +52,6 @@ def look(folder: Path, number: int) -> None:
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}
     scratch = Path(ask["scratch"])
     about["tmpfs_free"] = shutil.disk_usage(scratch).free if scratch.is_dir() else None
-    offset = clocks.measure(ask["clock"])
-    about |= {"clock_offset_ns": offset.ns, "clock_error_ns": offset.error_ns, "clock_how": offset.how}
     about["link_bits_per_s"] = max(
         (s for nic in proc.interfaces(proc.Files(0)) if (s := proc.link_speed(nic))), default=None
     )
@@ -118,11 +111,8 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
     Returns what HTCondor said of the others.
     """
     records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
-    jobs, limit = (
-        Lookers(folder, [[n] for n in range(count)], [], config.launcher),
-        time.monotonic() + config.gang_timeout / 1e9,
-    )
-    told = ""
+    jobs = Lookers(folder, [[n] for n in range(count)], [], config.launcher)
+    limit, told = time.monotonic() + config.gang_timeout / 1e9, ""
     try:
         jobs.launch()
         while not told and len(Folder(folder).present("node")) < count:
@@ -141,27 +131,11 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
     )
-    step = [
-        "srun",
-        f"--nodes={count}",
-        f"--ntasks={count}",
-        "--ntasks-per-node=1",
-        "--mem=0",
-        "--overlap",
-        "--input=none",
-    ]
-    command = [*step, *settings.options, *look_there]
-    try:
-        done = subprocess.run(
-            command, env=credentials.clean(os.environ), capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return [
-            (
-                f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or "
-                "no controller"
-            )
-        ]
+    command = [*srun.step(count), *settings.options, *look_there]
+    done = processes.ask(command, WAIT_S, credentials.clean(os.environ))
+    if done.returncode == processes.LATE:
+        why = "nodes that other steps hold, launcher.options that no node fits, or no controller"
+        return [f"srun: nothing within {WAIT_S} s: {why}"]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
 
@@ -207,21 +181,15 @@ def _told(number: int, words: list[str]) -> str:
     """srun's words for this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
-        return next(
-            (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:")), task[0]
-        )[:300]
+        own = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
+        return next(own, task[0])[:300]
     return next((line for line in words if "error" in line), words[-1] if words else "")[:300]
 
 
 def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> list[str]:
     """Why a gang with this node would fail."""
     out, settings = [], config.launcher
-    here = {"python": platform.python_version(), "storelab": __version__, "packages": environment.packages()}
-    out += [
-        f"other {what}: {remote.difference(what, about[what], value)}"
-        for what, value in here.items()
-        if about[what] != value
-    ]
+    out += [f"other {what}: {words}" for what, words in other_versions(about).items()]
     if "s5cmd_missing" in about:
         out.append(f"no s5cmd: {about['s5cmd_missing']}")
     out += [f"{url}: {why}" for url, why in closed.items()]

@@ -1,29 +1,55 @@
-"""What the record of a point says of its nodes."""
+"""What a node says of itself, and what the record of a point says of its nodes. May import: `core`, `host`."""
 
+import os
+import platform
+from pathlib import Path
 from typing import Any
 
+from storelab import __version__
+from storelab.gang.launchers.base import Launcher
+from storelab.host import environment
 
-def record(launcher: Any, results: list[dict[str, Any]], watched: dict[str, Any]) -> dict[str, Any]:
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def host_name() -> str:
+    """The name by which the batch system knows this node: several nodes of Slurm may be on one machine."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
+def versions() -> dict[str, Any]:
+    """This host's versions of what takes part in a measurement."""
+    return {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
+
+
+def other_versions(about: dict[str, Any]) -> dict[str, str]:
+    """How the versions that a node reports differ from this host's: what differs -> in words."""
+    out = {}
+    for what, here in versions().items():
+        there, name = about.get(what), what
+        if what == "packages" and there and there != here:
+            name = next(n for n in sorted(here.keys() | there.keys()) if here.get(n) != there.get(n))
+            there, here = there.get(name), here.get(name)
+        if there != here:
+            out[what] = f"{name} {there}, here {here}"
+    return out
+
+
+def record(launcher: Launcher, results: list[dict[str, Any]], watched: dict[str, Any]) -> dict[str, Any]:
     """Keys `nodes`, `host`, `coordinator`, `shared_machine` of `run.json`; none if the clients ran on this host only.
 
     nodes: host, clock and monitor of each node; host: all machines together, with this host if it took part. Nodes on
     one machine (the same boot id: network namespaces, several slurmd) count once.
     """
-    if not hasattr(launcher, "about"):
-        return {}
     nodes = [{k: v for k, v in about.items() if k not in ("clients", "pid", "packages")} for about in launcher.about()]
+    if not nodes:
+        return {}
     machines = {about.get("boot_id"): about.get("watched") or {} for about in nodes}
-    whole = dict(next(iter(machines.values()), {}))
+    whole = dict(next(iter(machines.values())))
     for name in ("cores", "cpu_busy_s"):
         values = [m.get(name) for m in machines.values()]
         whole[name] = None if None in values else sum(values)
-    whole["server_cpu_s"] = watched.get("server_cpu_s") if _here(nodes) else None
+    here = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
+    whole["server_cpu_s"] = watched.get("server_cpu_s") if here else None
     whole["client_cpu_s"] = sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results)
-    return {"nodes": nodes, "host": whole, "coordinator": watched, "shared_machine": _here(nodes)}
-
-
-def _here(nodes: list[dict[str, Any]]) -> bool:
-    """Whether a node is the coordinator's machine."""
-    from storelab.gang.agent import BOOT_ID
-
-    return any(n.get("boot_id") == BOOT_ID.read_text().strip() for n in nodes)
+    return {"nodes": nodes, "host": whole, "coordinator": watched, "shared_machine": here}

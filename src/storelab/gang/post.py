@@ -2,22 +2,21 @@
 
 The post office is a small HTTP server over the gang's folder, open to those who know the gang's token. Files are put by
 name, either once or replacing what is there. It serves one gang on one port, over TLS with its own certificate, which
-the agents pin. Token and certificate reach them in a file, never on a command line. Standard library and `trustme`.
+the agents pin. Token and certificate reach them in a file, never on a command line. Standard library, `trustme` and
+`urllib3`.
 """
 
 import hmac
-import http.client
 import json
 import os
 import secrets
-import shutil
 import ssl
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from storelab.gang.clocks import Background
 from storelab.gang.rendezvous import Folder
 
 TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
@@ -29,16 +28,14 @@ class SharedFolder(Folder):
 
     def put_file(self, path: Path) -> None:
         """Copy a file of the node into the folder, whole or not at all."""
-        temporary = self.path / f".{path.name}.{os.uname().nodename}.{os.getpid()}"
-        shutil.copyfile(path, temporary)
-        os.replace(temporary, self.path / path.name)
+        self.write(path.name, path.read_bytes())
 
     def fetch(self, manifest: str | None, folder: Path) -> str | None:
         """A path of the manifest that this node can read; the tables that it names are beside it."""
         return manifest
 
 
-class Office:
+class Office(Background, ThreadingHTTPServer):
     """Serves the gang's folder until `close()`. host: the name or address that nodes use.
 
     It listens on all addresses of this host: the host's own name often means 127.0.1.1 to itself (Debian's /etc/hosts),
@@ -48,32 +45,20 @@ class Office:
     def __init__(self, folder: Path, manifest: Path | None, host: str, port: int = 0):
         import trustme
 
-        self.token = secrets.token_hex(16)
+        self.place, self.token = Folder(folder), secrets.token_hex(16)
         self.manifest = {p.name: p for p in _with_side_cars(manifest)} if manifest else {}
         authority = trustme.CA()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert(host).configure_cert(context)
         self.certificate = authority.cert_pem.bytes().decode()
-        office = self
-
-        class Handler(_Handler):
-            place, token, manifest = Folder(folder), office.token, office.manifest
-
-        self.server = ThreadingHTTPServer(("", port), Handler)
-        self.server.daemon_threads = True
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
-        self.url = f"https://{host}:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True, name="office")
-        self.thread.start()
+        super().__init__(("", port), _Handler)
+        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"https://{host}:{self.server_address[1]}"
+        self.begin("office")
 
     def ticket(self) -> dict[str, str]:
         """What an agent needs besides the address; secret."""
         return {"token": self.token, "certificate": self.certificate}
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join(5)
 
 
 def _with_side_cars(manifest: Path) -> list[Path]:
@@ -87,9 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
-    place: Folder
-    token: str
-    manifest: dict[str, Path]
+    server: Office
 
     def _reply(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
@@ -99,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _name(self) -> str | None:
         """The file's name; None, and the request is answered, if the token or the name is wrong."""
-        if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.token}"):
+        if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.token}"):
             self._reply(403)
             return None
         name = unquote(urlsplit(self.path).path.rpartition("/")[2])
@@ -112,32 +95,22 @@ class _Handler(BaseHTTPRequestHandler):
         if (name := self._name()) is None:
             return
         kind = self.path.split("/")[1]
-        if kind == "list":
-            self._reply(200, json.dumps(sorted(self.place.present(name))).encode())
-            return
-        path = self.manifest.get(name) if kind == "manifest" else self.place.path / name
         try:
-            self._reply(200, path.read_bytes() if path else b"") if path else self._reply(404)
-        except FileNotFoundError:
+            if kind == "list":
+                body = json.dumps(sorted(self.server.place.present(name))).encode()
+            else:
+                body = (self.server.place.path / name if kind == "f" else self.server.manifest[name]).read_bytes()
+        except (FileNotFoundError, KeyError):
             self._reply(404)
+        else:
+            self._reply(200, body)
 
     def do_PUT(self) -> None:
         if (name := self._name()) is None:
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        temporary = self.place.path / f".{name}.{secrets.token_hex(4)}"
-        temporary.write_bytes(body)
-        if urlsplit(self.path).query == "once":
-            try:
-                os.link(temporary, self.place.path / name)
-            except FileExistsError:
-                self._reply(409)
-                return
-            finally:
-                temporary.unlink()
-        else:
-            os.replace(temporary, self.place.path / name)
-        self._reply(200)
+        written = self.server.place.write(name, body, once=urlsplit(self.path).query == "once")
+        self._reply(200 if written else 409)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: the records hold what matters."""
@@ -147,53 +120,42 @@ class RemoteFolder:
     """The gang's folder through the post office. Raises OSError if it cannot be reached."""
 
     def __init__(self, url: str, ticket: dict[str, str]):
-        parts = urlsplit(url)
-        self.host, self.port, self.token = parts.hostname or "", parts.port, ticket["token"]
-        self.context = ssl.create_default_context(cadata=ticket["certificate"])
-        self.connection: http.client.HTTPSConnection | None = None
+        import urllib3
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """(status, body). Tries once more on a new connection if the kept one was closed."""
-        for fresh in (False, True):
-            if self.connection is None or fresh:
-                self.connection = http.client.HTTPSConnection(
-                    self.host, self.port, timeout=TIMEOUT_S, context=self.context
-                )
-            try:
-                self.connection.request(method, path, body, {"Authorization": f"Bearer {self.token}"})
-                answer = self.connection.getresponse()
-                return answer.status, answer.read()
-            except (http.client.HTTPException, OSError):
-                self.connection.close()
-                if fresh:
-                    self.connection = None
-                    raise
-        raise AssertionError
+        self.url = url
+        self.pool = urllib3.PoolManager(
+            ssl_context=ssl.create_default_context(cadata=ticket["certificate"]),
+            headers={"Authorization": f"Bearer {ticket['token']}"},
+            retries=urllib3.Retry(1, allowed_methods=None),  # on a new connection: the kept one may have been closed
+            timeout=TIMEOUT_S,
+        )
+
+    def _ask(self, method: str, path: str, body: bytes | None = None, fine: int = 200) -> tuple[int, bytes]:
+        """(status, body). fine: a status besides 200 that is no error."""
+        import urllib3
+
+        try:
+            answer = self.pool.request(method, f"{self.url}/{path}", body=body)
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(getattr(error, "reason", error))) from None
+        if answer.status not in (200, fine):
+            raise OSError(f"the coordinator answered {answer.status} to {path}")
+        return answer.status, answer.data
 
     def put(self, name: str, data: dict[str, Any]) -> None:
-        self._put(name, json.dumps(data).encode())
+        self._ask("PUT", f"f/{quote(name)}", json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
         """True as well if the same content is there: the answer to an earlier try was lost with its connection."""
         body = json.dumps(data).encode()
-        return self._put(name, body, "?once") != 409 or self._get("f", name) == body
-
-    def _put(self, name: str, body: bytes, query: str = "") -> int:
-        status, _ = self._ask("PUT", f"/f/{quote(name)}{query}", body)
-        if status not in (200, 409):
-            raise OSError(f"the coordinator answered {status} to {name}")
-        return status
+        return self._ask("PUT", f"f/{quote(name)}?once", body, 409)[0] == 200 or self._get("f", name) == body
 
     def put_file(self, path: Path) -> None:
-        self._put(path.name, path.read_bytes())
+        self._ask("PUT", f"f/{quote(path.name)}", path.read_bytes())
 
     def _get(self, kind: str, name: str) -> bytes | None:
-        status, body = self._ask("GET", f"/{kind}/{quote(name)}")
-        if status == 404:
-            return None
-        if status != 200:
-            raise OSError(f"the coordinator answered {status} to {name}")
-        return body
+        status, body = self._ask("GET", f"{kind}/{quote(name)}", fine=404)
+        return body if status == 200 else None
 
     def get(self, name: str) -> dict[str, Any] | None:
         body = self._get("f", name)

@@ -2,64 +2,60 @@
 
 Each file is written under a temporary name and renamed, so that nobody reads half a file. `ready.<n>`: by every
 participant, once. `call`: by the leader when all are ready. `seen.<n>`: by every participant when it has seen the call.
-`go`: by the leader, {t0_ns, n}, or {missing} or {refused}. `abort`: by whoever must end the gang. The start is ahead by
-the configured lead and by the time from `call` to the last `seen`: a place that shows files late (attribute caches of
-NFS) makes a later start, not a missed one. The place must be new for every attempt: an old `go` would release everybody
-at once.
+`go`: by the leader, {t0_ns, n}, or {reason} if the gang does not start. `abort`: by whoever must end the gang. The
+start is ahead by the configured lead and by the time from `call` to the last `seen`: a place that shows files late
+(attribute caches of NFS) makes a later start, not a missed one. The place must be new for every attempt: an old `go`
+would release everybody at once.
 """
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from storelab.core import clock
 
 POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks: at least; per participant
 SLOWEST_LEAD_S = 120.0
+SHARED_S = 20.0  # for a shared folder to show a file that another host wrote
 
 
 class GangAborted(Exception):
     """The gang does not start; the message says why, and who is missing."""
 
 
-class Place(Protocol):
-    """What the participants share: small JSON files by name."""
-
-    def put(self, name: str, data: dict[str, Any]) -> None: ...
-    def put_once(self, name: str, data: dict[str, Any]) -> bool: ...
-    def get(self, name: str) -> dict[str, Any] | None: ...
-    def present(self, kind: str) -> set[int]: ...
-
-
 class Folder:
-    """A shared folder."""
+    """What the participants share: small JSON files by name, in a folder."""
 
     def __init__(self, path: Path):
         self.path = path
 
-    def _temporary(self, name: str, data: dict[str, Any]) -> Path:
-        temporary = self.path / f".{name}.{os.uname().nodename}.{os.getpid()}"
-        temporary.write_text(json.dumps(data))
-        return temporary
+    def write(self, name: str, body: bytes, once: bool = False) -> bool:
+        """Write the file, whole or not at all; it replaces an old one.
 
-    def put(self, name: str, data: dict[str, Any]) -> None:
-        """Write the file; replaces an old one."""
-        os.replace(self._temporary(name, data), self.path / name)
-
-    def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write the file; False, and nothing changes, if it exists already. Atomic, on NFS too (link(2))."""
-        temporary = self._temporary(name, data)
+        once: False, and nothing changes, if the file exists already. Atomic, on NFS too (link(2)).
+        """
+        temporary = self.path / f".{name}.{os.uname().nodename}.{secrets.token_hex(4)}"
         try:
-            os.link(temporary, self.path / name)
+            temporary.write_bytes(body)
+            (os.link if once else os.replace)(temporary, self.path / name)
         except FileExistsError:
             return False
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         return True
+
+    def put(self, name: str, data: dict[str, Any]) -> None:
+        """Write the file; replaces an old one."""
+        self.write(name, json.dumps(data).encode())
+
+    def put_once(self, name: str, data: dict[str, Any]) -> bool:
+        """Write the file; False, and nothing changes, if it exists already."""
+        return self.write(name, json.dumps(data).encode(), once=True)
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The content of the file; None if it does not exist."""
@@ -75,6 +71,14 @@ class Folder:
             return {int(tail) for e in found if e.name.startswith(head) and (tail := e.name[len(head) :]).isdigit()}
 
 
+def awaited(place: Any, name: str) -> dict[str, Any] | None:
+    """The file as soon as the place shows it; None after SHARED_S seconds. place: a Folder, or what reaches one."""
+    give_up = time.monotonic() + SHARED_S
+    while (data := place.get(name)) is None and time.monotonic() < give_up:
+        time.sleep(0.2)
+    return data
+
+
 @dataclass(frozen=True)
 class Start:
     """t0_ns: the agreed start (UTC ns); saw_in_time: whether this participant knew it before that time."""
@@ -88,27 +92,31 @@ def poll_s(size: int) -> float:
     return max(POLL_S, size * POLL_EACH_S)
 
 
-def join(place: Place, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
+def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
     """Meet and agree.
 
     Raises GangAborted: not all came, the gang was called off, the rank is not asked for or came twice, or the leader
     does not answer.
     """
     if not 0 <= rank < size:
-        place.put("abort", {"reason": (text := f"client {rank} came, and the gang has {size}")})
+        text = f"client {rank} came, and the gang has {size}"
+        place.put("abort", {"reason": text})
         raise GangAborted(text)
     if not place.put_once(f"ready.{rank}", {"rank": rank, "time_ns": clock.now_ns(), **about}):
         text = f"client {rank} came twice"
         place.put("abort", {"reason": text})
         raise GangAborted(text)
-    limit = time.monotonic() + timeout_s + 5
-    wait(place, ("call", "go"), size, limit, timeout_s)
+    wait(place, ("call", "go"), size, timeout_s)
     place.put(f"seen.{rank}", {"time_ns": clock.now_ns()})
-    return decided(wait(place, ("go",), size, time.monotonic() + timeout_s + 5, timeout_s))
+    return decided(wait(place, ("go",), size, timeout_s))
 
 
-def wait(place: Place, names: tuple[str, ...], size: int, limit: float, timeout_s: float) -> dict[str, Any]:
-    """The first of these files that exists. Raises GangAborted: called off, or none by `limit` (monotonic seconds)."""
+def wait(place: Folder, names: tuple[str, ...], size: int, timeout_s: float) -> dict[str, Any]:
+    """The first of these files that exists.
+
+    Raises GangAborted: called off, or none of them 5 s after the leader's own time-out.
+    """
+    limit = time.monotonic() + timeout_s + 5
     while True:
         for name in names:
             if (found := place.get(name)) is not None:
@@ -136,7 +144,7 @@ class Leader:
 
     def __init__(
         self,
-        place: Place,
+        place: Folder,
         size: int,
         lead_s: float,
         timeout_s: float,
@@ -160,14 +168,10 @@ class Leader:
         if self.settled or now < self._next:
             return None
         self._next = now + poll_s(self.size) / 2
-        kind = "ready" if self._called is None else "seen"
-        there = self.place.present(kind)
+        there = self.place.present("ready" if self._called is None else "seen")
         if len(there) < self.size:
             if now > self.give_up:
-                self._end(
-                    "missing",
-                    missing_text(sorted(set(range(self.size)) - there), self.size, self.timeout_s, self.noun, kind),
-                )
+                self._end(self._missing(sorted(set(range(self.size)) - there)))
             return None
         if self._called is None:
             self._refuse_wrong(there)
@@ -180,20 +184,18 @@ class Leader:
         self.settled = True
         return t0_ns
 
+    def _missing(self, numbers: list[int]) -> str:
+        what = "did not come" if self._called is None else "came, and did not see the call to start"
+        names = f"{self.noun} {', '.join(map(str, numbers))}"
+        return f"{len(numbers)} of {self.size} {self.noun}s {what} within {self.timeout_s:.0f} s (missing: {names})"
+
     def _refuse_wrong(self, there: set[int]) -> None:
         if extra := sorted(there - set(range(self.size))):
-            self._end("refused", f"{self.noun} {', '.join(map(str, extra))} came, and the gang has {self.size}")
-        ready = {n: self.place.get(f"ready.{n}") or {} for n in sorted(there)}
-        if problem := self.accept(ready):
-            self._end("refused", problem)
+            self._end(f"{self.noun} {', '.join(map(str, extra))} came, and the gang has {self.size}")
+        if problem := self.accept({n: self.place.get(f"ready.{n}") or {} for n in sorted(there)}):
+            self._end(problem)
 
-    def _end(self, what: str, text: str) -> None:
+    def _end(self, text: str) -> None:
         self.settled = True
-        self.place.put("go", {what: True, "reason": text})
+        self.place.put("go", {"reason": text})
         raise GangAborted(text)
-
-
-def missing_text(numbers: list[int], size: int, timeout_s: float, noun: str = "client", kind: str = "ready") -> str:
-    names = ", ".join(map(str, numbers))
-    what = "did not come" if kind == "ready" else "came, and did not see the call to start"
-    return f"{len(numbers)} of {size} {noun}s {what} within {timeout_s:.0f} s (missing: {noun} {names})"

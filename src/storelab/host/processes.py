@@ -1,12 +1,52 @@
-"""Child processes that never outlive their parent."""
+"""Child processes: short commands and what they say, and children that never outlive their parent."""
 
 import ctypes
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+LATE, MISSING = 124, 127  # exit status of a command that did not answer in time, or could not be started
+
+
+def ask(
+    command: Sequence[str | Path], timeout_s: float = 20.0, environ: Mapping[str, str] | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a short command and return its status and output. It reads nothing.
+
+    environ: default: this process's; more: for `subprocess.run`. Raises nothing: the status is LATE if it does not end
+    within `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then says so.
+    """
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environ,
+            check=False,
+            **more,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, LATE, "", f"no answer within {timeout_s:g} s")
+    except OSError as error:
+        return subprocess.CompletedProcess(command, MISSING, "", f"cannot be run ({error.strerror})")
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    """The end of what a command said, on one line: its errors, else its output."""
+    return " ".join((done.stderr or done.stdout).split())[-300:]
+
+
+def log_lines(log: Path) -> list[str]:
+    """Lines of a program's log without the empty ones; none if there is no log."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from storelab import engines
 from storelab.core import calibration, units
@@ -26,11 +28,13 @@ STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
 @dataclass
 class Summary:
-    """What a plan asks for, by store. Bytes are those that are known before: staged data; uploads last until the
-    deadline."""
+    """What a plan asks of one store.
 
-    points: dict[str, int] = field(default_factory=dict)  # workload -> points
-    seconds: dict[str, float] = field(default_factory=dict)  # workload -> seconds of windows
+    Only staged data are counted in bytes: how much clients upload until the deadline is not known before.
+    """
+
+    points: Counter[str] = field(default_factory=Counter)  # workload -> points
+    seconds: Counter[str] = field(default_factory=Counter)  # workload -> seconds of windows
     staged_bytes: int = 0
     staged_objects: int = 0
     buckets: int = 0
@@ -38,8 +42,10 @@ class Summary:
 
 
 def scratch_bytes(point: Point) -> int:
-    """tmpfs that the clients of a point need at most, on one host: bodies, and for downloads the ring and what is in
-    flight."""
+    """Bytes of tmpfs that the clients of a point need at most, on one host.
+
+    These are the bodies, and for downloads the ring and what is in flight.
+    """
     what = point.axes.get("operation", point.workload)  # of a calibration: its operation
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
@@ -53,21 +59,17 @@ def scratch_bytes(point: Point) -> int:
 
 def summarise(points: list[Point], store: str) -> Summary:
     """Totals of the points of one store; a data set counts once."""
-    out, datasets = Summary(), {}
-    for p in (p for p in points if p.store == store):
-        out.points[p.workload] = out.points.get(p.workload, 0) + 1
-        out.seconds[p.workload] = out.seconds.get(p.workload, 0.0) + p.fixed["duration_ns"] / 1e9
+    out, own = Summary(), [p for p in points if p.store == store]
+    for p in own:
+        out.points[p.workload] += 1
+        out.seconds[p.workload] += p.fixed["duration_ns"] / 1e9
         out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
         out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
-        if p.dataset:
-            datasets[p.dataset["name"]] = p.dataset
-    made = [(p.fixed["objects"], p.axes["object_size"]) for p in points if p.store == store and p.workload == "delete"]
-    out.staged_bytes = sum(stage.dataset_bytes(d) for d in datasets.values()) + max(
-        (n * size for n, size in made), default=0
-    )
-    out.staged_objects = sum(d.get("objects") or stage.root_copies(d) for d in datasets.values()) + max(
-        (n for n, _ in made), default=0
-    )
+    datasets = {p.dataset["name"]: p.dataset for p in own if p.dataset}.values()
+    made = [(p.fixed["objects"], p.axes["object_size"]) for p in own if p.workload == "delete"]
+    out.staged_bytes = sum(map(stage.dataset_bytes, datasets)) + max((n * size for n, size in made), default=0)
+    staged = (d.get("objects") or stage.root_copies(d) for d in datasets)
+    out.staged_objects = sum(staged) + max((n for n, _ in made), default=0)
     return out
 
 
@@ -87,31 +89,23 @@ def limits(config: Config, points: list[Point]) -> None:
     bound = config.limits
     for store in stores_of(config, points):
         total = summarise(points, store)
-        for what, value, limit, show in (
-            ("stored_bytes", total.staged_bytes, bound.stored_bytes, units.human_size),
-            ("objects", total.staged_objects, bound.objects, str),
-            ("buckets", total.buckets, bound.buckets, str),
+        for what, value, show in (
+            ("stored_bytes", total.staged_bytes, units.human_size),
+            ("objects", total.staged_objects, str),
+            ("buckets", total.buckets, str),
         ):
-            if value > limit:
-                raise UserError(
-                    f"limits.{what}",
-                    f"campaign {config.name} needs {show(value)} in store {store}, the limit is {show(limit)}",
-                    "raise the limit, or ask for less",
-                )
+            limit = getattr(bound, what)
+            _within(what, value, limit, f"campaign {config.name} needs {show(value)} in store {store}", show(limit))
     for p in _own_first(points):
         clients = p.axes.get("clients", 1)
-        if clients > bound.clients:
-            raise UserError(
-                "limits.clients",
-                f"sweep {p.sweep} asks for {clients} clients, the limit is {bound.clients}",
-                "raise the limit, or ask for less",
-            )
-        if clients * p.axes.get("workers", 1) > bound.connections:
-            raise UserError(
-                "limits.connections",
-                f"sweep {p.sweep} asks for {clients * p.axes['workers']} workers, the limit is {bound.connections}",
-                "raise the limit, or ask for less",
-            )
+        workers, who = clients * p.axes.get("workers", 1), f"sweep {p.sweep} asks for"
+        _within("clients", clients, bound.clients, f"{who} {clients} clients", bound.clients)
+        _within("connections", workers, bound.connections, f"{who} {workers} workers", bound.connections)
+
+
+def _within(what: str, value: int, limit: int, problem: str, shown: Any) -> None:
+    if value > limit:
+        raise UserError(f"limits.{what}", f"{problem}, the limit is {shown}", "raise the limit, or ask for less")
 
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
@@ -148,10 +142,8 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
     if "used_bytes" in needs and not store.tells_used:
         raise UserError(
             f"sweeps.{point.sweep}.workload",
-            (
-                f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) "
-                "does not tell"
-            ),
+            f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) "
+            "does not tell",
             "leave the sweep out, or the store",
         )
     check_axes.possible(point, store)
@@ -190,8 +182,10 @@ def _null_server(point: Point, store: Store, workload: Workload) -> None:
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
-    """The engines' programs, and what each deployment of a managed store needs. Raises UserError that says what
-    installs it."""
+    """The engines' programs, and what each deployment of a managed store needs.
+
+    Raises UserError that says what installs it.
+    """
     used = {STAGING, *(p.axes["engine"] for p in points)} & CATALOGUE.keys()
     for name in sorted(used):
         if CATALOGUE[name].program:
@@ -211,26 +205,20 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
     """Disk of the stores, tmpfs of the clients, disk of the results. Raises UserError."""
     for name in stores_of(config, points):
-        need, free = summarise(points, name).staged_bytes, stores[name].free_bytes()
-        if free is not None and need > free:
-            raise UserError(
-                f"stores.{name}",
-                (
-                    f"the data sets of campaign {config.name} take {units.human_size(need)}, its disk has "
-                    f"{units.human_size(free)} free"
-                ),
-                "make room, or lower `objects`",
+        total, disk = summarise(points, name), stores[name].free_bytes()
+        if disk is not None and total.staged_bytes > disk:
+            problem = (
+                f"the data sets of campaign {config.name} take {units.human_size(total.staged_bytes)}, its disk has "
+                f"{units.human_size(disk)} free"
             )
-        need, free = summarise(points, name).scratch_bytes, shutil.disk_usage(scratch.folder(config.scratch)).free
-        if need > free:
-            raise UserError(
-                "scratch",
-                (
-                    f"the clients need {units.human_size(need)} of tmpfs, {config.scratch} has "
-                    f"{units.human_size(free)} free"
-                ),
-                "make room, or lower object_size, workers or clients",
+            raise UserError(f"stores.{name}", problem, "make room, or lower `objects`")
+        tmpfs = shutil.disk_usage(scratch.folder(config.scratch)).free
+        if total.scratch_bytes > tmpfs:
+            problem = (
+                f"the clients need {units.human_size(total.scratch_bytes)} of tmpfs, {config.scratch} has "
+                f"{units.human_size(tmpfs)} free"
             )
+            raise UserError("scratch", problem, "make room, or lower object_size, workers or clients")
     results = Path(config.results)
     while not results.exists():
         results = results.parent

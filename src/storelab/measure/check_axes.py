@@ -1,5 +1,7 @@
-"""Values of axes that an engine, a store or each other rule out (room `measure`). What an engine obeys stands in the
-catalogue."""
+"""Values of axes that an engine, a store or another axis rules out (room `measure`).
+
+What an engine obeys stands in the catalogue.
+"""
 
 from storelab.core import units
 from storelab.core.engines import CATALOGUE, alone_obeyed, of, protocols

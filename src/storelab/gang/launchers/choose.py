@@ -12,7 +12,7 @@ from storelab.gang import credentials
 from storelab.gang.launchers import condor, remote, srun
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.stores.base import Store
-from storelab.stores.protocols.s3_clients import LOOPBACK
+from storelab.stores.protocols.endpoint import LOOPBACK
 
 LOCAL = "local"
 

@@ -20,6 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials, post
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
+from storelab.host import processes
 
 SCRIPT = "agent.sh"  # the site's setup lines, then the agent
 LOOK_S = 5.0  # between two questions to the queue while a gang runs
@@ -104,8 +105,9 @@ class CondorLauncher(RemoteLauncher):
                 "should_transfer_files": "YES",
                 "when_to_transfer_output": "ON_EXIT",
                 "transfer_output_files": '""',
+                "transfer_input_files": "ticket",
+                "environment": f'"{post.TICKET}=ticket"',
             }
-            lines |= {"transfer_input_files": "ticket", "environment": f'"{post.TICKET}=ticket"'}
         text = [f"{k} = {v}" for k, v in lines.items()] + [
             o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)
         ]
@@ -125,7 +127,7 @@ class CondorLauncher(RemoteLauncher):
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
         if done.returncode:
-            raise MeasurementFailed(f"condor_status: {_words(done)} (asked with {constraint})")
+            raise MeasurementFailed(f"condor_status: {processes.words(done)} (asked with {constraint})")
         idle: dict[str, bool] = {}
         for machine, state, cpus in (line.split()[:3] for line in done.stdout.splitlines() if len(line.split()) >= 3):
             idle[machine] = idle.get(machine, False) or (state == "Unclaimed" and cpus != "0")
@@ -147,25 +149,14 @@ class CondorLauncher(RemoteLauncher):
             raise
         found = re.search(r"^(\d+)\.\d+", done.stdout, re.MULTILINE)
         if done.returncode or not found:
-            raise MeasurementFailed(f"condor_submit: {_words(done)}")
+            raise MeasurementFailed(f"condor_submit: {processes.words(done)}")
         self.cluster = found[1]
         self._looked = time.monotonic()
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
-        """Run it. A command that does not answer counts as failed."""
-        try:
-            return subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env=credentials.clean(os.environ, self.tokens),
-                start_new_session=True,  # Ctrl-C does not reach it, so that jobs are removed in order
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, 124, "", f"{command[0]} did not answer within 60 s")
+        """Run it. Ctrl-C does not reach it, so that jobs are removed in order."""
+        environ = credentials.clean(os.environ, self.tokens)
+        return processes.ask(command, 60, environ, start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
         """Jobs of the gang in the queue, by number. None if the queue does not answer."""
@@ -189,12 +180,13 @@ class CondorLauncher(RemoteLauncher):
                 what = "held" if job.state == HELD else "removed"
                 return f"job {self.cluster}.{n} (node {n}) is {what}: {job.reason[:200]}"
         self._share_more(queue)
-        gone = sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
-        if not gone:
-            self._gone_since = None
-            return ""
-        self._gone_since = self._gone_since or now
-        return self._farewell(gone[0]) if now - self._gone_since > SETTLE_S else ""
+        gone = self._gone(queue)
+        self._gone_since = (self._gone_since or now) if gone else None
+        return self._farewell(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
+
+    def _gone(self, queue: dict[int, Job]) -> list[int]:
+        """Jobs that have left the queue, and whose nodes have not reported their end."""
+        return sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
 
     def _share_more(self, queue: dict[int, Job]) -> None:
         """Give machines that nobody needs to jobs that still wait."""
@@ -236,28 +228,20 @@ class CondorLauncher(RemoteLauncher):
             "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
         )
         code, signal, removed = [*done.stdout.strip().split(maxsplit=2), "", "", ""][:3]
-        how = (
-            f"ended by signal {signal}"
-            if signal.isdigit()
-            else f"ended with status {code}"
-            if code.isdigit()
-            else "has left the queue"
-        )
-        how = f"was removed ({removed})" if removed not in ("", "undefined") else how
-        log = self.folder / f"agent.{job}.err"
-        words = (
-            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] if log.exists() else []
-        )
-        last = f" ({words[0][:200]})" if words else ""
+        if removed not in ("", "undefined"):
+            how = f"was removed ({removed})"
+        elif signal.isdigit():
+            how = f"ended by signal {signal}"
+        else:
+            how = f"ended with status {code}" if code.isdigit() else "has left the queue"
+        last = "".join(f" ({line[:200]})" for line in processes.log_lines(self.folder / f"agent.{job}.err")[-1:])
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
         """Why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
-        if queue is not None and (
-            gone := set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node")
-        ):
-            return self._farewell(min(gone))
+        if queue is not None and (gone := self._gone(queue)):
+            return self._farewell(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         nowhere = [job for job in waiting if not self._shares[job]]
         if nowhere:
@@ -267,9 +251,7 @@ class CondorLauncher(RemoteLauncher):
 
     def running(self) -> bool:
         """Whether agents may still run; waiting jobs have none."""
-        if self.cluster is None:
-            return False
-        queue = self._queue()
+        queue = self._queue() if self.cluster is not None else {}
         return queue is None or not all(job.waits for job in queue.values())
 
     def stop(self) -> None:
@@ -284,11 +266,3 @@ class CondorLauncher(RemoteLauncher):
                 if self._queue() == {}:
                     return
                 time.sleep(self.look_s)
-
-    def cancel(self) -> None:
-        if self.cluster is not None:
-            self._command("condor_rm", self.cluster)
-
-
-def _words(done: subprocess.CompletedProcess) -> str:
-    return " ".join((done.stderr or done.stdout).split())[-300:]

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Starts the clients of these ranks (a number: that many, from 0). They end with this process, even after kill -9.
 
     environs: variables by account; client i uses account i mod n.
@@ -20,16 +20,9 @@ class LocalLauncher:
 
     def __init__(self, folder: Path, ranks: int | Sequence[int], environs: list[dict[str, str]]):
         self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
+        self.participants = len(self.ranks)
         self.environs = [{**os.environ, **environ} for environ in environs]
         self.clients: dict[int, subprocess.Popen] = {}
-
-    @property
-    def participants(self) -> int:
-        return len(self.ranks)
-
-    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Nothing to check: all clients are on this host."""
-        return ""
 
     def start(self) -> None:
         for rank in self.ranks:
@@ -45,20 +38,10 @@ class LocalLauncher:
                 )
 
     def pids(self) -> dict[int, int]:
-        """rank -> pid of the clients on this host."""
         return {rank: c.pid for rank, c in self.clients.items()}
 
     def ended(self) -> dict[int, int]:
-        """rank -> exit status of the clients that have ended."""
         return {rank: status for rank, c in self.clients.items() if (status := c.poll()) is not None}
-
-    def trouble(self) -> str:
-        """Other problems: none here."""
-        return ""
-
-    def last_words(self) -> str:
-        """What the batch system says: there is none."""
-        return ""
 
     def stop(self) -> None:
         """End all clients: SIGTERM, and SIGKILL after 5 s. Idempotent."""

@@ -2,22 +2,21 @@
 
 import contextlib
 import os
-import platform
 import socket
 import subprocess
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-from storelab import __version__
 from storelab.core import records
 from storelab.core.errors import UserError
-from storelab.gang import clocks, credentials, post
+from storelab.gang import clocks, credentials, nodes, post
+from storelab.gang.launchers.base import Launcher
 from storelab.gang.rendezvous import Folder
-from storelab.host import environment, processes
+from storelab.host import processes
 
 SETTLE_S = 5.0  # for the nodes' last files to appear
 END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
@@ -42,8 +41,7 @@ def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int
 
 def host_names(configured: str | None) -> list[str]:
     """Where other nodes may find this host."""
-    name = socket.gethostname()
-    return [configured] if configured else list(dict.fromkeys([name, socket.getfqdn()]))
+    return [configured] if configured else list(dict.fromkeys([socket.gethostname(), socket.getfqdn()]))
 
 
 def prepared(setup: str | None, command: list[str]) -> list[str]:
@@ -81,7 +79,7 @@ class SignsOfLife:
         self._thread.join(2)
 
 
-class RemoteLauncher(ABC):
+class RemoteLauncher(Launcher):
     """Starts one agent on each node, by a command of a batch system.
 
     nodes: ranks by node; environs: variables by account; settings: `launcher` of the configuration.
@@ -93,6 +91,7 @@ class RemoteLauncher(ABC):
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
+        self.participants = len(nodes)
         endpoints = (
             records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
         )
@@ -103,12 +102,8 @@ class RemoteLauncher(ABC):
         self.met = False
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
-        self._signs: dict[int, tuple[int, float]] = {}
+        self._signs: dict[int, tuple[dict[str, Any], float]] = {}  # node -> its last sign of life, when we saw it
         self._over: float | None = None  # when we first saw that the command has ended
-
-    @property
-    def participants(self) -> int:
-        return len(self.nodes)
 
     @abstractmethod
     def launch(self) -> None:
@@ -126,8 +121,8 @@ class RemoteLauncher(ABC):
         job |= {
             "nodes": self.nodes,
             "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound},
+            "silence_ns": 2 * self.settings.silence,  # a coordinator may be silent while it waits for the batch system
         }
-        job["silence_ns"] = 2 * self.settings.silence  # a coordinator may be silent while it waits for the batch system
         records.write_json(self.folder / "job.json", job)
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
@@ -159,7 +154,6 @@ class RemoteLauncher(ABC):
         credentials.forget(self.folder)
         self.met = True
         hosts: dict[str, int] = {}
-        here = {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
         for n, about in ready.items():
             host = about["host"]
             if host in hosts:
@@ -167,9 +161,8 @@ class RemoteLauncher(ABC):
             hosts[host] = n
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
-            if differs := [k for k, v in here.items() if about.get(k) != v]:
-                what = differs[0]
-                return f"node {n} ({host}) has other versions: {difference(what, about.get(what), here[what])}"
+            if others := nodes.other_versions(about):
+                return f"node {n} ({host}) has other versions: {next(iter(others.values()))}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
                 known = "not known" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms"
@@ -178,7 +171,7 @@ class RemoteLauncher(ABC):
         return ""
 
     def ended(self) -> dict[int, int]:
-        """rank -> exit status of the clients that have ended, as their agents report."""
+        """As their agents report."""
         place = Folder(self.folder)
         return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
 
@@ -190,12 +183,11 @@ class RemoteLauncher(ABC):
             return f"node {n} ({told.get('host')}): {told.get('failure')}"
         now, done = time.monotonic(), place.present("node")
         for n in sorted(place.present("alive") - done):
-            sign = (place.get(f"alive.{n}") or {}).get("time_ns", 0)
+            sign, seconds = place.get(f"alive.{n}") or {}, self.settings.silence / 1e9
             if self._signs.get(n, (None, 0.0))[0] != sign:
                 self._signs[n] = sign, now
-            elif now - self._signs[n][1] > self.settings.silence / 1e9:
-                host = (place.get(f"alive.{n}") or {}).get("host")
-                return f"node {n} ({host}) has given no sign of life for {self.settings.silence / 1e9:g} s: it is lost"
+            elif now - self._signs[n][1] > seconds:
+                return f"node {n} ({sign.get('host')}) has given no sign of life for {seconds:g} s: it is lost"
         return self._ended_early(now)
 
     def _ended_early(self, now: float) -> str:
@@ -213,13 +205,7 @@ class RemoteLauncher(ABC):
     def last_words(self) -> str:
         """What agents that cannot reach the coordinator, or the batch system's command, said of the reason."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
-        lines = [
-            line.strip()
-            for log in logs
-            if log.exists()
-            for line in log.read_text(errors="replace").splitlines()
-            if line.strip()
-        ]
+        lines = [line for log in logs for line in processes.log_lines(log)]
         lines = [line for line in lines if TOLD_TO_END not in line]  # they ended because another one failed
         return self.telling(lines)[:300] if lines else ""
 
@@ -231,10 +217,6 @@ class RemoteLauncher(ABC):
         said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
         return f"{own} ({said})" if said else own
 
-    def pids(self) -> dict[int, int]:
-        """Empty: this launcher starts no client on this host; the agents watch theirs."""
-        return {}
-
     def running(self) -> bool:
         """Whether agents may still run."""
         return self.process is not None and self.process.poll() is None
@@ -244,10 +226,8 @@ class RemoteLauncher(ABC):
         credentials.forget(self.folder)
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
         limit = time.monotonic() + (END_S if begun else 0.0)
-        while (running := self.running()) and time.monotonic() < limit:
+        while self.running() and time.monotonic() < limit:
             time.sleep(self.look_s)
-        if running:
-            self.cancel()
         if self.process is not None:
             processes.stop(self.process, 10.0)
         for server in (self.clock, self.office, self.alive):
@@ -255,19 +235,6 @@ class RemoteLauncher(ABC):
                 server.close()
         self.clock = self.office = self.alive = None
 
-    def cancel(self) -> None:
-        """Ask the batch system to end the agents."""
-
     def about(self) -> list[dict[str, Any]]:
-        """What each node reported at its end: host, clock, versions, what its monitor saw."""
         place = Folder(self.folder)
         return [{"node": n, **(place.get(f"node.{n}") or {})} for n in range(len(self.nodes))]
-
-
-def difference(what: str, there: Any, here: Any) -> str:
-    """A difference of versions, in words."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for name in sorted(here.keys() | there.keys()):
-            if here.get(name) != there.get(name):
-                return f"{name} {there.get(name)}, here {here.get(name)}"
-    return f"{what} {there}, here {here}"

@@ -1,10 +1,8 @@
 """Launcher `srun`: one step of a Slurm job over its nodes, in an allocation or a job of Snakemake's executor."""
 
-import contextlib
 import os
 import re
 import shutil
-import subprocess
 import time
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -12,6 +10,7 @@ from storelab.gang import credentials, post
 from storelab.gang.launchers import remote
 from storelab.gang.launchers.remote import SETTLE_S, TOLD_TO_END, RemoteLauncher
 from storelab.gang.rendezvous import Folder
+from storelab.host import processes
 
 TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's words
 NOISE = "cluster configuration lacks support for cpu binding"
@@ -58,23 +57,16 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
 
 def cluster() -> int | None:
     """How many nodes Slurm has in all; None if it does not answer. A job that asks for more would wait for ever."""
-    try:
-        done = subprocess.run(["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return len(set(done.stdout.split())) or None
+    done = processes.ask(["sinfo", "-h", "-N", "-o", "%N"])
+    names = set() if done.returncode else set(done.stdout.split())
+    return len(names) or None
 
 
 def _nodes(job: str) -> int:
     """Nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed: Slurm does not answer."""
-    try:
-        done = subprocess.run(
-            ["squeue", "-h", "-j", job, "-o", "%D"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise MeasurementFailed("squeue gave no answer within 60 s") from None
+    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%D"], 60)
     if done.returncode or not done.stdout.strip().isdigit():
-        raise MeasurementFailed(f"squeue does not tell the nodes of job {job}: {' '.join(done.stderr.split())[-300:]}")
+        raise MeasurementFailed(f"squeue does not tell the nodes of job {job}: {processes.words(done)}")
     return int(done.stdout)
 
 
@@ -84,12 +76,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     Raises UserError if the job is over; the point is then neither begun nor failed.
     """
     job = environ["SLURM_JOB_ID"]
-    try:
-        done = subprocess.run(
-            ["squeue", "-h", "-j", job, "-o", "%T %L"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
+    done = processes.ask(["squeue", "-h", "-j", job, "-o", "%T %L"])
     state, _, left = done.stdout.strip().partition(" ")
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
         raise UserError(
@@ -104,6 +91,12 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     return 86400 * days + 3600 * hours + 60 * minutes + seconds
 
 
+def step(nodes: int) -> list[str]:
+    """srun, with one task on each of so many nodes."""
+    size = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    return ["srun", *size, "--input=none", "--mem=0", "--overlap"]
+
+
 class SrunLauncher(RemoteLauncher):
     name = "srun"
     ticket: str | None = None
@@ -113,15 +106,10 @@ class SrunLauncher(RemoteLauncher):
     def launch(self) -> None:
         if self.office:  # no folder is shared: Slurm copies the ticket, and the agents remove it
             self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
-            command = ["sbcast", "--force", str(self.folder / "ticket"), self.ticket]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            except subprocess.TimeoutExpired:
-                raise MeasurementFailed(
-                    "sbcast: nothing within 60 s (does the controller answer? scontrol ping)"
-                ) from None
+            done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.ticket], 60)
             if done.returncode:
-                raise MeasurementFailed(f"sbcast: {' '.join(done.stderr.split())[-300:]}")
+                hint = " (does the controller answer? scontrol ping)" if done.returncode == processes.LATE else ""
+                raise MeasurementFailed(f"sbcast: {processes.words(done)}{hint}")
         self.run(self.command())
 
     def telling(self, lines: list[str]) -> str:
@@ -136,15 +124,9 @@ class SrunLauncher(RemoteLauncher):
         own = super().telling(lines)
         if own.startswith("storelab: "):
             return own
-        marks = [EXECVE, *([] if self._one_failed(lines) else [CANCELLED]), "error: "]
+        first = next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
+        marks = [EXECVE, *([] if TASK.search(first) else [CANCELLED]), "error: "]
         return next((line for mark in marks for line in lines if mark in line), own)
-
-    def _one_failed(self, lines: list[str]) -> bool:
-        return bool(
-            TASK.search(
-                next((line for line in lines if TASK.search(line) or "aborted" in line or CANCELLED in line), "")
-            )
-        )
 
     def last_words(self) -> str:
         """srun waits silently for a step that cannot begin."""
@@ -177,25 +159,13 @@ class SrunLauncher(RemoteLauncher):
         super().stop()
         ticket, self.ticket = self.ticket, None
         if ticket and not self.met:
-            with contextlib.suppress(subprocess.SubprocessError):
-                subprocess.run(
-                    [*self.step(), "rm", "-f", ticket],
-                    env=credentials.clean(os.environ),
-                    capture_output=True,
-                    timeout=20,
-                    check=False,
-                )
-
-    def step(self) -> list[str]:
-        """srun, one task on each node of the gang."""
-        n = str(len(self.nodes))
-        return ["srun", f"--nodes={n}", f"--ntasks={n}", "--ntasks-per-node=1", "--input=none", "--mem=0", "--overlap"]
+            processes.ask([*step(len(self.nodes)), "rm", "-f", ticket], 20, credentials.clean(os.environ))
 
     def command(self) -> list[str]:
         export = [f"--export=ALL,{post.TICKET}={self.ticket}"] if self.ticket else []
         how = ["--kill-on-bad-exit=1", "--unbuffered", "--cpu-bind=none", "--job-name=storelab"]
         return [
-            *self.step(),
+            *step(len(self.nodes)),
             *export,
             *how,
             *self.settings.options,

@@ -1,8 +1,10 @@
-"""The folder of a testbed, marked as such: taking a testbed down never removes anybody else's files."""
+"""What testbeds share. Their folder is marked as such: taking one down never removes anybody else's files."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
 
 PLACE, MARK = "testbed", ".storelab-testbed"
 
@@ -22,3 +24,18 @@ def claim(folder: Path) -> None:
 def claimed(folder: Path) -> bool:
     """Whether the folder is a testbed's."""
     return (folder / MARK).exists()
+
+
+def read(path: Path) -> str:
+    """Text of a file, '' if it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
+    """Run a command that sets something up. Raises MeasurementFailed with what it said."""
+    done = processes.ask(command, 60, environ)
+    if done.returncode:
+        raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {processes.words(done)}")

@@ -12,13 +12,12 @@ will be made is noted first, and only that is removed. Slurm's daemons run there
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim
+from storelab.core.errors import UserError
+from storelab.gang.testbed.folder import PLACE, claim, run
 from storelab.gang.testbed.slurm import Cluster, Node
 from storelab.install import program
 
@@ -26,7 +25,6 @@ PREFIX = "storelab-tb-"
 NET = "10.99.0."
 HEAD, FIRST_FRONT_END = NET + "254", 240
 MOST_NODES, MOST_FRONT_ENDS = 100, 8
-HEAD_SPACE = PREFIX + "head"  # of Slurm's testbed
 BURST, DELAY = "128kb", "50ms"
 
 
@@ -109,13 +107,8 @@ class Network:
         for i, ((space, address), rate) in enumerate(zip(plan.nodes.items(), plan.rates, strict=True)):
             self._link(plan, space, "eth0", address, f"node{i + 1}", rate)
         for key, value in (("arp_ignore", 1), ("arp_announce", 2), ("rp_filter", 2)):
-            _run(
-                "nsenter",
-                f"--net=/run/netns/{plan.head}",
-                "sh",
-                "-c",
-                f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}",
-            )
+            write = f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}"
+            run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", write)
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
             self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
             table = str(100 + i)
@@ -130,23 +123,8 @@ class Network:
         _ip("-n", space, "link", "set", inside, "up")
         if rate:
             for where, device in ((space, inside), (plan.switch, port)):
-                _run(
-                    "tc",
-                    "-n",
-                    where,
-                    "qdisc",
-                    "add",
-                    "dev",
-                    device,
-                    "root",
-                    "tbf",
-                    "rate",
-                    rate,
-                    "burst",
-                    BURST,
-                    "latency",
-                    DELAY,
-                )
+                shape = ["root", "tbf", "rate", rate, "burst", BURST, "latency", DELAY]
+                run("tc", "-n", where, "qdisc", "add", "dev", device, *shape)
 
     def down(self) -> list[str]:
         """Remove what was made; links go with their namespaces. Returns the names. Idempotent."""
@@ -199,10 +177,4 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
 
 
 def _ip(*arguments: str) -> None:
-    _run(str(program("ip", "slurm", PLACE)), *arguments)
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    if done.returncode:
-        raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {' '.join(done.stderr.split())[:200]}")
+    run(str(program("ip", "slurm", PLACE)), *arguments)

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed
+from storelab.gang.testbed.folder import PLACE, claim, claimed, read
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
+from storelab.host import processes
 from storelab.install import chroot
 
 PREFIX = "storelab-pool-"
@@ -179,9 +180,8 @@ class Pool:
     def _write_programs(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
-        for path, text in (
-            programs | {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}
-        ).items():
+        programs |= {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}
+        for path, text in programs.items():
             path.write_text(text)
             path.chmod(0o755)
 
@@ -222,18 +222,13 @@ class Pool:
                 return
             time.sleep(0.3)
         name = dead[0] if dead else "head"
-        log = _read(self.folder / name / "start.log") or _read(self.folder / name / "log/MasterLog")
-        words = log.strip().splitlines()[-1:]
+        logs = (self.folder / name / log for log in ("log/MasterLog", "start.log"))
+        last = ["no log", *(line for log in logs for line in processes.log_lines(log)[-1:])][-1]
         what = f"{name} ended" if dead else f"not all of {nodes} nodes are in the pool after {UP_S:.0f} s"
-        raise MeasurementFailed(f"{PLACE}: {what} ({words[0][:300] if words else 'no log'})")
+        raise MeasurementFailed(f"{PLACE}: {what} ({last[:300]})")
 
     def _ask(self, tool: str, *arguments: str) -> list[str]:
-        try:
-            done = subprocess.run(
-                [self.folder / "bin" / tool, *arguments], capture_output=True, text=True, timeout=20, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return []
+        done = processes.ask([self.folder / "bin" / tool, *arguments])
         return done.stdout.split() if done.returncode == 0 else []
 
     def _names(self) -> list[str]:
@@ -242,13 +237,12 @@ class Pool:
 
     def pids(self) -> dict[str, int]:
         """Host of the pool -> pid of its first process, for hosts that run."""
-        found = {name: int(_read(self.folder / name / "first.pid") or 0) for name in self._names()}
+        found = {name: int(read(self.folder / name / "first.pid") or 0) for name in self._names()}
         return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
 
     def _ours(self, pid: int) -> bool:
         """Whether this process was started for our folder: the pid may belong to another one by now."""
-        started = _read(Path(f"/proc/{pid}/cmdline")) + "\0" + _read(Path(f"/proc/{pid}/environ"))
-        return f"{self.folder}/" in started
+        return any(f"{self.folder}/" in read(Path(f"/proc/{pid}/{what}")) for what in ("cmdline", "environ"))
 
     def down(self) -> list[str]:
         """Take down the pool and the namespaces. Returns the hosts' names. Idempotent."""
@@ -260,9 +254,9 @@ class Pool:
         """End all hosts of the pool, and everything that runs there. Returns their names. Idempotent."""
         names, noted = self._names(), set()
         for name in names:
-            outer = _read(self.folder / name / "outer.pid").strip()
-            children = _read(Path(f"/proc/{outer}/task/{outer}/children")).split() if outer else []
-            noted |= {(name, int(pid)) for pid in (outer, *children, _read(self.folder / name / "first.pid")) if pid}
+            outer = read(self.folder / name / "outer.pid").strip()
+            children = read(Path(f"/proc/{outer}/task/{outer}/children")).split() if outer else []
+            noted |= {(name, int(pid)) for pid in (outer, *children, read(self.folder / name / "first.pid")) if pid}
         ours = {(name, pid) for name, pid in noted if self._ours(pid)}
         for _, pid in ours:
             with contextlib.suppress(ProcessLookupError):
@@ -279,7 +273,7 @@ class Pool:
 def _child(process: subprocess.Popen) -> str:
     """pid of the first process in its process namespace, '' where it has ended."""
     while process.poll() is None:
-        if children := _read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
+        if children := read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
             return children[0]
         time.sleep(0.01)
     return ""
@@ -287,11 +281,4 @@ def _child(process: subprocess.Popen) -> str:
 
 def _alive(pid: int) -> bool:
     """Whether it runs. A zombie does not, and everything in its process namespace has ended."""
-    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])

@@ -6,10 +6,10 @@ accounting database: `squeue` reports states, `sacct` nothing.
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ from pathlib import Path
 import psutil
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed
+from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run
+from storelab.host import processes
 from storelab.install import program
+from storelab.stores.managed import net
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
 # What goes when the testbed goes down; slurm.conf and the logs stay.
@@ -36,15 +38,9 @@ class Node:
     prefix: tuple[str, ...] = ()
 
 
-def user() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_name
-
-
 def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: int) -> str:
     """slurm.conf. head: the controller's address."""
-    host, who = socket.gethostname(), user()
+    host, who = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
     lines = {
         "ClusterName": "storelab",
         "SlurmctldHost": f"{host}({head})",
@@ -126,24 +122,24 @@ class Cluster:
         Raises UserError: not installed, ports in use; MeasurementFailed with the last line of its log.
         """
         programs, self.prefix = self.require(), prefix
-        if any(not Path(f"/proc/{pid}").exists() for pid in self.pids().values()):
-            self.down()
         if self.pids():
             raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
         claim(self.folder)
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
-        for n in (port, *(node.port for node in nodes)) if not prefix else ():
-            _free(head, n)
+        for n in () if prefix else (port, *(node.port for node in nodes)):
+            if not net.free(head, n):
+                raise UserError(f"{PLACE}.port", f"{head}:{n} is not free", "give another --port")
         self.conf.write_text(configuration(self.folder, head, port, nodes, cpus))
         try:
             report("munged")
             self._munge(programs["munged"])
             report("slurmctld")
-            self._run([*prefix, str(programs["slurmctld"]), "-f", str(self.conf)])
+            run(*prefix, str(programs["slurmctld"]), "-f", str(self.conf), environ=self.environ())
             for node in nodes:
                 report(f"slurmd {node.name}")
-                self._run([*node.prefix, str(programs["slurmd"]), "-f", str(self.conf), "-N", node.name])
+                command = (*node.prefix, str(programs["slurmd"]), "-f", str(self.conf), "-N", node.name)
+                run(*command, environ=self.environ())
             self._wait([*prefix, str(programs["sinfo"])], len(nodes))
         except BaseException:
             self.down()
@@ -159,60 +155,26 @@ class Cluster:
             for name in ("pid-file", "log-file", "seed-file")
         }
         options = [f"{name}={path}" for name, path in files.items()]
-        self._run([str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options])
-
-    def _run(self, command: list[str]) -> None:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=self.environ(),
-            check=False,
-        )
-        if done.returncode:
-            raise MeasurementFailed(
-                f"{PLACE}: {Path(command[0]).name} ended with {done.returncode}: {' '.join(done.stderr.split())[-300:]}"
-            )
+        run(str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options)
 
     def _wait(self, sinfo: list[str], nodes: int) -> None:
         limit = time.monotonic() + UP_S
         while time.monotonic() < limit:
-            done = subprocess.run(
-                [*sinfo, "-h", "-t", "idle", "-o", "%D"],
-                env=self.environ(),
-                capture_output=True,
-                text=True,
-                timeout=20,
-                check=False,
-            )
-            if done.stdout.split() and sum(map(int, done.stdout.split())) == nodes:
+            idle = processes.ask([*sinfo, "-h", "-t", "idle", "-o", "%D"], environ=self.environ()).stdout.split()
+            if idle and sum(map(int, idle)) == nodes:
                 return
             time.sleep(0.3)
-        log = (self.folder / "slurmctld.log").read_text(errors="replace").splitlines()
-        raise MeasurementFailed(
-            f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({log[-1] if log else 'no log'})"
-        )
+        last = (processes.log_lines(self.folder / "slurmctld.log") or ["no log"])[-1]
+        raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({last})")
 
     def pids(self) -> dict[str, int]:
         """daemon -> pid of those that run, from the pid files."""
-        out = {}
-        for path in sorted(self.folder.glob("*.pid")):
-            try:
-                pid = int(path.read_text())
-            except (ValueError, OSError):
-                continue
-            if self._ours(pid):
-                out[path.name.removesuffix(".pid")] = pid
-        return out
+        texts = {path.name.removesuffix(".pid"): read(path).strip() for path in sorted(self.folder.glob("*.pid"))}
+        return {name: int(pid) for name, pid in texts.items() if pid.isdigit() and self._ours(int(pid))}
 
     def _ours(self, pid: int) -> bool:
         """Whether this process was started with a file of our folder: the pid may belong to another one by now."""
-        try:
-            return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
+        return str(self.folder) in read(Path(f"/proc/{pid}/cmdline"))
 
     def down(self) -> list[str]:
         """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Returns their names. Idempotent.
@@ -240,18 +202,7 @@ class Cluster:
 
     def _ask(self, *command: str) -> str:
         """Output of one of Slurm's commands, '' if the controller does not answer."""
-        try:
-            done = subprocess.run(
-                [*self.prefix, *command],
-                env=self.environ(),
-                capture_output=True,
-                text=True,
-                timeout=DOWN_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout
+        return processes.ask([*self.prefix, *command], DOWN_S, self.environ()).stdout
 
     def _cancel_jobs(self) -> None:
         """Cancel all jobs first: a step outlives the daemon that started it."""
@@ -284,14 +235,3 @@ class Cluster:
 def _signal(pid: int, sig: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
-
-
-def _free(host: str, port: int) -> None:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((host, port))
-        except OSError as error:
-            raise UserError(
-                f"{PLACE}.port", f"{host}:{port} is not free ({error.strerror})", "give another --port"
-            ) from None

@@ -1,6 +1,9 @@
 """Where clients find a store: front-end, keys, bucket. Standard library only: client processes import it."""
 
+import re
 from dataclasses import dataclass, field
+
+LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")  # names and addresses of this very host
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """boto3 clients for one front-end: nothing from the user's AWS files, no retries unless asked for."""
 
 import os
-import re
 import threading
 from base64 import b64encode
 from hashlib import md5
@@ -14,12 +13,11 @@ import urllib3
 from botocore.config import Config
 
 from storelab.core.errors import UserError
-from storelab.stores.protocols.endpoint import Credentials, Endpoint
+from storelab.stores.protocols.endpoint import LOOPBACK, Credentials, Endpoint
 
 if TYPE_CHECKING:
     from storelab.stores.base import Store
 
-LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")
 _session_lock = threading.Lock()
 _session: boto3.session.Session | None = None
 
