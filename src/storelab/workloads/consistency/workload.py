@@ -11,6 +11,7 @@ from storelab.core.model import Point
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
@@ -40,7 +41,6 @@ class Consistency(Workload):
         """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
         from storelab.core import records
         from storelab.workloads.consistency.listings import stem
-        from storelab.workloads.staging import buckets
 
         places = [Bucket(**b) for b in job["buckets"]]
         buckets.ensure(store, config.name, places)

@@ -7,7 +7,6 @@ SHA-256 of the manifest; it is written last.
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from storelab.datasets.root import baskets, generated
 from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import upload
+from storelab.workloads.staging import buckets, upload
+from storelab.workloads.staging.upload import Progress
 
-Progress = Callable[[str], None]
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
@@ -67,8 +66,6 @@ def ensure(
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    from storelab.workloads.staging import buckets
-
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
@@ -106,7 +103,7 @@ def _payload(
     config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
     files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
-    manifest = _manifest(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
+    manifest = manifest_of(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
     return manifest, files
 
 
@@ -122,10 +119,9 @@ def _root(
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        report(
-            f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left "
-            f"out{_first(facts)}"
-        )
+        left_out = facts["unreadable"]  # the manifest has them all
+        first = next((f"; the first is {name}: {reason[:150]}" for name, reason in left_out.items()), "")
+        report(f"    {path.name}: {facts['branches']} branches or fields, {len(left_out)} of them are left out{first}")
     else:
         root = generated.generate_with_side_car(
             path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd")
@@ -134,19 +130,16 @@ def _root(
     names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
     keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
     objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
-    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
+    return manifest_of(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
         "root": root
     }, [path]
 
 
-def _first(facts: dict[str, Any]) -> str:
-    """Which branch is left out first, and why; the manifest has them all."""
-    return next((f"; the first is {name}: {reason[:150]}" for name, reason in facts["unreadable"].items()), "")
-
-
-def _manifest(
+def manifest_of(
     store: Store, dataset: dict[str, Any], places: list[Bucket], bodies: list[dict[str, Any]], objects: dict[str, Any]
 ) -> dict[str, Any]:
+    """The manifest of objects that lie in a store. bodies: size and SHA-256 of each content; objects: columns `key`,
+    `bucket` (number in `places`) and `body` (number in `bodies`)."""
     return {
         "schema": 1,
         "dataset": dataset,
@@ -179,19 +172,16 @@ def _read(access: Any, bucket: Bucket, key: str) -> bytes | None:
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
     """Every object is listed with its size. Raises MeasurementFailed."""
-    from storelab.workloads.staging import buckets
-
-    listed = {}
-    for index, place in enumerate(places):
-        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
-            listed[index, key.removeprefix(place.prefix)] = size
+    listed = {
+        (index, key.removeprefix(place.prefix)): size
+        for index, place in enumerate(places)
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/")
+    }
     columns = manifest["objects"]
     for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
-        if listed.get((bucket, key)) != manifest["bodies"][body]["size"]:
-            raise MeasurementFailed(
-                f"staging: the store lists {listed.get((bucket, key))} B for {key} instead of "
-                f"{manifest['bodies'][body]['size']} B"
-            )
+        got, size = listed.get((bucket, key)), manifest["bodies"][body]["size"]
+        if got != size:
+            raise MeasurementFailed(f"staging: the store lists {got} B for {key} instead of {size} B")
 
 
 def report(line: str) -> None:
