@@ -36,7 +36,7 @@ class Delete(Put):
         """Make the objects, and share them out: each client deletes objects in the buckets of its own account."""
         from storelab.datasets import payload
         from storelab.host import scratch
-        from storelab.workloads.staging import left_over, stage, upload
+        from storelab.workloads.staging import left_over, upload
 
         super().before(config, store, point, job)
         places, count, clients = [Bucket(**b) for b in job["buckets"]], point.fixed["objects"], point.axes["clients"]
@@ -44,7 +44,7 @@ class Delete(Put):
         files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
         keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
         items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
-        upload.put_items(store, "objects to delete", items, stage.report)
+        upload.put_items(store, "objects to delete", items)
         shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
         takers = [itertools.cycle(shares[account :: job["accounts"]]) for account in range(job["accounts"])]
         for bucket, key in keys:

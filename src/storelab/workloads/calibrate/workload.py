@@ -68,7 +68,7 @@ class Calibrate(Workload):
             return OPERATIONS[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))
         from storelab.workloads.calibrate import local_copies
 
-        return local_copies.client(job)
+        return local_copies.CLIENTS[job.point.axes["operation"]](job)
 
     def possible(self, point: Point) -> None:
         """Raises UserError where operation, engine and target do not go together."""

@@ -117,11 +117,14 @@ class ConsistencyClient(Client):
         }
         first = next(iter(ledger.messages.values()), "")
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
-        checks = [
-            Check("answers judged", tried > 0, f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}")
-        ]
-        connections = {"max": len(self.workers) * len(self.endpoints), "samples": []}
-        return Result(ledger.ops(), engine=engine, checks=checks, connections=connections, tables=ledger.tables())
+        told = f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}"
+        return Result(
+            ledger.ops(),
+            engine=engine,
+            checks=[Check("answers judged", tried > 0, told)],
+            connections={"max": len(self.workers) * len(self.endpoints), "samples": []},
+            tables=ledger.tables(),
+        )
 
     def close(self) -> None:
         for worker in getattr(self, "workers", []):

@@ -65,7 +65,7 @@ class Worker:
     def known(self, scenario: str, same: bool, seen: Seen) -> bool:
         """Whether a write or a look did not fail; a failure is an error of the scenario, and no anomaly."""
         if seen.state == FAILED:
-            self.ledger.unknown(scenario, same)
+            self.ledger.count(scenario, same, "errors")
         return seen.state != FAILED
 
     def look(
@@ -92,7 +92,7 @@ class Worker:
         """The same for an answer that is there already (and did not fail)."""
         finding = wrong(seen)
         if finding is None:
-            self.ledger.right(scenario, same)
+            self.ledger.count(scenario, same, "tried")
             return RIGHT
         begin = since.end_ns if since else seen.start_ns
         lasted, last, pause = None, seen.end_ns, PAUSE_S
@@ -198,7 +198,7 @@ class Worker:
         gone?"""
         seen = self.works(view)
         if seen.state != OK:
-            self.ledger.unknown(scenario, same)
+            self.ledger.count(scenario, same, "errors")
             return UNKNOWN
         verdict = self.judge(scenario, same, key, seen, lambda: self.list_keys(view), wrong, since, story)
         self.keys_come_back(seen, view)
@@ -221,9 +221,9 @@ class Worker:
                 break
         same = view == 0  # the bucket was made through the first one
         if first.state == OK:
-            self.ledger.right("listing_works", same)
+            self.ledger.count("listing_works", same, "tried")
         elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
-            self.ledger.unknown("listing_works", same)
+            self.ledger.count("listing_works", same, "errors")
         else:
             self.judge(
                 "listing_works",
@@ -255,7 +255,7 @@ class Worker:
                 story = f"{len(back)} of {count} deleted {what} are listed again through front-end {view}"
                 self.judge(scenario, same, back[0], seen, ask, partial(_listed_again, back), None, story)
             elif count:
-                self.ledger.right(scenario, same)
+                self.ledger.count(scenario, same, "tried")
 
     def look_again(self, key: str, view: int) -> None:
         """Is a deleted key that was gone still gone?"""

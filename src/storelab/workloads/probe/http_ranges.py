@@ -29,25 +29,13 @@ def _ask(c: OverHttp, value: str, ranges: list[Range]) -> Answer:
     return multirange.judge(reply.status, reply.headers, reply.body, c.body, ranges).answer()
 
 
-@RANGES.add("ranges", "single range")
-def single(c: OverHttp) -> Answer:
-    return _ask(c, "bytes=123456-133455", [(123456, 133455)])
-
-
-@RANGES.add("ranges", "suffix range")
-def suffix(c: OverHttp) -> Answer:
-    return _ask(c, "bytes=-5000", [(SIZE - 5000, SIZE - 1)])
-
-
-@RANGES.add("ranges", "open range")
-def open_ended(c: OverHttp) -> Answer:
-    return _ask(c, f"bytes={SIZE - 7000}-", [(SIZE - 7000, SIZE - 1)])
-
-
-@RANGES.add("ranges", "range beyond the end")
-def beyond(c: OverHttp) -> Answer:
-    """The part that exists is sent."""
-    return _ask(c, f"bytes={SIZE - 100}-{SIZE + 100}", [(SIZE - 100, SIZE - 1)])
+for _name, _value, _range in (
+    ("single range", "bytes=123456-133455", (123456, 133455)),
+    ("suffix range", "bytes=-5000", (SIZE - 5000, SIZE - 1)),
+    ("open range", f"bytes={SIZE - 7000}-", (SIZE - 7000, SIZE - 1)),
+    ("range beyond the end", f"bytes={SIZE - 100}-{SIZE + 100}", (SIZE - 100, SIZE - 1)),  # the part that exists
+):
+    RANGES.add("ranges", _name, _value, [_range])(_ask)
 
 
 @RANGES.add("ranges", "unsatisfiable range")
@@ -61,13 +49,9 @@ def unsatisfiable(c: OverHttp) -> Answer:
     return yes(f"416; {length}", length_told=told.replace(" ", "") == f"bytes*/{SIZE}")
 
 
-def _multi(c: OverHttp, count: int) -> Answer:
-    ranges = multirange.spread(count, SIZE)
-    return _ask(c, range_header(ranges), ranges)
-
-
 for _count in MULTI:
-    RANGES.add("ranges", f"multi-range {_count}", _count)(_multi)
+    _ranges = multirange.spread(_count, SIZE)
+    RANGES.add("ranges", f"multi-range {_count}", range_header(_ranges), _ranges)(_ask)
 
 
 @RANGES.add("ranges", "after them, the object")

@@ -4,11 +4,13 @@ No redirect is followed and nothing is tried twice. A connection is used again w
 server closed it meanwhile is seen before the request, so an idle time-out is no failure.
 """
 
+import hashlib
 import http.client
 import re
 import select
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +52,11 @@ def error_code(body: bytes) -> str:
 def said(reply: Reply) -> str:
     """Status and error code, for evidence. Never the message: some servers repeat keys in it."""
     return f"{reply.status} {error_code(reply.body)}".strip()
+
+
+def md5_header(body: bytes) -> str:
+    """The MD5 of a body as HTTP sends it, in base 64."""
+    return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 class TooLong(Refuted):

@@ -6,7 +6,7 @@ SHA-256 of the manifest; it is written last.
 
 import hashlib
 import json
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from storelab.datasets import own_file, payload
 from storelab.datasets.root import baskets, generated
 from storelab.host import scratch
 from storelab.stores.base import Store
+from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import buckets, upload
-from storelab.workloads.staging.upload import Progress
+from storelab.workloads.staging.upload import report
 
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
@@ -59,9 +60,7 @@ def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
     )
 
 
-def ensure(
-    config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False
-) -> Path:
+def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
     """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
@@ -92,7 +91,7 @@ def ensure(
             )
         _check_room(store, dataset)
         buckets.ensure(store, config.name, places)
-        upload.upload(store, places, manifest, files, progress)
+        upload.upload(store, places, manifest, files)
         _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
     records.write_atomic(path, text)
@@ -160,14 +159,11 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
         )
 
 
-def _read(access: Any, bucket: Bucket, key: str) -> bytes | None:
+def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
     """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
-    from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
-
-    try:
+    with suppress(NoSuchBucket, AccessRefused):
         return access.read(bucket.name, key)
-    except (NoSuchBucket, AccessRefused):
-        return None
+    return None
 
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
@@ -182,8 +178,3 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
         got, size = listed.get((bucket, key)), manifest["bodies"][body]["size"]
         if got != size:
             raise MeasurementFailed(f"staging: the store lists {got} B for {key} instead of {size} B")
-
-
-def report(line: str) -> None:
-    """Progress goes to standard error at once, so that Snakemake shows it."""
-    print(line, file=sys.stderr, flush=True)

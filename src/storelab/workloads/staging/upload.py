@@ -1,8 +1,8 @@
 """Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec."""
 
 import subprocess
+import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import PIPE
@@ -14,16 +14,20 @@ from storelab.core.errors import MeasurementFailed
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 
-Progress = Callable[[str], None]
 THREADS = 8
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
+
+
+def report(line: str) -> None:
+    """Progress goes to standard error at once, so that Snakemake shows it."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Shown:
     """Objects done and the time left, at most every two seconds."""
 
-    def __init__(self, name: str, total: int, progress: Progress):
-        self.name, self.total, self.progress, self.done = name, total, progress, 0
+    def __init__(self, name: str, total: int):
+        self.name, self.total, self.done = name, total, 0
         self.begun = self.shown = time.monotonic()
 
     def step(self) -> None:
@@ -31,13 +35,13 @@ class Shown:
         if time.monotonic() - self.shown > 2:
             self.shown = time.monotonic()
             left = (self.shown - self.begun) / self.done * (self.total - self.done)
-            self.progress(
+            report(
                 f"    staging {self.name}: {self.done} of {self.total} objects, about "
                 f"{units.human_duration(left * 1e9)} left"
             )
 
 
-def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
+def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path]) -> None:
     """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises
     MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
@@ -48,18 +52,18 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     if (
         manifest["dataset"]["kind"] == "root" and store.protocol == "s3"
     ):  # large: sent once, then copied inside the store
-        put_items(store, name, items[:1], progress)
-        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1, progress))
+        put_items(store, name, items[:1])
+        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1))
     else:
-        put_items(store, name, items, progress)
+        put_items(store, name, items)
     size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
-    progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
+    report(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
-def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], progress: Progress) -> None:
+def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]]) -> None:
     """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises
     MeasurementFailed."""
-    shown = Shown(name, len(items), progress)
+    shown = Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
         (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)

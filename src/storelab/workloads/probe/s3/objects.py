@@ -7,8 +7,8 @@ from base64 import b64encode
 from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
 from storelab.workloads.probe.context import SMALL, overwritten
 from storelab.workloads.probe.http_ranges import CONDITIONAL, NAMES, names_work, unfit_names
-from storelab.workloads.probe.plain_http import error_code, said
-from storelab.workloads.probe.s3.requests import S3, etag, keys_in, md5, md5_header, tree
+from storelab.workloads.probe.plain_http import error_code, md5_header, said
+from storelab.workloads.probe.s3.requests import S3, etag, keys_in, md5, tree
 from storelab.workloads.probe.signing import UNSIGNED, path_of
 
 CHECKS = Checks()

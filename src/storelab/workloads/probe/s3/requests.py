@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,7 +15,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import NotTried, Refuted, demand
 from storelab.workloads.probe.context import SMALL, OverHttp
-from storelab.workloads.probe.plain_http import Connection, Reply, said
+from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, said
 
 MARKER = ".storelab"  # as in staging/buckets.py: storelab made this bucket
 SECOND = "STORELAB_SECOND_"  # begin of the variables that hold another account's keys
@@ -28,10 +27,6 @@ XML = {"Content-Type": "application/xml"}
 
 def md5(body: bytes) -> str:
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
-
-
-def md5_header(body: bytes) -> str:
-    return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 def etag(reply: Reply) -> str:
@@ -190,17 +185,15 @@ class S3(OverHttp):
         """Names that it may make buckets of: one for short uses, those that count how many there may be, two that are
         switched (versioning, policy). Raises NotTried."""
         names = self.extra.get("spare_buckets") or []
-        if not names:
-            raise NotTried(self.extra.get("why_none") or "storelab may not make buckets here")
-        if self.job.client:
-            raise NotTried("asked by client 0 only")
+        demand(bool(names), self.extra.get("why_none") or "storelab may not make buckets here", NotTried)
+        demand(self.job.client == 0, "asked by client 0 only", NotTried)
         return list(names)
 
     def make_bucket(self, name: str) -> Reply:
         """Make a bucket; it is the caller's to mark. Raises NotTried where there is one already."""
         there = self.send("GET", MARKER, bucket=name)
-        if said(there) != "404 NoSuchBucket":
-            raise NotTried(f"a bucket of the probe's name is there already ({said(there)})")
+        free = said(there) == "404 NoSuchBucket"
+        demand(free, f"a bucket of the probe's name is there already ({said(there)})", NotTried)
         return self.send("PUT", bucket=name, body=signing.location(self.endpoint))
 
     def mark(self, name: str) -> None:
