@@ -41,7 +41,8 @@ class Put(Workload):
 
         size, done = point.axes["object_size"], succeeded(folder)
         named = done["object"].drop_null().to_pylist()
-        reported, unnamed = set(named), int(done["count"].to_numpy().sum()) - len(named)  # of these the number is known
+        reported = set(named)
+        unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: at least so many must be listed besides
         places = [Bucket(**b) for b in job["buckets"]]
         ways = buckets.accesses(store, places)
         stored: dict[str, Bucket] = {}

@@ -42,10 +42,10 @@ class Space(Put):
         job["used_before_bytes"] = settled(store)
 
     def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
-        """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s
-        after deletion, used]].
+        """Delete what this point uploaded, and watch the space come back.
 
-        Deletes what this point uploaded. Times are seconds from the end of the deletion.
+        Gives objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
+        used_after_reclaim_bytes, and returned: [[seconds after the deletion, used bytes], …].
         """
         places = [Bucket(**b) for b in job["buckets"]]
         ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])

@@ -20,10 +20,6 @@ BIN_NS = 10_000_000
 PATTERN = bytes(range(251))  # a prime: no alignment hides a shift
 
 
-def content(size: int) -> bytes:
-    return (PATTERN * (size // len(PATTERN) + 1))[:size]
-
-
 class LocalClient(Client):
     """Workers are threads; each repeats its operation until the deadline."""
 
@@ -32,7 +28,7 @@ class LocalClient(Client):
     def prepare(self) -> None:
         self.size, self.workers = self.job.point.axes["object_size"], self.job.point.axes["workers"]
         self.rows: list[tuple[int, int, int]] = []  # worker, count, end in ns
-        self.body = content(self.size)
+        self.body = (PATTERN * (self.size // len(PATTERN) + 1))[: self.size]
         self.buffers: list[Any] = []  # where reads and copies end
         self.operations = [self.operation(i) for i in range(self.workers)]
         for operation in self.operations:
@@ -79,11 +75,14 @@ class LocalClient(Client):
             "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
             "requests_per_operation": {},
         }
-        checks = [
-            Check("something moved", n > 0, f"{sum(counts)} operations"),
-            Check("content", self.moved(), "what was moved last"),
-        ]
-        return Result(ops, engine=engine, checks=checks)
+        return Result(
+            ops,
+            engine=engine,
+            checks=[
+                Check("something moved", n > 0, f"{sum(counts)} operations"),
+                Check("content", self.moved(), "what was moved last"),
+            ],
+        )
 
     def close(self) -> None:
         shutil.rmtree(self.job.scratch, ignore_errors=True)

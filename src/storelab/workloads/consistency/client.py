@@ -52,8 +52,7 @@ class ConsistencyClient(Client):
                 number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
             )
             self.workers.append(worker)
-            # The object that is there all the time; through the other front-ends it is read, so that connections are
-            # open.
+            # The anchor is there all the time. The other front-ends read it, so that their connections are open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(
@@ -115,9 +114,8 @@ class ConsistencyClient(Client):
             "deleted_keys": sum(len(names) for worker in self.workers for names in worker.gone),
             "deleted_keys_looked_at_again": sum(len(worker.looked_again) for worker in self.workers),
         }
-        first = next(iter(ledger.messages.values()), "")
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
-        told = f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}"
+        told = ": ".join([f"{tried} tries, {anomalies} anomalies", *list(ledger.messages.values())[:1]])
         return Result(
             ledger.ops(),
             engine=engine,

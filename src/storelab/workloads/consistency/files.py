@@ -16,7 +16,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.protocols.open_access import open_access
 from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen, View, listed
 
-_NOTHING = ".storelab-is-this-there"  # nobody makes an object of this name
+_NOTHING = ".storelab-is-this-there"  # no object ever has this name
 _ABSENT = ("no such file", "[3011]")
 
 
@@ -64,8 +64,8 @@ class FilesView(View):
         return self._do(lambda: self.access.write(self.place.name, self.prefix + key, body)).done()
 
     def get(self, key: str) -> Seen:
-        # What the library keeps is no answer of the store: fsspec-xrootd reads on from a file that it has open, also
-        # when it is deleted.
+        # What the library keeps is no answer of the store: fsspec-xrootd goes on reading a file that it has open, even
+        # after its deletion.
         self.fs.invalidate_cache()
         # One byte more than was written, so that a longer file shows.
         bounds = {} if self.pipes or self.endpoint.protocol == "file" else {"start": 0, "end": self.size + 1}

@@ -42,7 +42,7 @@ class S3View(View):
     def _ask(
         self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b""
     ) -> Seen:
-        """One request; 404 is `absent`, whatever else is no success is `failed`."""
+        """One request; 404 is `absent`, every other answer that is no success is `failed`."""
         url, path = signing.place(self.endpoint, bucket, key)
         wire, digest = self._wire(url), hashlib.sha256(data).hexdigest()
         headers = signing.sign(method, wire.host, path, query or {}, {}, digest, self.keys, self.endpoint.region)

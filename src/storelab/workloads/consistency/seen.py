@@ -1,4 +1,4 @@
-"""What a look at a store shows, and bodies that say themselves what they are. Pure."""
+"""What a look at a store shows, and bodies that say what they are. Pure."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -14,8 +14,8 @@ class Seen:
     """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is
     known.
 
-    names: of a listing, name -> bytes (0 for buckets); repeated: names that came twice; error, message: of a failure,
-    else of the absence, in the store's own words.
+    names: of a listing, name -> bytes (0 for buckets); repeated: names that were listed twice; error, message: of a
+    failure or an absence, in the store's own words.
     """
 
     start_ns: int
@@ -50,8 +50,8 @@ def listed(entries: Iterable[tuple[str, int]]) -> dict[str, Any]:
 
 
 class View(ABC):
-    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. No method raises what the
-    store does."""
+    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. What goes wrong in the
+    store is in the answer; no method raises it."""
 
     prefix = ""  # of the bucket, before every key
 

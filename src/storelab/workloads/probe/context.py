@@ -23,7 +23,7 @@ def known_body(seed: int) -> bytes:
 
 
 def folder_of(attempt: str) -> str:
-    """Begin of all keys of an attempt, below the bucket's own prefix."""
+    """What all keys of an attempt begin with, below the bucket's own prefix."""
     return f"{PREFIX}{attempt}/"
 
 

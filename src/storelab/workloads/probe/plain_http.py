@@ -1,7 +1,7 @@
 """A plain HTTP client: one connection, one request, one answer as it came.
 
-No redirect is followed and nothing is tried twice. A connection is used again where the server keeps it; that the
-server closed it meanwhile is seen before the request, so an idle time-out is no failure.
+It follows no redirect and tries nothing twice. It uses a connection again where the server keeps it open, and looks
+before each request whether the server has closed it, so an idle time-out is no failure.
 """
 
 import hashlib

@@ -77,7 +77,7 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
 
 
 def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
-    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one of them is of someone
+    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one belongs to someone
     else.
 
     Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.

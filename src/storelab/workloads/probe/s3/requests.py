@@ -90,10 +90,8 @@ class S3(OverHttp):
     ) -> Reply:
         """One signed request (version 4). `payload`: the SHA-256 that is claimed, where it is not the body's."""
         usual, path = self.place(key, bucket)
-        digest = payload or hashlib.sha256(body or b"").hexdigest()
-        signed = signing.sign(
-            method, usual.host, path, query or {}, headers or {}, digest, keys or self.keys, self.endpoint.region
-        )
+        digest, keys = payload or hashlib.sha256(body or b"").hexdigest(), keys or self.keys
+        signed = signing.sign(method, usual.host, path, query or {}, headers or {}, digest, keys, self.endpoint.region)
         return (wire or usual).send(method, path + (f"?{signing.query_of(query)}" if query else ""), signed, body)
 
     def anonymous(
