@@ -114,7 +114,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
         store = deployed(stores[p.store], p.axes)
         store.up(1, p.axes.get("accounts", 1))
         with scratch.using(config.scratch):
-            staging.ensure(config, store, p.dataset, staging.report, again)
+            staging.ensure(config, store, p.dataset, again)
 
 
 @click.command()

@@ -103,7 +103,7 @@ class Outcome:
 def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -> dict[str, Any]:
     """One point, from the store to the record. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
-    manifest = stage.ensure(config, store, chosen.dataset, stage.report) if chosen.dataset else None
+    manifest = stage.ensure(config, store, chosen.dataset) if chosen.dataset else None
     attempt = _new_attempt(config, chosen, store, manifest)
     _write_job(attempt, points)
     outcome = _launch(attempt)

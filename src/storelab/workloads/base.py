@@ -19,8 +19,7 @@ if TYPE_CHECKING:  # a client process must start fast
 
 MOVES = (
     "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
-    "loadgen (the same, at the "
-    "least CPU)."
+    "loadgen (the same, at the least CPU)."
 )
 
 

@@ -5,6 +5,7 @@ the deadline.
 itself, against workers.
 """
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.engines.common.names import put_key, put_prefix
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.put import Put
+from storelab.workloads.put import Put, succeeded
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
@@ -30,11 +33,10 @@ class Delete(Put):
             raise UserError(f"sweeps.{point.sweep}.axes.batch", problem, f"at most {MOST_BATCH}")
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-        """Make the objects, and share them out: each client deletes such as lie in its account's buckets."""
+        """Make the objects, and share them out: each client deletes objects in the buckets of its own account."""
         from storelab.datasets import payload
-        from storelab.engines.common.names import put_key
         from storelab.host import scratch
-        from storelab.workloads.staging import left_over, stage, upload
+        from storelab.workloads.staging import left_over, upload
 
         super().before(config, store, point, job)
         places, count, clients = [Bucket(**b) for b in job["buckets"]], point.fixed["objects"], point.axes["clients"]
@@ -42,30 +44,17 @@ class Delete(Put):
         files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
         keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
         items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
-        upload.put_items(store, "objects to delete", items, stage.report)
+        upload.put_items(store, "objects to delete", items)
         shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
-        turn = [0] * job["accounts"]
+        takers = [itertools.cycle(shares[account :: job["accounts"]]) for account in range(job["accounts"])]
         for bucket, key in keys:
-            account = places[bucket].account
-            takers = range(account, clients, job["accounts"])
-            shares[takers[turn[account] % len(takers)]].append((bucket, key))
-            turn[account] += 1
+            next(takers[places[bucket].account]).append((bucket, key))
         job["extra"] = {"objects": shares}
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Is what was reported as deleted gone? Deletions that failed, or were cut off, may have happened all the
         same."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
-        from storelab.engines.common.names import put_prefix
-        from storelab.workloads.staging import buckets
-
-        deleted = 0
-        for table in folder.glob("ops.*.parquet"):
-            columns = pq.read_table(table, columns=["count", "error"])
-            good = columns.filter(pc.is_null(columns["error"]))
-            deleted += pc.sum(good["count"]).as_py() or 0
+        deleted = int(succeeded(folder)["count"].to_numpy().sum())
         places = [Bucket(**b) for b in job["buckets"]]
         ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
         listed = sum(1 for b in places for _ in buckets.list_keys(ways[b.account], b, prefix))

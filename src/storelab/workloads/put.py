@@ -7,40 +7,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core.model import Point
+from storelab.engines.common.names import put_prefix
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload, whole_objects
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
+    import pyarrow as pa
+
     from storelab.core.config import Config
+
+
+def succeeded(folder: Path) -> "pa.Table":
+    """`object` (null in bins, where objects have no names) and `count` of all clients' operations without an error."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    files = [str(path) for path in sorted(folder.glob("ops.*.parquet"))]
+    return pq.read_table(files, columns=["object", "count"], filters=pc.field("error").is_null())
 
 
 class Put(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Make the buckets; the first upload would make them in some stores, and pay for it."""
-        from storelab.workloads.staging import buckets
-
         buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256
         compared."""
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         from storelab.datasets import payload
-        from storelab.engines.common.names import put_prefix
-        from storelab.workloads.staging import buckets
 
-        size = point.axes["object_size"]
-        reported, unnamed = set(), 0  # in bins objects have no names: so many must be listed at least
-        for table in folder.glob("ops.*.parquet"):
-            columns = pq.read_table(table, columns=["object", "count", "error"])
-            good = columns.filter(pc.is_null(columns["error"]))
-            named = good.filter(pc.is_valid(good["object"]))
-            reported |= set(named["object"].to_pylist())
-            unnamed += (pc.sum(good["count"]).as_py() or 0) - len(named)
+        size, done = point.axes["object_size"], succeeded(folder)
+        named = done["object"].drop_null().to_pylist()
+        reported = set(named)
+        unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: at least so many must be listed besides
         places = [Bucket(**b) for b in job["buckets"]]
         ways = buckets.accesses(store, places)
         stored: dict[str, Bucket] = {}
@@ -51,7 +53,6 @@ class Put(Workload):
                 wrong += (key in reported or unnamed > 0) and length != size
         missing = len(reported - stored.keys()) or max(0, len(reported) + unnamed - len(stored))
         told = f"{len(reported) + unnamed} reported, {missing} not listed, {wrong} of a wrong size"
-        checks = [Check("all listed", not missing and not wrong, told)]
         files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], size)
         sums = [body["sha256"] for body in payload.body_sums(files)]
         known = sorted(stored if unnamed else reported & stored.keys())
@@ -60,12 +61,13 @@ class Put(Workload):
         for key in sample:
             data = ways[stored[key].account].read(stored[key].name, key) or b""
             good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
-        checks.append(
+        checks = (
+            Check("all listed", not missing and not wrong, told),
             Check(
                 "read back",
                 bool(sample) and good == len(sample),
                 f"{good} of {len(sample)} uploaded objects have the right SHA-256",
-            )
+            ),
         )
         return [asdict(c) for c in checks]
 

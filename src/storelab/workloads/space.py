@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.model import Point
+from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import MOVES
 from storelab.workloads.put import Put
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
@@ -40,14 +42,11 @@ class Space(Put):
         job["used_before_bytes"] = settled(store)
 
     def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
-        """objects, stored_bytes (as listed), used_before/after_put/after_delete/after_reclaim_bytes, returned: [[s
-        after deletion, used]].
+        """Delete what this point uploaded, and watch the space come back.
 
-        Deletes what this point uploaded. Times are seconds from the end of the deletion.
+        Gives objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
+        used_after_reclaim_bytes, and returned: [[seconds after the deletion, used bytes], …].
         """
-        from storelab.engines.common.names import put_prefix
-        from storelab.workloads.staging import buckets
-
         places = [Bucket(**b) for b in job["buckets"]]
         ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
@@ -62,7 +61,7 @@ class Space(Put):
             time.sleep(SETTLE_S)
         begun_reclaim = time.monotonic()
         store.reclaim()
-        ended_reclaim = time.monotonic()
+        reclaim_s = time.monotonic() - begun_reclaim
         return {
             "objects": len(sizes),
             "stored_bytes": sum(sizes),
@@ -71,7 +70,7 @@ class Space(Put):
             "used_after_delete_bytes": returned[-1][1],
             "used_after_reclaim_bytes": settled(store),
             "delete_s": round(deleted - begun, 3),
-            "reclaim_s": round(ended_reclaim - begun_reclaim, 3),
+            "reclaim_s": round(reclaim_s, 3),
             "returned": returned,
         }
 

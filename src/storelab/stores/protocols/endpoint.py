@@ -1,6 +1,7 @@
 """Where clients find a store: front-end, keys, bucket. Standard library only: client processes import it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")  # names and addresses of this very host
@@ -34,6 +35,12 @@ class Credentials:
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str], prefix: str = "AWS_") -> "Credentials | None":
+        """The keys in these environment variables; None where one of the two is missing."""
+        access, secret = environ.get(f"{prefix}ACCESS_KEY_ID"), environ.get(f"{prefix}SECRET_ACCESS_KEY")
+        return cls(access, secret, environ.get(f"{prefix}SESSION_TOKEN")) if access and secret else None
 
     def environ(self) -> dict[str, str]:
         """Environment variables for a client process. The metadata service is never asked."""

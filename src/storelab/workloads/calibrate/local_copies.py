@@ -11,16 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from storelab.core import clock
-from storelab.engines.contract import Check, Client, Job, Result
+from storelab.engines.contract import Check, Client, Result
 
 BIN_NS = 10_000_000
 PATTERN = bytes(range(251))  # a prime: no alignment hides a shift
-
-
-def content(size: int) -> bytes:
-    return (PATTERN * (size // len(PATTERN) + 1))[:size]
 
 
 class LocalClient(Client):
@@ -31,7 +28,8 @@ class LocalClient(Client):
     def prepare(self) -> None:
         self.size, self.workers = self.job.point.axes["object_size"], self.job.point.axes["workers"]
         self.rows: list[tuple[int, int, int]] = []  # worker, count, end in ns
-        self.body = content(self.size)
+        self.body = (PATTERN * (self.size // len(PATTERN) + 1))[: self.size]
+        self.buffers: list[Any] = []  # where reads and copies end
         self.operations = [self.operation(i) for i in range(self.workers)]
         for operation in self.operations:
             operation()
@@ -40,9 +38,9 @@ class LocalClient(Client):
     def operation(self, worker: int) -> Callable[[], object]:
         """What this worker repeats."""
 
-    @abstractmethod
     def moved(self) -> bool:
         """Whether what the operations left is what it should be."""
+        return all(bytes(buffer) == self.body for buffer in self.buffers)
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         def work(worker: int) -> None:
@@ -77,11 +75,14 @@ class LocalClient(Client):
             "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
             "requests_per_operation": {},
         }
-        checks = [
-            Check("something moved", n > 0, f"{sum(counts)} operations"),
-            Check("content", self.moved(), "what was moved last"),
-        ]
-        return Result(ops, engine=engine, checks=checks)
+        return Result(
+            ops,
+            engine=engine,
+            checks=[
+                Check("something moved", n > 0, f"{sum(counts)} operations"),
+                Check("content", self.moved(), "what was moved last"),
+            ],
+        )
 
     def close(self) -> None:
         shutil.rmtree(self.job.scratch, ignore_errors=True)
@@ -95,13 +96,9 @@ class MemoryCopy(LocalClient):
     def operation(self, worker: int) -> Callable[[], object]:
         import numpy as np
 
-        self.targets = getattr(self, "targets", {})
         source, target = np.frombuffer(self.body, np.uint8), np.zeros(self.size, np.uint8)
-        self.targets[worker] = target
+        self.buffers.append(target)
         return lambda: np.copyto(target, source)
-
-    def moved(self) -> bool:
-        return all(t.tobytes() == self.body for t in self.targets.values())
 
 
 class FileClient(LocalClient):
@@ -117,9 +114,6 @@ class FileClient(LocalClient):
 
     def file(self, worker: int) -> Path:
         return self.folder / f"{worker:04d}"
-
-    def moved(self) -> bool:
-        return self.file(0).read_bytes() == self.body
 
     def close(self) -> None:
         if hasattr(self, "folder"):
@@ -142,6 +136,9 @@ class FileWrite(FileClient):
 
         return write
 
+    def moved(self) -> bool:
+        return self.file(0).read_bytes() == self.body
+
 
 class FileRead(FileClient):
     op = "READ_FILE"
@@ -149,7 +146,7 @@ class FileRead(FileClient):
     def operation(self, worker: int) -> Callable[[], object]:
         path, buffer = str(self.file(worker)), memoryview(bytearray(self.size))
         self.file(worker).write_bytes(self.body)
-        self.buffers = [*getattr(self, "buffers", []), buffer]
+        self.buffers.append(buffer)
 
         def read() -> None:
             fd, at = os.open(path, os.O_RDONLY), 0
@@ -159,12 +156,5 @@ class FileRead(FileClient):
 
         return read
 
-    def moved(self) -> bool:
-        return all(bytes(b) == self.body for b in self.buffers)
 
-
-CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}
-
-
-def client(job: Job) -> Client:
-    return CLIENTS[job.point.axes["operation"]](job)
+CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # of an operation

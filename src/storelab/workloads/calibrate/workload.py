@@ -40,27 +40,18 @@ def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any],
     """Path of a manifest of objects that the null server has, in the point's working folder."""
     from storelab.core import records
     from storelab.datasets import payload
+    from storelab.workloads.staging import stage
 
-    place = Bucket(**job["buckets"][0])
-    data = {
-        "schema": 1,
-        "dataset": {
-            "name": "null",
-            "kind": "payload",
-            "seed": point.fixed["data_seed"],
-            "object_size": point.axes["object_size"],
-        },
-        "store": store.name,
-        "buckets": [[place.name, place.prefix]],
-        "bodies": payload.body_sums(files),
-        "objects": {
-            "key": [f"data/{files[i % payload.BODIES].name}/{i:07d}" for i in range(KEYS)],
-            "bucket": [0] * KEYS,
-            "body": [i % payload.BODIES for i in range(KEYS)],
-        },
+    size, seed = point.axes["object_size"], point.fixed["data_seed"]
+    dataset = {"name": "null", "kind": "payload", "seed": seed, "object_size": size}
+    objects = {
+        "key": [f"data/{files[i % payload.BODIES].name}/{i:07d}" for i in range(KEYS)],
+        "bucket": [0] * KEYS,
+        "body": [i % payload.BODIES for i in range(KEYS)],
     }
+    places = [Bucket(**job["buckets"][0])]
     path = (config.campaign_dir / "work" / point.key / job["attempt"] / "manifest.json").absolute()
-    records.write_json(path, data)
+    records.write_json(path, stage.manifest_of(store, dataset, places, payload.body_sums(files), objects))
     return str(path)
 
 
@@ -77,7 +68,7 @@ class Calibrate(Workload):
             return OPERATIONS[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))
         from storelab.workloads.calibrate import local_copies
 
-        return local_copies.client(job)
+        return local_copies.CLIENTS[job.point.axes["operation"]](job)
 
     def possible(self, point: Point) -> None:
         """Raises UserError where operation, engine and target do not go together."""

@@ -10,8 +10,7 @@ import os
 import platform
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
@@ -33,8 +32,8 @@ class ConsistencyClient(Client):
     """What both engines share."""
 
     requests: ClassVar[dict[str, int]] = {}  # of an operation, where the engine tells
+    version: ClassVar[str]  # of the library
     workers: list[Worker]
-    version: str
 
     def prepare(self) -> None:
         job, axes = self.job, self.job.point.axes
@@ -45,17 +44,15 @@ class ConsistencyClient(Client):
         self.ledger = Ledger(job.client, job.limits, axes["clients"], scenarios, len(self.endpoints))
         self.failure: BaseException | None = None
         self.workers = []
-        view = self.views()
         for number in range(axes["workers"]):
-            views = [view(endpoint) for endpoint in self.endpoints]
+            views = [self.view(endpoint) for endpoint in self.endpoints]
             prefix = f"{put_prefix(job.attempt)}{job.client}/{number}/"
             kind = NamespaceWorker if self.special and not number else Worker
             worker = kind(
                 number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
             )
             self.workers.append(worker)
-            # The object that is there all the time; through the other front-ends it is read, so that connections are
-            # open.
+            # The anchor is there all the time. The other front-ends read it, so that their connections are open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(
@@ -65,7 +62,7 @@ class ConsistencyClient(Client):
                 other.get(worker.anchor)
         self.many = Many(f"{put_prefix(job.attempt)}many/")
         if self.special:
-            extra = [view(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
+            extra = [self.view(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
             self.many.upload([worker.views[0] for worker in self.workers] + extra)
             for more in extra:
                 more.close()
@@ -74,8 +71,8 @@ class ConsistencyClient(Client):
             first.prepare(self.many, "" if self.bucket.prefix else stem(self.bucket, job.attempt))
 
     @abstractmethod
-    def views(self) -> Callable[[Endpoint], View]:
-        """What opens a front-end as one thread sees it; notes `version`, the library's."""
+    def view(self, endpoint: Endpoint) -> View:
+        """A front-end, opened, as one thread sees it."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.ledger.deadline_ns = deadline_ns
@@ -100,32 +97,32 @@ class ConsistencyClient(Client):
 
     def result(self) -> Result:
         ledger = self.ledger
-        deleted, again = (sum(len(getattr(w, name)) for w in self.workers) for name in ("deleted", "looked_again"))
-        settings: dict[str, Any] = {
-            "protocol": self.endpoints[0].protocol,
-            "workers": len(self.workers),
-            "front_ends": len(self.endpoints),
-            "retries": 0,
-            "watched_s": rounds.BOUND_NS / 1e9,
-            "long_listing_keys": len(self.many.there),
-        }
         engine = {
             "name": self.job.point.axes["engine"],
             "version": self.version,
-            "settings": settings,
+            "settings": {
+                "protocol": self.endpoints[0].protocol,
+                "workers": len(self.workers),
+                "front_ends": len(self.endpoints),
+                "retries": 0,
+                "watched_s": rounds.BOUND_NS / 1e9,
+                "long_listing_keys": len(self.many.there),
+            },
             "requests_per_operation": self.requests,
             "errors": ledger.messages,
             "cut_off": ledger.cut_off,
-            "deleted_keys": deleted,
-            "deleted_keys_looked_at_again": again,
+            "deleted_keys": sum(len(names) for worker in self.workers for names in worker.gone),
+            "deleted_keys_looked_at_again": sum(len(worker.looked_again) for worker in self.workers),
         }
-        first = next(iter(ledger.messages.values()), "")
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
-        checks = [
-            Check("answers judged", tried > 0, f"{tried} tries, {anomalies} anomalies{': ' if first else ''}{first}")
-        ]
-        connections = {"max": len(self.workers) * len(self.endpoints), "samples": []}
-        return Result(ledger.ops(), engine=engine, checks=checks, connections=connections, tables=ledger.tables())
+        told = ": ".join([f"{tried} tries, {anomalies} anomalies", *list(ledger.messages.values())[:1]])
+        return Result(
+            ledger.ops(),
+            engine=engine,
+            checks=[Check("answers judged", tried > 0, told)],
+            connections={"max": len(self.workers) * len(self.endpoints), "samples": []},
+            tables=ledger.tables(),
+        )
 
     def close(self) -> None:
         for worker in getattr(self, "workers", []):
@@ -139,19 +136,20 @@ class WireClient(ConsistencyClient):
     """Engine `wire`: plain signed S3 requests."""
 
     requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}
+    version = f"Python {platform.python_version()} http.client"
 
-    def views(self) -> Callable[[Endpoint], View]:
+    def view(self, endpoint: Endpoint) -> View:
         from storelab.workloads.consistency.s3 import S3View
 
-        self.version = f"Python {platform.python_version()} http.client"
-        return lambda endpoint: S3View(endpoint, self.bucket, os.environ)
+        return S3View(endpoint, self.bucket, os.environ)
 
 
 class FsspecClient(ConsistencyClient):
     """Engine `fsspec`: every other protocol."""
 
-    def views(self) -> Callable[[Endpoint], View]:
+    version = f"fsspec {importlib.metadata.version('fsspec')}"
+
+    def view(self, endpoint: Endpoint) -> View:
         from storelab.workloads.consistency.files import FilesView
 
-        self.version = f"fsspec {importlib.metadata.version('fsspec')}"
-        return lambda endpoint: FilesView(endpoint, self.bucket, os.environ)
+        return FilesView(endpoint, self.bucket, os.environ)

@@ -40,7 +40,7 @@ class Ledger:
 
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.rows: list[tuple[int, str, str, int, int | None, int, int, int, str | None]] = []
         self.anomalies: list[tuple[str, str, bool, int, int | None, int, str]] = []
         modes = (True, False) if front_ends > 1 else (True,)
@@ -82,17 +82,11 @@ class Ledger:
             self._flow.observe(seen.end_ns, self.moved, self.requests, good, self.failed)
             self._room.observe(seen.end_ns, self.uploaded, 0, 0, 0)
 
-    def _count(self, scenario: str, same: bool, what: str) -> None:
-        self.counts.setdefault((scenario, same), {"tried": 0, "anomalies": 0, "errors": 0})[what] += 1
-
-    def right(self, scenario: str, same: bool) -> None:
+    def count(self, scenario: str, same: bool, what: str) -> None:
+        """`tried`: the answer told something; `anomalies`: it was wrong; `errors`: the look, or the write before it,
+        failed, which says nothing."""
         with self.lock:
-            self._count(scenario, same, "tried")
-
-    def unknown(self, scenario: str, same: bool) -> None:
-        """A try whose look (or whose write) failed: an error, no anomaly."""
-        with self.lock:
-            self._count(scenario, same, "errors")
+            self.counts.setdefault((scenario, same), {"tried": 0, "anomalies": 0, "errors": 0})[what] += 1
 
     def anomaly(
         self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str
@@ -100,8 +94,8 @@ class Ledger:
         """A try that was answered wrongly. lasted_ns: until it was right, None where it never was while it was
         watched."""
         with self.lock:
-            self._count(scenario, same, "tried")
-            self._count(scenario, same, "anomalies")
+            self.count(scenario, same, "tried")
+            self.count(scenario, same, "anomalies")
             if len(self.anomalies) < MOST_ROWS:
                 self.anomalies.append((scenario, key, same, since_ns, lasted_ns, watched_ns, evidence[:500]))
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from storelab.core import clock
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.consistency.rounds import LATE, NEVER, RIGHT, UNKNOWN, Worker, Wrong
+from storelab.workloads.consistency.rounds import LATE, NEVER, RIGHT, UNKNOWN, Worker, Wrong, still_listed
 from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Seen, View, body
 
 MANY, PAGE = 1100, 1000  # keys of the long listing, and of one page of it
@@ -81,11 +81,11 @@ class NamespaceWorker(Worker):
     def prepare(self, many: Many, bucket_stem: str) -> None:
         self.many, self.bucket_stem = many, bucket_stem
         self.next_many = self.next_bucket = self.many_turn = self.bucket_turn = self.refusals = 0
-        self.bucket_gone: dict[str, int] = {}  # deleted buckets that were seen to be no longer listed -> front-end
+        self.bucket_gone: list[set[str]] = [set() for _ in self.views]  # as `gone`, of buckets
         self.buckets_left: set[str] = set()  # made, and not deleted as far as is known
         self.asked = 0
 
-    def turn(self, n: int) -> None:
+    def round(self, n: int) -> None:
         now = clock.now_ns()
         if self.many and len(self.many.there) > PAGE and now >= self.next_many:
             self.list_many()
@@ -98,7 +98,7 @@ class NamespaceWorker(Worker):
         ):
             self.bucket_round()
             self.next_bucket = clock.now_ns() + BUCKET_EVERY_NS
-        self.round(n)
+        super().round(n)
 
     def list_many(self) -> None:
         """The listing of many pages: complete, nothing twice? All keys were put through front-end 0."""
@@ -126,73 +126,45 @@ class NamespaceWorker(Worker):
         how = f"through front-end {writer}, looked at through {reader}"
         self.buckets_left.add(name)
         made = self.ask("MAKE_BUCKET", name, writer)
-        if made.state == FAILED:
+        if not self.known("bucket_usable", same, made):
             self.refusals += 1
-            return self.ledger.unknown("bucket_usable", same)
+            return
         self.refusals = 0
-        there = True
-        for op in ("HEAD_BUCKET", "LIST_BUCKET"):
-            verdict = self.look(
-                "bucket_usable", same, name, partial(self.ask, op, name, reader), _not_there, made, f"bucket made {how}"
-            )
-            there = there and verdict != NEVER
-        if there:
-            self.list_buckets(
-                "bucket_listed", name, writer, reader, lambda s: _unlisted(s, name), made, f"bucket made {how}"
-            )
+        story = f"bucket made {how}"
+        verdicts = [
+            self.look("bucket_usable", same, name, partial(self.ask, op, name, reader), _not_there, made, story)
+            for op in ("HEAD_BUCKET", "LIST_BUCKET")
+        ]
+        if NEVER not in verdicts:
+            self.list_buckets("bucket_listed", name, writer, reader, lambda s: _unlisted(s, name), made, story)
         self.bucket_end(name, writer, reader)
-        return None
 
     def bucket_end(self, name: str, writer: int, reader: int) -> None:
         same, how = writer == reader, f"bucket deleted through front-end {writer}, looked at through {reader}"
         dropped = self.ask("DELETE_BUCKET", name, writer)
-        if dropped.state == FAILED:
-            return self.ledger.unknown("bucket_gone", same)
+        if not self.known("bucket_gone", same, dropped):
+            return
         self.buckets_left.discard(name)
         self.look("bucket_gone", same, name, partial(self.ask, "HEAD_BUCKET", name, reader), _still_there, dropped, how)
         seen, verdict = self.list_buckets(
-            "bucket_unlisted", name, writer, reader, lambda s: _still_listed(s, name), dropped, how
+            "bucket_unlisted", name, writer, reader, partial(still_listed, name, "buckets"), dropped, how
         )
         if verdict in (RIGHT, LATE):
-            self.bucket_gone[name] = writer
+            self.bucket_gone[writer].add(name)
         if verdict != UNKNOWN:
             self.listed_exists(seen, reader)
-        return None
 
     def list_buckets(
         self, scenario: str, name: str, writer: int, reader: int, wrong: Wrong, since: Seen, story: str
     ) -> tuple[Seen, str]:
         """A list of all buckets: what does it say of `name`, does it show again what was gone?"""
-        seen, same = self.names(reader), writer == reader
-        if seen.state == FAILED:
-            self.ledger.unknown(scenario, same)
+        ask, same = partial(self.ask, "LIST_BUCKETS", "", reader), writer == reader
+        seen = ask()
+        if not self.known(scenario, same, seen):
             return seen, UNKNOWN
-        verdict = self.judge(scenario, same, name, seen, lambda: self.names(reader), wrong, since, story)
-        self.buckets_come_back(seen, reader)
+        verdict = self.judge(scenario, same, name, seen, ask, wrong, since, story)
+        self.come_back("bucket_comes_back", "buckets", self.bucket_gone, seen, reader, ask)
         return seen, verdict
-
-    def names(self, view: int) -> Seen:
-        return self.ask("LIST_BUCKETS", "", view)
-
-    def buckets_come_back(self, seen: Seen, view: int) -> None:
-        """Are deleted buckets listed again that were gone from the list?"""
-        for same in (True, False):
-            ours = [name for name, writer in self.bucket_gone.items() if (writer == view) == same]
-            back = [name for name in ours if name in seen.names]
-            if not ours:
-                continue
-            if not back:
-                self.ledger.right("bucket_comes_back", same)
-                continue
-
-            def wrong(s: Seen, back: list[str] = back) -> str | None:
-                still = [name for name in back if name in s.names]
-                return ", ".join(still[:3]) if still else None
-
-            story = f"{len(back)} of {len(ours)} deleted buckets are listed again through front-end {view}"
-            for name in back:
-                del self.bucket_gone[name]
-            self.judge("bucket_comes_back", same, back[0], seen, lambda: self.names(view), wrong, None, story)
 
     def listed_exists(self, seen: Seen, view: int) -> None:
         """One of the listed buckets in turn, whosever it is: does it exist? Read only. A bucket that somebody deletes
@@ -206,7 +178,7 @@ class NamespaceWorker(Worker):
         def ask() -> Seen:
             head = self.ask("HEAD_BUCKET", name, other)
             if head.state == ABSENT:
-                again = self.names(view)
+                again = self.ask("LIST_BUCKETS", "", view)
                 if again.state == FAILED or name not in again.names:
                     return replace(head, state=again.state)
             return head
@@ -230,7 +202,3 @@ def _still_there(seen: Seen) -> str | None:
 
 def _unlisted(seen: Seen, name: str) -> str | None:
     return None if name in seen.names else f"is not among the {len(seen.names)} buckets listed"
-
-
-def _still_listed(seen: Seen, name: str) -> str | None:
-    return f"is still among the {len(seen.names)} buckets listed" if name in seen.names else None

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from storelab.core import clock
 from storelab.workloads.consistency.ledger import Ledger, TimeUp
@@ -41,9 +42,9 @@ class Worker:
     def __init__(self, number: int, views: list[View], ledger: Ledger, prefix: str, size: int, seed: int):
         self.number, self.views, self.ledger, self.prefix, self.size = number, views, ledger, prefix, size
         self.rng = random.Random(seed)
-        self.gone: dict[str, int] = {}  # deleted keys that were seen to be gone -> front-end they were deleted through
-        self.gone_by = [0] * len(views)
-        self.deleted: list[str] = []  # the same keys, to choose from
+        # Deleted keys that were seen to be gone, by the front-end through which they were deleted.
+        self.gone: list[set[str]] = [set() for _ in views]
+        self.deleted: list[str] = []  # the same keys, to choose from, and those that came back
         self.looked_again: set[str] = set()
         self.anchor = f"{prefix}anchor"  # an object that is there all the time
 
@@ -61,14 +62,19 @@ class Worker:
         self.ledger.operation(self.number, "LIST" if op == "LIST_BUCKET" else op, name, moved, seen)
         return seen
 
+    def known(self, scenario: str, same: bool, seen: Seen) -> bool:
+        """Whether a write or a look did not fail; a failure is an error of the scenario, and no anomaly."""
+        if seen.state == FAILED:
+            self.ledger.count(scenario, same, "errors")
+        return seen.state != FAILED
+
     def look(
         self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
     ) -> str:
         """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell
         of."""
         seen = ask()
-        if seen.state == FAILED:
-            self.ledger.unknown(scenario, same)
+        if not self.known(scenario, same, seen):
             return UNKNOWN
         return self.judge(scenario, same, key, seen, ask, wrong, since, story)
 
@@ -86,7 +92,7 @@ class Worker:
         """The same for an answer that is there already (and did not fail)."""
         finding = wrong(seen)
         if finding is None:
-            self.ledger.right(scenario, same)
+            self.ledger.count(scenario, same, "tried")
             return RIGHT
         begin = since.end_ns if since else seen.start_ns
         lasted, last, pause = None, seen.end_ns, PAUSE_S
@@ -111,14 +117,11 @@ class Worker:
         try:
             n = 0
             while clock.now_ns() < until_ns and self.ledger.left_ns() > 0:
-                self.turn(n)
+                self.round(n)
                 n += 1
             self.last_look()
         except TimeUp:
             return
-
-    def turn(self, n: int) -> None:
-        self.round(n)
 
     def front_ends(self, n: int) -> tuple[int, int, bool]:
         """(writer, reader, whether they are one) of the n-th round: every front-end writes; every other round another
@@ -139,44 +142,36 @@ class Worker:
         one, two = (body(key, version, secrets.token_hex(8), self.size) for version in (1, 2))
         how = f"through front-end {writer}, looked at through {reader}"
 
-        put = self.ask("PUT", key, writer, one)
-        if put.state == FAILED:
-            return self.ledger.unknown("read_after_write", same)
-        story = f"put {how}"
-        if self.get("read_after_write", same, key, reader, 1, one, put, story) == NEVER:
-            return None
+        put, story = self.ask("PUT", key, writer, one), f"put {how}"
         if (
-            self.listing("list_after_write", same, key, reader, lambda s: _not_listed(s, key, self.size), put, story)
+            not self.known("read_after_write", same, put)
+            or self.get("read_after_write", same, key, reader, 1, one, put, story) == NEVER
+            or self.listing("list_after_write", same, key, reader, partial(_not_listed, key, self.size), put, story)
             == NEVER
         ):
-            return None
+            return
 
-        put = self.ask("PUT", key, writer, two)
-        if put.state == FAILED:
-            return self.ledger.unknown("overwrite", same)
-        found = self.get("overwrite", same, key, reader, 2, two, put, f"overwritten {how}")
+        put, found = self.ask("PUT", key, writer, two), NEVER
+        if self.known("overwrite", same, put):
+            found = self.get("overwrite", same, key, reader, 2, two, put, f"overwritten {how}")
         if found == NEVER:
-            return None
+            return
         if found != UNKNOWN:
             for view in (reader, writer):
                 story = f"version 2 was seen through front-end {reader}, looked at again through {view}"
                 self.get("monotonic_reads", view == reader, key, view, 2, two, None, story)
 
-        gone = self.ask("DELETE", key, writer)
-        if gone.state == FAILED:
-            return self.ledger.unknown("read_after_delete", same)
-        story = f"deleted {how}"
-        read = self.get("read_after_delete", same, key, reader, 0, b"", gone, story)
+        gone, story, read = self.ask("DELETE", key, writer), f"deleted {how}", NEVER
+        if self.known("read_after_delete", same, gone):
+            read = self.get("read_after_delete", same, key, reader, 0, b"", gone, story)
         if read == NEVER:
-            return None
-        listed = self.listing("list_after_delete", same, key, reader, lambda s: _listed(s, key), gone, story)
-        if read != UNKNOWN and listed in (RIGHT, LATE) and len(self.gone) < MOST_GONE:
-            self.gone[key] = writer
-            self.gone_by[writer] += 1
+            return
+        listed = self.listing("list_after_delete", same, key, reader, partial(still_listed, key, "keys"), gone, story)
+        if read != UNKNOWN and listed in (RIGHT, LATE) and len(self.deleted) < MOST_GONE:
+            self.gone[writer].add(key)
             self.deleted.append(key)
         if self.deleted:
             self.look_again(self.rng.choice(self.deleted), reader)
-        return None
 
     def get(
         self,
@@ -203,13 +198,14 @@ class Worker:
         gone?"""
         seen = self.works(view)
         if seen.state != OK:
-            self.ledger.unknown(scenario, same)
+            self.ledger.count(scenario, same, "errors")
             return UNKNOWN
-        verdict = self.judge(
-            scenario, same, key, seen, lambda: self.ask("LIST", self.prefix, view), wrong, since, story
-        )
-        self.come_back(seen, view)
+        verdict = self.judge(scenario, same, key, seen, lambda: self.list_keys(view), wrong, since, story)
+        self.keys_come_back(seen, view)
         return verdict
+
+    def list_keys(self, view: int) -> Seen:
+        return self.ask("LIST", self.prefix, view)
 
     def works(self, view: int) -> Seen:
         """A listing, as the store answered it first.
@@ -217,83 +213,60 @@ class Worker:
         One that fails is asked again. Where it fails each time although an object in it can be read, that is an
         anomaly, and so is a listing of "no such bucket"; a failure that passes is an error.
         """
-        first = last = self.ask("LIST", self.prefix, view)
+        first = last = self.list_keys(view)
         for _ in range(AGAIN if first.state == FAILED else 0):
             time.sleep(0.02)
-            last = self.ask("LIST", self.prefix, view)
+            last = self.list_keys(view)
             if last.state != FAILED:
                 break
         same = view == 0  # the bucket was made through the first one
         if first.state == OK:
-            self.ledger.right("listing_works", same)
+            self.ledger.count("listing_works", same, "tried")
         elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
-            self.ledger.unknown("listing_works", same)
+            self.ledger.count("listing_works", same, "errors")
         else:
-            name, story = (
-                self.views[view].prefix + self.prefix,
-                f"objects can be read, and listed through front-end {view}",
-            )
-            ask = lambda: _never_failed(self.ask("LIST", self.prefix, view))  # noqa: E731 - a wrong answer here
             self.judge(
                 "listing_works",
                 same,
-                name,
+                self.views[view].prefix + self.prefix,
                 first,
-                ask,
+                lambda: _never_failed(self.list_keys(view)),  # a failure is a wrong answer here
                 lambda s: f"fails ({s.said()})" if s.state != OK else None,
                 None,
-                story,
+                f"objects can be read, and listed through front-end {view}",
             )
         return first
 
-    def come_back(self, seen: Seen, view: int) -> None:
-        """Does a listing show keys that were seen to be gone? One try per listing, apart for deletions through this
-        front-end."""
-        for same in (True, False):
-            count = self.gone_by[view] if same else len(self.gone) - self.gone_by[view]
-            if not count:
-                continue
-            back = [key for key in seen.names if key in self.gone and (self.gone[key] == view) == same]
-            if not back:
-                self.ledger.right("comes_back_listed", same)
-                continue
-            story = f"{len(back)} of {count} deleted keys that were gone are listed again through front-end {view}"
+    def keys_come_back(self, seen: Seen, view: int) -> None:
+        self.come_back("comes_back_listed", "keys that were gone", self.gone, seen, view, lambda: self.list_keys(view))
 
-            def wrong(s: Seen, back: list[str] = back) -> str | None:
-                still = [key for key in back if s.state == OK and key in s.names]
-                return f"{', '.join(still[:3])}" if still else None
-
-            try:
-                self.judge(
-                    "comes_back_listed",
-                    same,
-                    back[0],
-                    seen,
-                    lambda: self.ask("LIST", self.prefix, view),
-                    wrong,
-                    None,
-                    story,
-                )
-            finally:
-                for key in back:
-                    self.forget(key)
+    def come_back(
+        self, scenario: str, what: str, gone: list[set[str]], seen: Seen, view: int, ask: Callable[[], Seen]
+    ) -> None:
+        """Does a listing show names that were seen to be gone? One try per listing, apart for deletions through this
+        front-end. gone: names by the front-end through which they were deleted; one that came back is told once."""
+        others = [names for writer, names in enumerate(gone) if writer != view]
+        for same, sets in ((True, [gone[view]]), (False, others)):
+            count = sum(map(len, sets))
+            back = [name for name in seen.names if any(name in names for names in sets)]
+            if back:
+                for names in sets:
+                    names.difference_update(back)
+                story = f"{len(back)} of {count} deleted {what} are listed again through front-end {view}"
+                self.judge(scenario, same, back[0], seen, ask, partial(_listed_again, back), None, story)
+            elif count:
+                self.ledger.count(scenario, same, "tried")
 
     def look_again(self, key: str, view: int) -> None:
         """Is a deleted key that was gone still gone?"""
-        if key not in self.gone:  # the listing had it already
+        writer = next((w for w, names in enumerate(self.gone) if key in names), None)
+        if writer is None:  # it came back before
             return
-        writer = self.gone[key]
         story = f"deleted through front-end {writer} and seen to be gone, looked at again through {view}"
         verdict = self.get("comes_back", writer == view, key, view, 0, b"", None, story)
         self.looked_again.add(key)
         if verdict in (LATE, NEVER):
-            self.forget(key)
-
-    def forget(self, key: str) -> None:
-        """A key that came back is told once."""
-        if key in self.gone:
-            self.gone_by[self.gone.pop(key)] -= 1
-            self.deleted.remove(key)
+            self.gone[writer].remove(key)
 
     def last_look(self) -> None:
         """All deleted keys once more: by a listing through every front-end, and one by one in random order, to the
@@ -301,19 +274,23 @@ class Worker:
         for view in range(len(self.views)):
             seen = self.works(view)
             if seen.state == OK:
-                self.come_back(seen, view)
+                self.keys_come_back(seen, view)
         for i, key in enumerate(self.rng.sample(self.deleted, len(self.deleted))):
             self.look_again(key, i % len(self.views))
 
 
-def _not_listed(seen: Seen, key: str, size: int) -> str | None:
+def _not_listed(key: str, size: int, seen: Seen) -> str | None:
     if seen.state != OK or key not in seen.names:
         return f"is not among the {len(seen.names)} keys listed"
     return None if seen.names[key] == size else f"is listed with {seen.names[key]} B instead of {size} B"
 
 
-def _listed(seen: Seen, key: str) -> str | None:
-    return f"is still among the {len(seen.names)} keys listed" if key in seen.names else None
+def still_listed(name: str, what: str, seen: Seen) -> str | None:
+    return f"is still among the {len(seen.names)} {what} listed" if name in seen.names else None
+
+
+def _listed_again(back: list[str], seen: Seen) -> str | None:
+    return ", ".join([name for name in back if name in seen.names][:3]) or None
 
 
 def _never_failed(seen: Seen) -> Seen:

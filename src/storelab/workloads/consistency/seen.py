@@ -1,7 +1,10 @@
-"""What a look at a store shows, and bodies that say themselves what they are. Pure."""
+"""What a look at a store shows, and bodies that say what they are. Pure."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 OK, ABSENT, FAILED = "ok", "absent", "failed"
 
@@ -11,8 +14,8 @@ class Seen:
     """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is
     known.
 
-    names: of a listing, name -> bytes (0 for buckets); repeated: names that came twice; error, message: of a failure,
-    else of the absence, in the store's own words.
+    names: of a listing, name -> bytes (0 for buckets); repeated: names that were listed twice; error, message: of a
+    failure or an absence, in the store's own words.
     """
 
     start_ns: int
@@ -26,22 +29,39 @@ class Seen:
     repeated: tuple[str, ...] = ()
     requests: int | None = None
 
+    def done(self) -> "Seen":
+        """The answer to a write, which is not done where the store says that there is no such place."""
+        return replace(self, state=FAILED) if self.state == ABSENT else self
+
+    def gone(self) -> "Seen":
+        """The answer to a deletion, which is as good where there was nothing."""
+        return replace(self, state=OK) if self.state == ABSENT else self
+
     def said(self) -> str:
         """For evidence: status and words of the store."""
         return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
 
 
+def listed(entries: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """`names` and `repeated` of a listing of (name, bytes)."""
+    pairs = list(entries)
+    counts = Counter(name for name, _ in pairs)
+    return {"names": dict(pairs), "repeated": tuple(name for name, n in counts.items() if n > 1)}
+
+
 class View(ABC):
-    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. No method raises what the
-    store does."""
+    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. What goes wrong in the
+    store is in the answer; no method raises it."""
 
     prefix = ""  # of the bucket, before every key
 
     @abstractmethod
-    def put(self, key: str, body: bytes) -> Seen: ...
+    def put(self, key: str, body: bytes) -> Seen:
+        """Write an object, new or over an older one."""
 
     @abstractmethod
-    def get(self, key: str) -> Seen: ...
+    def get(self, key: str) -> Seen:
+        """The whole object, as `data`."""
 
     @abstractmethod
     def delete(self, key: str) -> Seen:
@@ -52,7 +72,8 @@ class View(ABC):
         """All keys that begin with `prefix` (which ends in '/'), every page."""
 
     @abstractmethod
-    def make_bucket(self, bucket: str) -> Seen: ...
+    def make_bucket(self, bucket: str) -> Seen:
+        """Make an empty bucket."""
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> Seen:
@@ -67,7 +88,8 @@ class View(ABC):
         """What is in a bucket other than the point's."""
 
     @abstractmethod
-    def bucket_names(self) -> Seen: ...
+    def bucket_names(self) -> Seen:
+        """All buckets of the account, as `names`."""
 
     def first(self, key: str, body: bytes) -> Seen:
         """A `put` where the folder of the key may not be there yet."""

@@ -2,6 +2,7 @@
 bucket that "does not exist", listings that fail again and again, deleted objects that come back.)
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import axes
 from storelab.core.model import Point
 from storelab.stores.base import Store
+from storelab.stores.protocols.access import NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload
+from storelab.workloads.consistency.listings import stem
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
@@ -22,42 +26,33 @@ def drop_left(store: Store, account: int, stems: list[str]) -> None:
 
     Raises MeasurementFailed where the store refuses, as it does for a bucket that is not empty.
     """
-    from storelab.stores.protocols.access import NoSuchBucket
-
     if not stems:
         return
     access = store.access(account)
     for name in access.bucket_names():
         if name.startswith(tuple(stems)):
-            try:
+            with suppress(NoSuchBucket):  # listed, and gone: some stores do that
                 access.drop_bucket(name)
-            except NoSuchBucket:
-                continue  # listed, and gone: some stores do that
 
 
 class Consistency(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
         from storelab.core import records
-        from storelab.workloads.consistency.listings import stem
-        from storelab.workloads.staging import buckets
 
         places = [Bucket(**b) for b in job["buckets"]]
         buckets.ensure(store, config.name, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
         old = records.read_json(note) if note.exists() else []
         if not places[0].prefix:
-            records.write_json(
-                note, [*old, stem(places[0], job["attempt"])]
-            )  # noted first: a crash leaves nothing unknown behind
+            # Noted first: a crash leaves nothing unknown behind.
+            records.write_json(note, [*old, stem(places[0], job["attempt"])])
             drop_left(store, places[0].account, old)
             records.write_json(note, [stem(places[0], job["attempt"])])
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is
         checked."""
-        from storelab.workloads.consistency.listings import stem
-
         place = Bucket(**job["buckets"][0])
         if not place.prefix:
             drop_left(store, place.account, [stem(place, job["attempt"])])

@@ -170,13 +170,12 @@ class CachedEvents(Steps):
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)
-        keeps = {"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}
         self.settings = {
             "retries": 0,
             "library": "fsspec",
             "cache": self.cache,
             "read_ahead_bytes": self.read_ahead,
-            **keeps,
+            **({"blocks_kept": KEEPS_BLOCKS} if self.cache == "blockcache" else {}),
         }
 
     def begin_pass(self) -> None:

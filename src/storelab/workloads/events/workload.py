@@ -38,8 +38,7 @@ EVENTS = Events(
             "events",
             "fsspec",
             "How a job reads: `fsspec`, basket by basket through a file object with a `cache` (all protocols); "
-            "`planned`: each "
-            "step's baskets at once, by the read planner.",
+            "`planned`: each step's baskets at once, by the read planner.",
         ),
         axes.SCALE,
         axes.NAVIGATION,

@@ -6,7 +6,6 @@ The words and what they mean: `core/answers.py`.
 import http.client
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
@@ -71,8 +70,7 @@ class Checks(list[Check]):
         """Decorator; `arguments` go behind the context, so that one function can ask several questions."""
 
         def note(function: Callable[..., Answer]) -> Callable[..., Answer]:
-            ask = (lambda context: function(context, *arguments)) if arguments else partial(function)
-            self.append(Check(topic, name, ask))
+            self.append(Check(topic, name, lambda context: function(context, *arguments)))
             return function
 
         return note

@@ -1,16 +1,20 @@
-"""What the questions of every protocol share: the job, the known object, names that are free to use."""
+"""What the questions of every protocol share: the job, the known object, names that are free to use; over HTTP the
+connections too."""
 
 import random
+from abc import ABC, abstractmethod
 from typing import Any
-from urllib.parse import urlsplit
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import tls_context
-from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection
+from storelab.workloads.probe.answers import demand
+from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply
 
 SIZE = 2_400_000  # bytes of the known object: 1500 ranges lie more than a kilobyte apart
 PREFIX = "probe/"  # below the bucket's own prefix: all that the probe writes, and all that is removed behind it
+SMALL = b"one small object of the probe"
+LISTED = 1001  # objects in the folder that is listed: one more than a page of S3
 
 
 def known_body(seed: int) -> bytes:
@@ -19,7 +23,7 @@ def known_body(seed: int) -> bytes:
 
 
 def folder_of(attempt: str) -> str:
-    """Begin of all keys of an attempt, below the bucket's own prefix."""
+    """What all keys of an attempt begin with, below the bucket's own prefix."""
     return f"{PREFIX}{attempt}/"
 
 
@@ -27,7 +31,7 @@ KNOWN = "known"  # its name below `folder_of`; storelab's own access has put it 
 
 
 class Context:
-    """One client's view. `extra`: what the coordinator found out before, see `workloads/probe.py`."""
+    """One client's view. `extra`: what the coordinator found out before, see `probe/workload.py`."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -37,13 +41,6 @@ class Context:
         self.body = known_body(job.point.seed)
         self.folder = self.bucket.prefix + folder_of(job.attempt)
         self.known = self.folder + KNOWN
-        self.wire = self.new_wire()
-
-    def new_wire(self, timeout: float = TIMEOUT_S) -> Connection:
-        """A connection of its own to the endpoint, paced so that `limits.requests_per_s` holds."""
-        most, clients = self.job.limits.get("requests_per_s"), self.job.point.axes["clients"]
-        context = tls_context(self.endpoint) if urlsplit(self.endpoint.url).scheme in ("https", "swebhdfs") else None
-        return Connection(self.endpoint.url, context, timeout, clients / most if most else 0.0)
 
     def key(self, name: str) -> str:
         """The whole key of an object of this client."""
@@ -54,4 +51,53 @@ class Context:
         return []
 
     def close(self) -> None:
-        self.wire.close()
+        """Close connections."""
+
+
+def overwritten(c: Any, key: str) -> None:
+    """Write an object, and other bytes in its place. Raises Refuted."""
+    for body in (SMALL, SMALL[::-1]):
+        c.put(key, body)
+    demand(c.holds(key, SMALL[::-1]), "the first content is read after the second was written")
+
+
+class OverHttp(Context, ABC):
+    """Over HTTP; `wire` is the connection to the endpoint itself."""
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.wires: dict[str, Connection] = {}
+        self.wire = self.wire_to(self.endpoint.url)
+
+    def new_wire(self, url: str = "", timeout: float = TIMEOUT_S) -> Connection:
+        """A connection of its own to a host, or to the endpoint, paced so that `limits.requests_per_s` holds."""
+        most, clients = self.job.limits.get("requests_per_s"), self.job.point.axes["clients"]
+        url = url or self.endpoint.url
+        context = tls_context(self.endpoint) if url.startswith(("https", "swebhdfs")) else None
+        return Connection(url, context, timeout, clients / most if most else 0.0)
+
+    def wire_to(self, url: str) -> Connection:
+        """The connection to the host of a URL: buckets and data nodes may have hosts of their own."""
+        if url not in self.wires:
+            self.wires[url] = self.new_wire(url)
+        return self.wires[url]
+
+    @abstractmethod
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
+        """The known object with this Range header."""
+
+    @abstractmethod
+    def get_whole(self) -> Reply:
+        """The known object."""
+
+    def get_small(self, wire: Connection) -> Reply:
+        """A small request that succeeds."""
+        return self.get_ranges("bytes=0-9", wire)
+
+    @abstractmethod
+    def get_missing(self, wire: Connection) -> Reply:
+        """An object that was never written."""
+
+    def close(self) -> None:
+        for wire in self.wires.values():
+            wire.close()

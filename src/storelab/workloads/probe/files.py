@@ -10,26 +10,23 @@ from urllib.parse import unquote, urlsplit
 from storelab.engines.contract import Job
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
-from storelab.workloads.probe.context import Context
+from storelab.workloads.probe.context import LISTED, SMALL, Context
 
 CHECKS = Checks()
-SMALL = b"one small file of the probe"
-LISTED = 1001
 
 
 class Files(Context):
     def __init__(self, job: Job):
-        self.root = Path(unquote(urlsplit(job.endpoint.url).path))
         super().__init__(job)
-        self.own = self.root / self.bucket.name / self.folder / str(job.client)
+        folder = Path(unquote(urlsplit(job.endpoint.url).path)) / self.bucket.name
+        self.own, self.known_path = folder / self.key(""), folder / self.known
         self.own.mkdir(parents=True, exist_ok=True)
-        self.known_path = self.root / self.bucket.name / self.known
 
-    def new_wire(self, timeout: float = 0.0) -> None:  # type: ignore[override]  # nothing goes over HTTP
-        return None
-
-    def close(self) -> None:
-        return
+    def file(self, name: str) -> Path:
+        """A small file of this client."""
+        path = self.own / name
+        path.write_bytes(SMALL)
+        return path
 
 
 def _tried(act: Callable[[], object]) -> str | None:
@@ -75,8 +72,7 @@ def beyond(c: Files) -> Answer:
 @CHECKS.add("objects", "atomic rename")
 def atomic_rename(c: Files) -> Answer:
     """Over an existing file: a reader that has it open keeps the old bytes, a new one gets the new."""
-    new, old = c.own / "new", c.own / "old"
-    old.write_bytes(SMALL)
+    new, old = c.own / "new", c.file("old")
     new.write_bytes(SMALL[::-1])
     with open(old, "rb") as f:
         new.rename(old)
@@ -99,8 +95,7 @@ def append(c: Files) -> Answer:
 
 @CHECKS.add("objects", "hard link")
 def hard_link(c: Files) -> Answer:
-    path = c.own / "link-source"
-    path.write_bytes(SMALL)
+    path = c.file("link-source")
     failed = _tried(lambda: os.link(path, c.own / "link"))
     demand(failed is None, f"link: {failed}")
     demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but of another inode", Otherwise)
@@ -109,8 +104,7 @@ def hard_link(c: Files) -> Answer:
 
 @CHECKS.add("objects", "open file removed")
 def open_removed(c: Files) -> Answer:
-    path = c.own / "removed"
-    path.write_bytes(SMALL)
+    path = c.file("removed")
     with open(path, "rb") as f:
         path.unlink()
         got = f.read()
@@ -141,8 +135,7 @@ def fsync(c: Files) -> Answer:
 @CHECKS.add("checksums", "extended attributes")
 def xattr(c: Files) -> Answer:
     """Where a site keeps its checksums."""
-    path = c.own / "xattr"
-    path.write_bytes(SMALL)
+    path = c.file("xattr")
     failed = _tried(lambda: os.setxattr(path, "user.storelab", b"17"))
     demand(failed is None, f"setxattr: {failed}")
     demand(os.getxattr(path, "user.storelab") == b"17", "kept, but other bytes", Otherwise)
@@ -162,8 +155,7 @@ def exclusive(c: Files) -> Answer:
 
 def _locked(c: Files, lock: Callable[[int], None]) -> Answer:
     """A lock of one process keeps another one out."""
-    path = c.own / "lock"
-    path.touch()
+    path = c.file("lock")
     with open(path, "r+b") as f:
         failed = _tried(lambda: lock(f.fileno()))
         demand(failed is None, f"a lock is refused: {failed}")

@@ -4,13 +4,14 @@ Every part's offset, length and bytes are compared with the known object. A serv
 the first range only, or other bytes is told apart; none of these ever counts as an answer to a multi-range request.
 """
 
-import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from storelab.readplan.multipart import Malformed, Range, boundary, content_range, parse
 from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer
+from storelab.workloads.probe.plain_http import error_code
 
 RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
     "right",
@@ -25,7 +26,6 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
 # neither.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
 MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
-ERROR_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,8 @@ def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ran
     """What the server did with a request for `ranges` of the object `data`. `headers`: names in lower case."""
     seen = f"{status}, {len(body)} bytes"
     if status not in (200, 206):
-        code = ERROR_CODE.search(body[:20_000])
-        return Verdict(
-            ERROR, f"{status}{' ' + code[1].decode() if code else ''}, no range was sent", {"status": status}
-        )
+        said = f"{status} {error_code(body)}".strip()
+        return Verdict(ERROR, f"{said}, no range was sent", {"status": status})
     mark = boundary(headers.get("content-type", ""))
     verdict = (
         _multipart(seen, body, mark, data, ranges)
@@ -117,7 +115,5 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
 
 def _near(got: Sequence[Range], first: int) -> list[Range]:
     """The parts that can hold byte `first`: the last ones that begin at or before it."""
-    from bisect import bisect_right
-
     at = bisect_right(got, (first, 1 << 62))
     return list(got[max(0, at - 4) : at])

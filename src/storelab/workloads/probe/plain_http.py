@@ -1,71 +1,70 @@
 """A plain HTTP client: one connection, one request, one answer as it came.
 
-No redirect is followed and nothing is tried twice. A connection is used again where the server keeps it; that the
-server closed it meanwhile is seen before the request, so an idle time-out is no failure.
+It follows no redirect and tries nothing twice. It uses a connection again where the server keeps it open, and looks
+before each request whether the server has closed it, so an idle time-out is no failure.
 """
 
+import hashlib
 import http.client
+import re
 import select
 import ssl
 import time
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
-from storelab.workloads.probe.answers import NO, Refuted
+from storelab.workloads.probe.answers import Refuted
 
 TIMEOUT_S = 60.0
 MOST_BYTES = 64_000_000  # of an answer: nothing that the probe asks for is larger
-
-
-class Headers(dict[str, str]):
-    """Header fields, names in lower case; of fields that come twice, the first."""
-
-    @classmethod
-    def of(cls, pairs: list[tuple[str, str]]) -> "Headers":
-        out = cls()
-        for name, value in pairs:
-            out.setdefault(name.lower(), value)
-        return out
+_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. kept: the server left the connection open; fresh: it was opened for this request; version: 10 or
-    11."""
+    """One answer. headers: `get` ignores upper and lower case, and gives the first of fields that come twice; version:
+    10 or 11."""
 
     status: int
-    headers: Headers
+    headers: http.client.HTTPMessage
     body: bytes
-    kept: bool
-    fresh: bool
-    version: int = 11
-    reason: str = field(default="", compare=False)
+    version: int
 
     @property
     def good(self) -> bool:
         return 200 <= self.status < 300
 
+    def holds(self, body: bytes) -> bool:
+        """Whether this is a whole object with exactly these bytes."""
+        return self.status == 200 and self.body == body
+
+
+def error_code(body: bytes) -> str:
+    """The error code in the body of an answer of S3, '' where there is none."""
+    found = _CODE.search(body[:20_000])
+    return found[1].decode() if found else ""
+
+
+def said(reply: Reply) -> str:
+    """Status and error code, for evidence. Never the message: some servers repeat keys in it."""
+    return f"{reply.status} {error_code(reply.body)}".strip()
+
+
+def md5_header(body: bytes) -> str:
+    """The MD5 of a body as HTTP sends it, in base 64."""
+    return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+
 
 class TooLong(Refuted):
     """The server sends far more than was asked."""
 
-    answer = NO
-
 
 class Cut(Refuted):
     """The connection ended before the answer did."""
-
-    answer = NO
-
-
-def _cut(status: int, got: int, said: int | None) -> str:
-    return (
-        f"{status} announced {said} bytes, {got} came"
-        if said
-        else f"{status}, and its body broke off after {got} bytes"
-    )
 
 
 class Connection:
@@ -84,26 +83,22 @@ class Connection:
         shown = f"[{self.name}]" if ":" in self.name else self.name
         self.host = f"{shown}:{parts.port}" if parts.port and parts.port != (443 if self.secure else 80) else shown
         self.context, self.timeout, self.pace_s = context, timeout, pace_s
-        self.opened = self.requests = 0
+        https = partial(http.client.HTTPSConnection, context=context)
+        self.kind: Callable[..., http.client.HTTPConnection] = https if self.secure else http.client.HTTPConnection
+        self.opened = 0
         self._connection: http.client.HTTPConnection | None = None
         self._last = 0.0
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self.secure:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self.name, self.port, timeout=self.timeout, context=self.context
-            )
-        else:
-            connection = http.client.HTTPConnection(self.name, self.port, timeout=self.timeout)
-        connection.auto_open = 0  # a connection is opened here or nowhere
-        connection.connect()
-        self.opened += 1
-        return connection
-
-    def _usable(self) -> bool:
-        """Whether there is a connection that the server has not closed (an idle one has nothing to read)."""
+    def _open(self) -> http.client.HTTPConnection:
+        """The connection, or a new one where the server closed it (an idle one has nothing to read)."""
         sock = self._connection.sock if self._connection else None
-        return sock is not None and not select.select([sock], [], [], 0)[0]
+        if sock is None or select.select([sock], [], [], 0)[0]:
+            self.close()
+            self._connection = connection = self.kind(self.name, self.port, timeout=self.timeout)
+            connection.auto_open = 0  # a connection is opened here or nowhere
+            connection.connect()
+            self.opened += 1
+        return self._connection
 
     def send(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
@@ -112,13 +107,7 @@ class Connection:
         if (wait := self._last + self.pace_s - time.monotonic()) > 0:
             time.sleep(wait)
         self._last = time.monotonic()
-        fresh = not self._usable()
-        if fresh:
-            self.close()
-            self._connection = self._connect()
-        connection = self._connection
-        assert connection is not None
-        self.requests += 1
+        connection = self._open()
         try:
             try:
                 connection.request(method, target, body, {"Host": self.host, **(headers or {})})
@@ -129,26 +118,18 @@ class Connection:
             try:
                 data = response.read(MOST_BYTES + 1)
             except http.client.IncompleteRead as error:
-                raise Cut(_cut(response.status, len(error.partial), None)) from None
+                raise Cut(f"{response.status}, and its body broke off after {len(error.partial)} bytes") from None
             if len(data) > MOST_BYTES:
                 raise TooLong(f"{method} answered {response.status} and more than {MOST_BYTES} bytes")
             if response.length:
-                raise Cut(_cut(response.status, len(data), len(data) + response.length))
-            reply = Reply(
-                response.status,
-                Headers.of(response.getheaders()),
-                data,
-                connection.sock is not None and not response.will_close,
-                fresh,
-                response.version,
-                response.reason or "",
-            )
+                said = len(data) + response.length
+                raise Cut(f"{response.status} announced {said} bytes, {len(data)} came")
         except BaseException:
             self.close()
             raise
-        if not reply.kept:
+        if connection.sock is None or response.will_close:
             self.close()
-        return reply
+        return Reply(response.status, response.headers, data, response.version)
 
     def tls(self) -> tuple[str, str] | None:
         """(version, cipher) of the open connection; None without TLS."""

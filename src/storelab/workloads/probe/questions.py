@@ -6,12 +6,11 @@ it; topic and name are its place in the capability table and never change.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from storelab.engines.contract import Job
-    from storelab.workloads.probe.answers import Check
-    from storelab.workloads.probe.context import Context
+from storelab.engines.contract import Job
+from storelab.workloads.probe.answers import Check
+from storelab.workloads.probe.context import Context
 
 PROTOCOLS = {
     "s3": "s3.questions",
@@ -26,11 +25,11 @@ def _module(protocol: str) -> Any:
     return importlib.import_module(f"storelab.workloads.probe.{PROTOCOLS[protocol]}")
 
 
-def checks(protocol: str) -> "list[Check]":
+def checks(protocol: str) -> list[Check]:
     """All questions of a protocol, in the order of asking."""
     return _module(protocol).CHECKS
 
 
-def context_of(job: "Job") -> "Context":
+def context_of(job: Job) -> Context:
     """What the questions of the job's protocol are asked with. Raises NotTried where keys are missing."""
     return _module(job.endpoint.protocol).CONTEXT(job)

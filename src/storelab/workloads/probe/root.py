@@ -4,64 +4,65 @@ Vector reads are what ROOT sends: many ranges of one file in one request (`kXR_r
 """
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from XRootD import client
+from XRootD.client.flags import OpenFlags, QueryCode
+
 from storelab.engines.contract import Job
+from storelab.readplan.multipart import Range
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, Refuted, demand, yes
-from storelab.workloads.probe.context import Context
+from storelab.workloads.probe.context import LISTED, SMALL, Context, overwritten
 
 CHECKS = Checks()
-SMALL = b"one small file of the probe"
-TIMEOUT = 30
-LISTED = 1001
+TIMEOUT = 30  # seconds, also of what XRootD's own client sends without being told one
 
 
 class Root(Context):
     def __init__(self, job: Job):
         super().__init__(job)
-        from XRootD import client
-
+        client.EnvPutInt("RequestTimeout", TIMEOUT)
         parts = urlsplit(self.endpoint.url)
-        self.client = client
         self.door = f"{parts.scheme}://{parts.netloc}"
-        self.base = f"/{parts.path.strip('/')}".rstrip("/") + f"/{self.bucket.name}/"
-        self.own = f"{self.base}{self.folder}{job.client}/"
+        self.base = f"{parts.path.rstrip('/')}/{self.bucket.name}/"
         self.fs = client.FileSystem(self.door)
 
-    def new_wire(self, timeout: float = 0.0) -> None:  # type: ignore[override]  # XrdCl has connections of its own
-        return None
+    def key(self, name: str) -> str:
+        """The whole path of a file of this client."""
+        return self.base + super().key(name)
 
-    def close(self) -> None:
-        return
-
-    def open(self, path: str, flags: Any = None) -> Any:
-        """An open file. Raises Refuted."""
-        from XRootD.client.flags import OpenFlags
-
-        f = self.client.File()
-        status, _ = f.open(f"{self.door}/{path}", OpenFlags.READ if flags is None else flags, timeout=TIMEOUT)
+    def open(self, path: str, flags: int = 0) -> Any:
+        """An open file; without flags, to be read. Raises Refuted."""
+        f = client.File()
+        status, _ = f.open(f"{self.door}/{path}", flags or OpenFlags.READ)
         demand(status.ok, f"open: {said(status)}")
         return f
 
-    def write(self, name: str, body: bytes, exclusive: bool = False) -> None:
+    def put(self, path: str, body: bytes, exclusive: bool = False) -> None:
         """A whole file. Raises Refuted."""
-        from XRootD.client.flags import OpenFlags
-
-        f = self.open(self.own + name, (OpenFlags.NEW if exclusive else OpenFlags.DELETE) | OpenFlags.MAKEPATH)
-        status, _ = f.write(body, timeout=TIMEOUT)
-        closed, _ = f.close(timeout=TIMEOUT)
-        demand(status.ok and closed.ok, f"write: {said(status if not status.ok else closed)}")
+        f = self.open(path, (OpenFlags.NEW if exclusive else OpenFlags.DELETE) | OpenFlags.MAKEPATH)
+        (status, _), (closed, _) = f.write(body), f.close()
+        demand(status.ok and closed.ok, f"write: {said(closed if status.ok else status)}")
 
     def read(self, path: str, offset: int = 0, size: int = 0) -> bytes:
-        f = self.open(path)
-        try:
-            status, data = f.read(offset, size, timeout=TIMEOUT)
+        """These bytes; size 0: all. Raises Refuted."""
+        with self.open(path) as f:
+            status, data = f.read(offset, size)
             demand(status.ok, f"read: {said(status)}")
             return bytes(data)
-        finally:
-            f.close(timeout=TIMEOUT)
+
+    def holds(self, path: str, body: bytes) -> bool:
+        """Whether the file has exactly these bytes. Raises Refuted where it cannot be read."""
+        return self.read(path) == body
+
+    def chunks(self, f: Any, ranges: list[Range]) -> list[tuple[Range, bytes]]:
+        """One vector read of an open file: what came, with its first and last byte. Raises Refuted."""
+        status, info = f.vector_read([(a, b - a + 1) for a, b in ranges])
+        demand(status.ok, f"{len(ranges)} chunks in one vector read: {said(status)}")
+        return [((k.offset, k.offset + k.length - 1), bytes(k.buffer)) for k in info.chunks]
 
 
 def said(status: Any) -> str:
@@ -86,18 +87,9 @@ def beyond(c: Root) -> Answer:
 def _vector(c: Root, count: int) -> Answer:
     """One vector read; offset, length and bytes of every chunk compared."""
     ranges = multirange.spread(count, len(c.body))
-    f = c.open(c.base + c.known)
-    try:
-        status, info = f.vector_read([(a, b - a + 1) for a, b in ranges], timeout=TIMEOUT)
-        demand(status.ok, f"{count} chunks in one vector read: {said(status)}")
-        chunks = [(chunk.offset, chunk.length, bytes(chunk.buffer)) for chunk in info.chunks]
-    finally:
-        f.close(timeout=TIMEOUT)
-    wrong = [
-        a
-        for (a, b), (o, n, data) in zip(ranges, chunks, strict=False)
-        if (o, n) != (a, b - a + 1) or data != c.body[a : b + 1]
-    ]
+    with c.open(c.base + c.known) as f:
+        chunks = c.chunks(f, ranges)
+    wrong = [r[0] for r, chunk in zip(ranges, chunks, strict=False) if chunk != (r, c.body[r[0] : r[1] + 1])]
     demand(len(chunks) == count, f"{len(chunks)} of {count} chunks", Otherwise)
     demand(not wrong, f"{len(wrong)} of {count} chunks are not what stands there, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} chunks in one vector read, every offset and byte compared")
@@ -109,9 +101,7 @@ for _count in (2, 200, 1500):
 
 def config(c: Root, name: str) -> str:
     """What the server says of itself; '' where it does not."""
-    from XRootD.client.flags import QueryCode
-
-    status, answer = c.fs.query(QueryCode.CONFIG, name, timeout=TIMEOUT)
+    status, answer = c.fs.query(QueryCode.CONFIG, name)
     value = bytes(answer or b"").decode(errors="replace").strip("\0\n ") if status.ok else ""
     return "" if value == name else value
 
@@ -129,28 +119,21 @@ def bounds(c: Root) -> Answer:
 def split(c: Root) -> Answer:
     """1500 chunks as a reader has to send them where one vector read takes fewer."""
     most = config(c, "readv_iov_max")
-    if not most.isdigit():
-        raise NotTried("the server tells no bound")
+    demand(most.isdigit(), "the server tells no bound", NotTried)
     ranges, step = multirange.spread(1500, len(c.body)), min(1500, int(most))
-    f = c.open(c.base + c.known)
-    right = 0
-    try:
-        for i in range(0, len(ranges), step):
-            status, info = f.vector_read([(a, b - a + 1) for a, b in ranges[i : i + step]], timeout=TIMEOUT)
-            demand(status.ok, f"a vector read of {len(ranges[i : i + step])} chunks: {said(status)}")
-            got = zip(ranges[i : i + step], info.chunks, strict=False)
-            right += sum((k.offset, bytes(k.buffer)) == (a, c.body[a : b + 1]) for (a, b), k in got)
-    finally:
-        f.close(timeout=TIMEOUT)
+    with c.open(c.base + c.known) as f:
+        got = [chunk for i in range(0, 1500, step) for chunk in c.chunks(f, ranges[i : i + step])]
+    right = sum(chunk == (r, c.body[r[0] : r[1] + 1]) for r, chunk in zip(ranges, got, strict=False))
     demand(right == 1500, f"{right} of 1500 chunks are right", Otherwise)
     return yes(f"1500 chunks in {-(-1500 // step)} vector reads, every offset and byte compared")
 
 
 @CHECKS.add("objects", "put, get, head")
 def put_get_head(c: Root) -> Answer:
-    c.write("object", SMALL)
-    demand(c.read(c.own + "object") == SMALL, "read back otherwise")
-    status, info = c.fs.stat(c.own + "object", timeout=TIMEOUT)
+    path = c.key("object")
+    c.put(path, SMALL)
+    demand(c.holds(path, SMALL), "read back otherwise")
+    status, info = c.fs.stat(path)
     demand(status.ok, f"stat: {said(status)}")
     demand(info.size == len(SMALL), f"stat says {info.size} bytes", Otherwise)
     return yes(f"stat says {info.size} bytes")
@@ -158,7 +141,7 @@ def put_get_head(c: Root) -> Answer:
 
 @CHECKS.add("objects", "missing object")
 def missing(c: Root) -> Answer:
-    status, _ = c.fs.stat(c.own + "never-written", timeout=TIMEOUT)
+    status, _ = c.fs.stat(c.key("never-written"))
     demand(not status.ok, "stat of what is not there succeeds", Otherwise)
     demand(status.errno == 3011, f"{said(status)} instead of 'no such file' (3011)", Otherwise)
     return yes(said(status))
@@ -166,29 +149,28 @@ def missing(c: Root) -> Answer:
 
 @CHECKS.add("objects", "overwrite and delete")
 def delete(c: Root) -> Answer:
-    c.write("delete", SMALL)
-    c.write("delete", SMALL[::-1])
-    demand(c.read(c.own + "delete") == SMALL[::-1], "the first content is read after the second was written")
-    status, _ = c.fs.rm(c.own + "delete", timeout=TIMEOUT)
+    path = c.key("delete")
+    overwritten(c, path)
+    status, _ = c.fs.rm(path)
     demand(status.ok, f"rm: {said(status)}")
-    demand(not c.fs.stat(c.own + "delete", timeout=TIMEOUT)[0].ok, "removed, and still there")
+    demand(not c.fs.stat(path)[0].ok, "removed, and still there")
     return yes("gone")
 
 
 @CHECKS.add("objects", "rename")
 def rename(c: Root) -> Answer:
-    c.write("move-source", SMALL)
-    status, _ = c.fs.mv(c.own + "move-source", c.own + "move-target", timeout=TIMEOUT)
+    old, new = c.key("move-source"), c.key("move-target")
+    c.put(old, SMALL)
+    status, _ = c.fs.mv(old, new)
     demand(status.ok, f"mv: {said(status)}")
-    demand(c.read(c.own + "move-target") == SMALL, "renamed, but other bytes")
+    demand(c.holds(new, SMALL), "renamed, but other bytes")
     return yes("mv")
 
 
-def _checksum(c: Root, name: str, wanted: str) -> Answer:
+def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
     """The server's own checksum of the known object."""
-    from XRootD.client.flags import QueryCode
-
-    status, answer = c.fs.query(QueryCode.CHECKSUM, f"{c.base}{c.known}?cks.type={name}", timeout=TIMEOUT)
+    wanted = f"{checksum(c.body):08x}"
+    status, answer = c.fs.query(QueryCode.CHECKSUM, f"{c.base}{c.known}?cks.type={name}")
     demand(status.ok, f"{said(status)}")
     kind, _, value = bytes(answer or b"").decode(errors="replace").strip("\0\n ").partition(" ")
     demand(kind == name, f"answered {kind} {value}", Otherwise)
@@ -196,33 +178,28 @@ def _checksum(c: Root, name: str, wanted: str) -> Answer:
     return yes(f"{name} {value}, the known object's")
 
 
-@CHECKS.add("checksums", "adler32")
-def adler32(c: Root) -> Answer:
-    return _checksum(c, "adler32", f"{zlib.adler32(c.body):08x}")
-
-
-@CHECKS.add("checksums", "crc32c")
-def crc32c(c: Root) -> Answer:
-    table = [_castagnoli(i) for i in range(256)]
-    crc = 0xFFFFFFFF
-    for byte in c.body:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return _checksum(c, "crc32c", f"{crc ^ 0xFFFFFFFF:08x}")
-
-
-def _castagnoli(value: int) -> int:
+def crc32c(body: bytes) -> int:
+    """The polynomial of Castagnoli, which no library here has."""
+    table, crc = list(range(256)), 0xFFFFFFFF
     for _ in range(8):
-        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-    return value
+        table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    for byte in body:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+CHECKS.add("checksums", "adler32", "adler32", zlib.adler32)(_checksum)
+CHECKS.add("checksums", "crc32c", "crc32c", crc32c)(_checksum)
 
 
 @CHECKS.add("conditional", "put if absent")
 def exclusive(c: Root) -> Answer:
-    c.write("exclusive", SMALL)
+    path = c.key("exclusive")
+    c.put(path, SMALL)
     try:
-        c.write("exclusive", b"intruder", exclusive=True)
+        c.put(path, b"intruder", exclusive=True)
     except Refuted as refused:
-        demand(c.read(c.own + "exclusive") == SMALL, "refused, but its bytes are gone", Otherwise)
+        demand(c.holds(path, SMALL), "refused, but its bytes are gone", Otherwise)
         return yes(f"{refused}; its bytes untouched")
     raise Refuted("a file that is there is made anew")
 
@@ -231,8 +208,8 @@ def exclusive(c: Root) -> Answer:
 def listing(c: Root) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
-        c.write(f"many/{name}", b"x")
-    status, found = c.fs.dirlist(f"{c.own}many", timeout=TIMEOUT)
+        c.put(c.key(f"many/{name}"), b"x")
+    status, found = c.fs.dirlist(c.key("many"))
     demand(status.ok, f"dirlist: {said(status)}")
     got = {entry.name for entry in found}
     demand(got == wanted, f"{len(got & wanted)} of {LISTED} files listed")

@@ -6,7 +6,7 @@ the request line, percent-encoded already. May import: botocore, `stores.protoco
 start.
 """
 
-import hashlib
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -16,15 +16,12 @@ from botocore.auth import HmacV1Auth, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
 
-from storelab.stores.protocols.endpoint import Credentials
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
-EMPTY = hashlib.sha256(b"").hexdigest()
 UNSIGNED = "UNSIGNED-PAYLOAD"
-SIGNED = (
-    "host",
-    "content-type",
-    "content-md5",
-)  # what the definition asks for, beside all `x-amz-` headers; botocore would sign more
+# What the definition asks for, beside all `x-amz-` headers; botocore would sign more.
+SIGNED = ("host", "content-type", "content-md5")
+_AMAZON = re.compile(r"(^|\.)amazonaws\.com(\.cn)?\Z")
 
 
 def path_of(key: str) -> str:
@@ -35,6 +32,23 @@ def path_of(key: str) -> str:
 def query_of(parameters: Mapping[str, str]) -> str:
     """Canonical query string, which is sent as it is."""
     return "&".join(sorted(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in parameters.items()))
+
+
+def place(endpoint: Endpoint, bucket: str, key: str = "") -> tuple[str, str]:
+    """(URL of the host, path) of an object, of a bucket ('' as key) or of the service ('' as bucket too). With virtual
+    addressing each bucket has a host of its own."""
+    scheme, host, *_ = urlsplit(endpoint.url)
+    if bucket and endpoint.addressing == "virtual":
+        return f"{scheme}://{bucket}.{host}", f"/{path_of(key)}"
+    return f"{scheme}://{host}", "/" + path_of("/".join(filter(None, (bucket, key))))
+
+
+def location(endpoint: Endpoint) -> bytes | None:
+    """Body of a request that makes a bucket: Amazon wants its region again where it is not the first one."""
+    if endpoint.region == "us-east-1" or not _AMAZON.search(urlsplit(endpoint.url).hostname or ""):
+        return None
+    text = f"<LocationConstraint>{endpoint.region}</LocationConstraint>"
+    return f"<CreateBucketConfiguration>{text}</CreateBucketConfiguration>".encode()
 
 
 class _Dated:
@@ -55,11 +69,11 @@ class _Dated:
 
 
 class _Header(_Dated, S3SigV4Auth):
-    pass
+    """The signature stands in the headers."""
 
 
 class _Query(_Dated, S3SigV4QueryAuth):
-    pass
+    """The signature stands in the URL."""
 
 
 def _known(keys: Credentials) -> Any:
@@ -94,15 +108,14 @@ def presign(
     method: str,
     host: str,
     path: str,
-    query: Mapping[str, str],
     keys: Credentials,
     region: str,
     expires: int,
     when: float | None = None,
 ) -> str:
     """The query string that lets anybody do this for `expires` seconds from `when`; only the host header is signed."""
-    url = f"http://{host}{path}" + (f"?{query_of(query)}" if query else "")
-    request, signer = AWSRequest(method, url, {"Host": host}), _Query(_known(keys), "s3", region, expires=expires)
+    request = AWSRequest(method, f"http://{host}{path}", {"Host": host})
+    signer = _Query(_known(keys), "s3", region, expires=expires)
     signer.when = when
     signer.add_auth(request)
     return urlsplit(request.url).query

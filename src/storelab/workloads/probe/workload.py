@@ -4,6 +4,7 @@ Not a measurement of speed: a point has no rate, its answers stand in `answers.<
 asked, at the latest at the deadline; what was not asked by then is `not tried`.
 """
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from storelab.engines.contract import Check, Client, Result
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload
+from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
@@ -51,26 +53,22 @@ class ProbeClient(Client):
         now = clock.now_ns()
         told = self.job.extra.get("administration", []) if self.job.client == 0 else []
         self.asked += [Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in told]
-        rows = [(a.topic, a.check, a.answer, a.evidence, a.start_ns, a.end_ns) for a in self.asked]
-        topic, check, answer, evidence, start_ns, end_ns = (list(column) for column in zip(*rows, strict=True))
-        n = len(rows)
-        ops = {
+        n = len(self.asked)
+        columns = {
             "client": [self.job.client] * n,
+            "topic": [a.topic for a in self.asked],
+            "check": [a.check for a in self.asked],
+            "answer": [a.answer for a in self.asked],
+            "evidence": [a.evidence for a in self.asked],
+            "start_ns": [a.start_ns for a in self.asked],
+            "end_ns": [a.end_ns for a in self.asked],
+        }
+        ops = {
+            **{name: columns[name] for name in ("client", "start_ns", "end_ns")},
             "op": ["PROBE"] * n,
             "count": [1] * n,
             "bytes": [0] * n,  # a probe moves bytes and has no throughput
-            "start_ns": start_ns,
-            "end_ns": end_ns,
             "status": [0] * n,
-        }
-        columns = {
-            "client": [self.job.client] * n,
-            "topic": topic,
-            "check": check,
-            "answer": answer,
-            "evidence": evidence,
-            "start_ns": start_ns,
-            "end_ns": end_ns,
         }
         engine = {
             "name": "wire",
@@ -93,7 +91,6 @@ class ProbeClient(Client):
 
 def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     """{spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
-    from storelab.workloads.staging import buckets
 
     if store.protocol != "s3":
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
@@ -112,7 +109,6 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
 def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
     """Remove every object of any probe, and every bucket that a probe made; returns the number of objects."""
     from storelab.workloads.probe.context import PREFIX
-    from storelab.workloads.staging import buckets
 
     ways = buckets.accesses(store, places)
     gone = 0
@@ -130,18 +126,11 @@ def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
 
 def _drop(access: "Access", bucket: Bucket) -> int:
     """A marked bucket of the probe with all that is in it, versions too."""
-    from contextlib import suppress
-
     from botocore.exceptions import ClientError
-
-    from storelab.workloads.staging import buckets
 
     with suppress(ClientError):
         access.s3.delete_bucket_policy(Bucket=bucket.name)  # type: ignore[attr-defined]  # only S3 has such buckets
-    gone = buckets.delete_prefix(access, bucket)
-    access.delete(bucket.name, [bucket.prefix + buckets.MARKER])
-    access.drop_bucket(bucket.name)
-    return gone
+    return buckets.drop(access, bucket)
 
 
 class Probe(Workload):
@@ -149,7 +138,6 @@ class Probe(Workload):
         """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
         tells."""
         from storelab.workloads.probe import administration, context
-        from storelab.workloads.staging import buckets
 
         places = [Bucket(**b) for b in job["buckets"]]
         buckets.ensure(store, config.name, places)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
@@ -76,7 +77,7 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
 
 
 def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
-    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one of them is of someone
+    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one belongs to someone
     else.
 
     Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.
@@ -101,8 +102,9 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             for bucket in made:
-                if bucket not in marked_ and not bucket.prefix:
-                    _drop_quietly(ways[bucket.account], bucket)  # this call made it, and nobody knows of it yet
+                if bucket not in marked_ and not bucket.prefix:  # this call made it, and nobody knows of it yet
+                    with suppress(UserError, MeasurementFailed, NoSuchBucket, AccessRefused):
+                        ways[bucket.account].drop_bucket(bucket.name)
             raise
 
 
@@ -131,13 +133,6 @@ def _refused(store: Store) -> UserError:
         "AccessDenied: the server denies access (403)",
         "check the rights of these credentials, or name the store's `bucket`",
     )
-
-
-def _drop_quietly(access: Access, bucket: Bucket) -> None:
-    try:
-        access.drop_bucket(bucket.name)
-    except (UserError, MeasurementFailed, NoSuchBucket, AccessRefused):
-        return
 
 
 def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -173,6 +168,19 @@ def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
         return 0
     except AccessRefused:
         raise UserError(place, "the server denies access (403)", "check the rights of these credentials") from None
+
+
+def drop(access: Access, bucket: Bucket) -> int:
+    """Delete all objects, the marker last, and the bucket, unless it is a prefix; returns the number of objects.
+
+    Raises as `delete_prefix`.
+    """
+    objects = delete_prefix(access, bucket)
+    access.abandon(bucket.name, bucket.prefix)
+    access.delete(bucket.name, [bucket.prefix + MARKER])
+    if not bucket.prefix:
+        access.drop_bucket(bucket.name)
+    return objects
 
 
 def _candidates(access: Access, store: Store, campaign: str, account: int) -> list[Bucket]:
@@ -218,12 +226,5 @@ def remove(store: Store, campaign: str) -> Removed:
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
     own = own_buckets(store, campaign)
-    ways, objects = accesses(store, own), 0
-    for bucket in own:
-        access = ways[bucket.account]
-        objects += delete_prefix(access, bucket)
-        access.abandon(bucket.name, bucket.prefix)
-        access.delete(bucket.name, [bucket.prefix + MARKER])
-        if not bucket.prefix:
-            access.drop_bucket(bucket.name)
-    return Removed(objects, len(own))
+    ways = accesses(store, own)
+    return Removed(sum(drop(ways[bucket.account], bucket) for bucket in own), len(own))

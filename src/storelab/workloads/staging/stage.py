@@ -6,8 +6,7 @@ SHA-256 of the manifest; it is written last.
 
 import hashlib
 import json
-import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from storelab.datasets import own_file, payload
 from storelab.datasets.root import baskets, generated
 from storelab.host import scratch
 from storelab.stores.base import Store
+from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import upload
+from storelab.workloads.staging import buckets, upload
+from storelab.workloads.staging.upload import report
 
-Progress = Callable[[str], None]
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
@@ -60,15 +60,11 @@ def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
     )
 
 
-def ensure(
-    config: Config, store: Store, dataset: dict[str, Any], progress: Progress = print, again: bool = False
-) -> Path:
+def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
     """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
-    from storelab.workloads.staging import buckets
-
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
@@ -95,7 +91,7 @@ def ensure(
             )
         _check_room(store, dataset)
         buckets.ensure(store, config.name, places)
-        upload.upload(store, places, manifest, files, progress)
+        upload.upload(store, places, manifest, files)
         _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
     records.write_atomic(path, text)
@@ -106,7 +102,7 @@ def _payload(
     config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
     files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
-    manifest = _manifest(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
+    manifest = manifest_of(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
     return manifest, files
 
 
@@ -122,10 +118,9 @@ def _root(
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        report(
-            f"    {path.name}: {facts['branches']} branches or fields, {len(facts['unreadable'])} of them are left "
-            f"out{_first(facts)}"
-        )
+        left_out = facts["unreadable"]  # the manifest has them all
+        first = next((f"; the first is {name}: {reason[:150]}" for name, reason in left_out.items()), "")
+        report(f"    {path.name}: {facts['branches']} branches or fields, {len(left_out)} of them are left out{first}")
     else:
         root = generated.generate_with_side_car(
             path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd")
@@ -134,19 +129,16 @@ def _root(
     names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
     keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
     objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
-    return _manifest(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
+    return manifest_of(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
         "root": root
     }, [path]
 
 
-def _first(facts: dict[str, Any]) -> str:
-    """Which branch is left out first, and why; the manifest has them all."""
-    return next((f"; the first is {name}: {reason[:150]}" for name, reason in facts["unreadable"].items()), "")
-
-
-def _manifest(
+def manifest_of(
     store: Store, dataset: dict[str, Any], places: list[Bucket], bodies: list[dict[str, Any]], objects: dict[str, Any]
 ) -> dict[str, Any]:
+    """The manifest of objects that lie in a store. bodies: size and SHA-256 of each content; objects: columns `key`,
+    `bucket` (number in `places`) and `body` (number in `bodies`)."""
     return {
         "schema": 1,
         "dataset": dataset,
@@ -167,33 +159,22 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
         )
 
 
-def _read(access: Any, bucket: Bucket, key: str) -> bytes | None:
+def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
     """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
-    from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
-
-    try:
+    with suppress(NoSuchBucket, AccessRefused):
         return access.read(bucket.name, key)
-    except (NoSuchBucket, AccessRefused):
-        return None
+    return None
 
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
     """Every object is listed with its size. Raises MeasurementFailed."""
-    from storelab.workloads.staging import buckets
-
-    listed = {}
-    for index, place in enumerate(places):
-        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
-            listed[index, key.removeprefix(place.prefix)] = size
+    listed = {
+        (index, key.removeprefix(place.prefix)): size
+        for index, place in enumerate(places)
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/")
+    }
     columns = manifest["objects"]
     for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
-        if listed.get((bucket, key)) != manifest["bodies"][body]["size"]:
-            raise MeasurementFailed(
-                f"staging: the store lists {listed.get((bucket, key))} B for {key} instead of "
-                f"{manifest['bodies'][body]['size']} B"
-            )
-
-
-def report(line: str) -> None:
-    """Progress goes to standard error at once, so that Snakemake shows it."""
-    print(line, file=sys.stderr, flush=True)
+        got, size = listed.get((bucket, key)), manifest["bodies"][body]["size"]
+        if got != size:
+            raise MeasurementFailed(f"staging: the store lists {got} B for {key} instead of {size} B")

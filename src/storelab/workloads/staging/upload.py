@@ -1,11 +1,12 @@
 """Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec."""
 
 import subprocess
-import threading
+import sys
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any
 
 from storelab.core import units
@@ -13,30 +14,34 @@ from storelab.core.errors import MeasurementFailed
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 
-Progress = Callable[[str], None]
 THREADS = 8
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
+
+
+def report(line: str) -> None:
+    """Progress goes to standard error at once, so that Snakemake shows it."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Shown:
     """Objects done and the time left, at most every two seconds."""
 
-    def __init__(self, name: str, total: int, progress: Progress):
-        self.name, self.total, self.progress, self.done = name, total, progress, 0
+    def __init__(self, name: str, total: int):
+        self.name, self.total, self.done = name, total, 0
         self.begun = self.shown = time.monotonic()
 
-    def step(self, objects: int = 1) -> None:
-        self.done += objects
+    def step(self) -> None:
+        self.done += 1
         if time.monotonic() - self.shown > 2:
             self.shown = time.monotonic()
-            left = (self.shown - self.begun) / max(self.done, 1) * (self.total - self.done)
-            self.progress(
+            left = (self.shown - self.begun) / self.done * (self.total - self.done)
+            report(
                 f"    staging {self.name}: {self.done} of {self.total} objects, about "
                 f"{units.human_duration(left * 1e9)} left"
             )
 
 
-def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path], progress: Progress) -> None:
+def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path]) -> None:
     """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises
     MeasurementFailed."""
     columns, name = manifest["objects"], manifest["dataset"]["name"]
@@ -47,18 +52,18 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     if (
         manifest["dataset"]["kind"] == "root" and store.protocol == "s3"
     ):  # large: sent once, then copied inside the store
-        put_items(store, name, items[:1], progress)
-        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1, progress))
+        put_items(store, name, items[:1])
+        _copy_items(store, items[0], items[1:], Shown(name, len(items) - 1))
     else:
-        put_items(store, name, items, progress)
+        put_items(store, name, items)
     size = sum(manifest["bodies"][b]["size"] for b in columns["body"])
-    progress(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
+    report(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
-def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], progress: Progress) -> None:
+def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]]) -> None:
     """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises
     MeasurementFailed."""
-    shown = Shown(name, len(items), progress)
+    shown = Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
         (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
@@ -77,11 +82,11 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
     from storelab.engines.s5cmd import client
 
     endpoint = store.endpoints(1)[0]
-    lines = (
+    lines = [
         f"cp {client.part_option(endpoint, path.stat().st_size)}{path} s3://{bucket.name}/{bucket.prefix}{key}\n"
         for bucket, key, path in items
-    )
-    _run_s5cmd(store, account, lines, len(items), shown)
+    ]
+    _run_s5cmd(store, account, lines, shown)
 
 
 def _copy_items(
@@ -90,49 +95,32 @@ def _copy_items(
     """Copies made by the store itself (CopyObject)."""
     bucket, key, _ = source
     origin = f"s3://{bucket.name}/{bucket.prefix}{key}"
-    lines = (f"cp {origin} s3://{place.name}/{place.prefix}{name}\n" for place, name, _ in items)
-    if items:
-        _run_s5cmd(store, bucket.account, lines, len(items), shown)
+    lines = [f"cp {origin} s3://{place.name}/{place.prefix}{name}\n" for place, name, _ in items]
+    if lines:
+        _run_s5cmd(store, bucket.account, lines, shown)
 
 
-def _run_s5cmd(store: Store, account: int, lines: Iterator[str], count: int, shown: Shown) -> None:
-    """One `s5cmd run`."""
+def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown) -> None:
+    """One `s5cmd run`. Raises MeasurementFailed where a line fails."""
     from storelab.engines.s5cmd import client
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
-    process = subprocess.Popen(
-        client.command(endpoint, 16),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=client.environ(endpoint) | keys.environ(),
-        text=True,
-    )
-    assert process.stdin and process.stdout and process.stderr
-    errors: list[str] = []
-    readers = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
-    feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)
-    readers.start()
-    feeder.start()
-    done = 0
-    for line in process.stdout:
-        if '"success":true' in line:
-            done += 1
-            shown.step()
-    status = process.wait()
-    readers.join(5)
-    if status or done != count:
-        raise MeasurementFailed(
-            f"staging {shown.name} into {store.name}: {count - done} of {count} objects failed: "
-            f"{' '.join(errors[:1]).strip()[:300]}"
-        )
-
-
-def _feed(process: subprocess.Popen, lines: Iterator[str]) -> None:
-    assert process.stdin
-    try:
-        process.stdin.writelines(lines)
-        process.stdin.close()
-    except BrokenPipeError:
-        return  # s5cmd ended early: its status and count say so
+    before = shown.done
+    # Files instead of pipes: nobody has to feed one while another is read.
+    with TemporaryFile("w+") as script, TemporaryFile("w+") as errors:
+        script.writelines(lines)
+        script.seek(0)
+        environ = client.environ(endpoint) | keys.environ()
+        run = subprocess.Popen(client.command(endpoint, 16), stdin=script, stdout=PIPE, stderr=errors, env=environ)
+        with run as process:
+            for line in process.stdout or ():
+                if b'"success":true' in line:
+                    shown.step()
+        errors.seek(0)
+        failed = len(lines) - (shown.done - before)
+        if process.returncode or failed:
+            raise MeasurementFailed(
+                f"staging {shown.name} into {store.name}: {failed} of {len(lines)} objects failed: "
+                f"{errors.readline().strip()[:300]}"
+            )

@@ -5,12 +5,12 @@ import time
 
 from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
-from storelab.workloads.probe.plain_http import Reply
-from storelab.workloads.probe.s3.requests import S3, code, said, tree
+from storelab.workloads.probe.context import SMALL
+from storelab.workloads.probe.plain_http import Reply, error_code, said
+from storelab.workloads.probe.s3.requests import S3, tree
 from storelab.workloads.probe.signing import path_of, sign_v2
 
 CHECKS = Checks()
-SMALL = b"who may read this?"
 REFUSED = (400, 401, 403)
 
 
@@ -24,14 +24,12 @@ def _refused(reply: Reply, what: str) -> str:
 def _signed_works(c: S3) -> None:
     """A refusal proves something only where the right request is let through. Raises NotTried."""
     reply = c.send("GET", c.known)
-    if reply.status != 200 or reply.body != c.body:
-        raise NotTried(f"the right signature is refused too: {said(reply)}")
+    demand(reply.holds(c.body), f"the right signature is refused too: {said(reply)}", NotTried)
 
 
 def _presigned_works(c: S3) -> None:
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
-    if reply.status != 200 or reply.body != c.body:
-        raise NotTried(f"a presigned URL as it should be is refused too: {said(reply)}")
+    demand(reply.holds(c.body), f"a presigned URL as it should be is refused too: {said(reply)}", NotTried)
 
 
 @CHECKS.add("signatures", "wrong secret refused")
@@ -53,16 +51,12 @@ def unknown_key(c: S3) -> Answer:
 @CHECKS.add("signatures", "version 2")
 def version_2(c: S3) -> Answer:
     """The old signature: what CernVM-FS sends unless told otherwise."""
-    host, path = c.place(c.bucket.name, c.known)
-    reply = c.wire_to(host).send("GET", path, sign_v2("GET", host, f"/{c.bucket.name}/{path_of(c.known)}", c.keys))
-    demand(reply.status == 200 and reply.body == c.body, f"answered {said(reply)}")
-    wrong = sign_v2(
-        "GET",
-        host,
-        f"/{c.bucket.name}/{path_of(c.known)}",
-        Credentials(c.keys.access_key, "0" * 40, c.keys.session_token),
-    )
-    bad = c.wire_to(host).send("GET", path, wrong)
+    wire, path = c.place(c.known)
+    resource = f"/{c.bucket.name}/{path_of(c.known)}"
+    reply = wire.send("GET", path, sign_v2("GET", wire.host, resource, c.keys))
+    demand(reply.holds(c.body), f"answered {said(reply)}")
+    wrong = Credentials(c.keys.access_key, "0" * 40, c.keys.session_token)
+    bad = wire.send("GET", path, sign_v2("GET", wire.host, resource, wrong))
     return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
 
@@ -101,16 +95,14 @@ def tampered(c: S3) -> Answer:
 @CHECKS.add("presigned", "other key refused")
 def other_key(c: S3) -> Answer:
     _presigned_works(c)
-    key = c.key("private")
-    c.put(key, SMALL)
+    key = c.stored("private")
     return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
 
 
 @CHECKS.add("presigned", "other method refused")
 def other_method(c: S3) -> Answer:
     _presigned_works(c)
-    key = c.key("method")
-    c.put(key, SMALL)
+    key = c.stored("method")
     query = c.presigned("GET", key)
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
     deleted = c.anonymous("DELETE", key, query=query)
@@ -163,12 +155,11 @@ def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) 
 @CHECKS.add("anonymous", "public object by ACL")
 def public_acl(c: S3) -> Answer:
     """`x-amz-acl: public-read` on the PUT: how CernVM-FS publishes."""
-    key, other = c.key("public"), c.key("not-public")
-    c.put(other, SMALL)
+    key, other = c.key("public"), c.stored("not-public")
     reply = c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"})
     demand(reply.good, f"PUT with x-amz-acl answered {said(reply)}")
     got = _readable(c, key, seconds=2.0)
-    demand(got.status == 200 and got.body == SMALL, f"x-amz-acl is accepted, but without keys it is {said(got)}")
+    demand(got.holds(SMALL), f"x-amz-acl is accepted, but without keys it is {said(got)}")
     closed = c.anonymous("GET", other)
     demand(not closed.good, "now every object of the bucket is public", Otherwise)
     written = c.anonymous("PUT", key, body=b"intruder")
@@ -201,11 +192,9 @@ def public_policy(c: S3) -> Answer:
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
         demand(reply.good, f"a bucket policy answered {said(reply)}")
         got = _readable(c, "public/a", bucket)
-        demand(got.status == 200 and got.body == SMALL, f"the policy is accepted, but without keys it is {said(got)}")
-        closed, written = (
-            c.anonymous("GET", "private/a", bucket=bucket),
-            c.anonymous("PUT", "public/a", bucket=bucket, body=b"x"),
-        )
+        demand(got.holds(SMALL), f"the policy is accepted, but without keys it is {said(got)}")
+        closed = c.anonymous("GET", "private/a", bucket=bucket)
+        written = c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
         demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
         demand(c.holds("public/a", SMALL, bucket=bucket), f"anybody can overwrite it ({written.status})", Otherwise)
         removed = c.send("DELETE", query={"policy": ""}, bucket=bucket)
@@ -218,12 +207,6 @@ def public_policy(c: S3) -> Answer:
 
 
 # Two accounts: the second one tries what is not its own, with keys that are good elsewhere.
-
-
-def _victim(c: S3) -> str:
-    key = c.key("victim")
-    c.put(key, SMALL)
-    return key
 
 
 @CHECKS.add("accounts", "second account usable")
@@ -239,31 +222,22 @@ def second_usable(c: S3) -> Answer:
 
 
 def _apart(c: S3, act: str) -> Answer:
-    own = c.other  # raises NotTried
-    mine = c.second
+    own, mine = c.other, c.second  # raises NotTried
     usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
-    if not usable.good:
-        raise NotTried(f"the second account cannot even list its own bucket ({said(usable)})")
-    key = _victim(c)
+    demand(usable.good, f"the second account cannot even list its own bucket ({said(usable)})", NotTried)
+    key = c.stored("victim")
     match act:
         case "read":
             replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
-            copied = c.send(
-                "PUT",
-                f"{own.prefix}stolen",
-                headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"},
-                bucket=own.name,
-                keys=mine,
-            )
+            source = {"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}
+            copied = c.send("PUT", f"{own.prefix}stolen", headers=source, bucket=own.name, keys=mine)
             c.send("DELETE", f"{own.prefix}stolen", bucket=own.name, keys=mine)
             demand(
-                not copied.good or bool(code(copied)), f"it can copy the object into its own bucket: {copied.status}"
+                not copied.good or bool(error_code(copied.body)),
+                f"it can copy the object into its own bucket: {copied.status}",
             )
         case "write":
-            replies = [
-                c.send("PUT", key, body=b"intruder", keys=mine),
-                c.send("PUT", c.key("intruder"), body=b"x", keys=mine),
-            ]
+            replies = [c.send("PUT", k, body=b"intruder", keys=mine) for k in (key, c.key("intruder"))]
             demand(
                 c.send("HEAD", c.key("intruder")).status == 404,
                 f"it writes into the other's bucket: {said(replies[1])}",
@@ -272,8 +246,7 @@ def _apart(c: S3, act: str) -> Answer:
             replies = [c.send("GET", query={"list-type": "2", "prefix": c.folder}, keys=mine)]
         case _:
             replies = [c.send("DELETE", key, keys=mine)]
-            objects = f"<Delete><Object><Key>{key}</Key></Object></Delete>".encode()
-            c.send("POST", query={"delete": ""}, body=objects, keys=mine)
+            c.delete_many([key], keys=mine)
     demand(c.holds(key, SMALL), f"the other account's object is changed or gone ({', '.join(map(said, replies))})")
     return yes(", ".join(_refused(r, f"to {act}") for r in replies))
 

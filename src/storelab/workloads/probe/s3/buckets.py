@@ -4,10 +4,11 @@ All of these are buckets of the probe's own, named by the coordinator, marked, a
 """
 
 from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
-from storelab.workloads.probe.s3.requests import S3, code, said, tree
+from storelab.workloads.probe.context import SMALL
+from storelab.workloads.probe.plain_http import error_code, said
+from storelab.workloads.probe.s3.requests import MARKER, S3, tree
 
 CHECKS = Checks()
-SMALL = b"in a bucket of the probe"
 
 
 def _names(c: S3) -> list[str]:
@@ -17,12 +18,10 @@ def _names(c: S3) -> list[str]:
     for _ in range(200):
         reply = c.send("GET", bucket="", query=query)
         demand(reply.status == 200, f"the list of buckets answered {said(reply)}")
-        page = tree(reply)
-        out += [b.findtext("Name", "") for b in page.iter("Bucket")]
-        token = page.findtext("ContinuationToken")
-        if not token:
+        out += [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
+        query = {"continuation-token": tree(reply).findtext("ContinuationToken", "")}
+        if not query["continuation-token"]:
             break
-        query = {"continuation-token": token}
     return out
 
 
@@ -30,7 +29,6 @@ def _names(c: S3) -> list[str]:
 def life(c: S3) -> Answer:
     name = c.spares()[0]
     c.own_bucket(name)
-    removed = None
     try:
         demand(name in _names(c), "made, but not listed", Otherwise)
         head = c.send("HEAD", bucket=name)
@@ -41,7 +39,7 @@ def life(c: S3) -> Answer:
     demand(name not in _names(c), "removed, but still listed", Otherwise)
     gone = c.send("GET", "anything", bucket=name)
     demand(
-        code(gone) == "NoSuchBucket",
+        error_code(gone.body) == "NoSuchBucket",
         f"what is in a removed bucket answers {said(gone)} instead of NoSuchBucket",
         Otherwise,
     )
@@ -111,8 +109,7 @@ def versions(c: S3) -> Answer:
         demand(
             c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise
         )
-        found = _versions(c, name)
-        held = [v for v in found if v[0] == "v"]
+        held = [key for key, _ in _versions(c, name) if key == "v"]
         demand(len(held) == 3, f"{len(held)} entries listed instead of 2 versions and a delete marker", Otherwise)
         return yes("both versions read by id after a DELETE; 2 versions and a delete marker listed")
     finally:
@@ -134,8 +131,5 @@ def _empty(c: S3, bucket: str) -> None:
         found = _versions(c, bucket)
     except Exception:  # noqa: BLE001  no such list: then there is no more than the objects
         found = []
-    for key, version in sorted(found, key=lambda v: v[0] == ".storelab"):
+    for key, version in sorted(found, key=lambda v: v[0] == MARKER) or [("v", ""), (MARKER, "")]:
         c.send("DELETE", key, query={"versionId": version} if version else {}, bucket=bucket)
-    for key in ("v", ".storelab"):
-        if not found:
-            c.send("DELETE", key, bucket=bucket)

@@ -1,27 +1,25 @@
 """Questions to an S3 store about many objects: listings and their pages, multi-object delete, multipart upload."""
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from storelab.readplan.multipart import range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
-from storelab.workloads.probe.s3.requests import MANY, PAGE, S3, code, etag, keys_in, md5, said, tree
+from storelab.workloads.probe.plain_http import Reply, error_code, said
+from storelab.workloads.probe.s3.requests import MANY, PAGE, S3, XML, etag, keys_in, md5, tree
 from storelab.workloads.probe.signing import path_of
 
 LISTING, DELETE, MULTIPART = Checks(), Checks(), Checks()
 PART = 5 * 2**20  # bytes: the smallest part that is not the last
 
 
-def _whole(c: S3, version: int, **more: str) -> tuple[list[str], list[int]]:
-    """All keys of the many in the order of the pages, and the pages' lengths."""
-    c.many()
-    found = [keys_in(page) for page in c.pages(c.key("list/"), version=version, **more)]
-    return [k for page in found for k in page], [len(page) for page in found]
-
-
 def _listed(c: S3, version: int, **more: str) -> Answer:
-    names, lengths = _whole(c, version, **more)
+    """All keys of the many, in the order of the pages."""
     wanted = sorted(c.many())
+    found = [keys_in(page) for page in c.pages(c.key("list/"), version=version, **more)]
+    names, lengths = [k for page in found for k in page], [len(page) for page in found]
     demand(set(names) == set(wanted), f"{len(set(names) & set(wanted))} of {MANY} keys in {len(lengths)} pages")
     demand(len(names) == MANY, f"{len(names)} entries for {MANY} keys: some come twice", Otherwise)
     demand(names == wanted, "every key, but not in the order of their bytes", Otherwise)
@@ -65,8 +63,7 @@ def delimiter(c: S3) -> Answer:
     )
     demand(not keys, f"{len(folders)} common prefixes, but {len(keys)} keys beside them", Otherwise)
     demand(found == folders, "the common prefixes are not in order", Otherwise)
-    pages = list(c.pages(folders[0], delimiter="/"))
-    below = [k for page in pages for k in keys_in(page)]
+    below = [k for page in c.pages(folders[0], delimiter="/") for k in keys_in(page)]
     demand(
         below == [k for k in sorted(c.many()) if k.startswith(folders[0])],
         "below one of them, its keys are not listed",
@@ -119,17 +116,31 @@ def _begin(c: S3, key: str) -> str:
     return upload
 
 
+@contextmanager
+def _given_up(c: S3, key: str) -> Iterator[str]:
+    """The id of an upload that is aborted at the end."""
+    upload = _begin(c, key)
+    try:
+        yield upload
+    finally:
+        c.send("DELETE", key, query={"uploadId": upload})
+
+
 def _part(c: S3, key: str, upload: str, number: int, body: bytes) -> str:
     reply = c.send("PUT", key, query={"partNumber": str(number), "uploadId": upload}, body=body)
     demand(reply.good, f"part {number} answered {said(reply)}")
     return reply.headers.get("etag", "")
 
 
-def _complete(c: S3, key: str, upload: str, marks: list[str]) -> None:
+def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
     parts = "".join(f"<Part><PartNumber>{i}</PartNumber><ETag>{m}</ETag></Part>" for i, m in enumerate(marks, 1))
     body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-    reply = c.send("POST", key, query={"uploadId": upload}, body=body, headers={"Content-Type": "application/xml"})
-    demand(reply.status == 200 and not code(reply), f"completing answered {said(reply)}")
+    return c.send("POST", key, query={"uploadId": upload}, body=body, headers=XML)
+
+
+def _completed(reply: Reply) -> None:
+    """A server that has begun to answer 200 can still tell of an error. Raises Refuted."""
+    demand(reply.status == 200 and not error_code(reply.body), f"completing answered {said(reply)}")
 
 
 def _body(c: S3) -> bytes:
@@ -142,12 +153,9 @@ def upload(c: S3) -> Answer:
     begun = _begin(c, key)
     marks = [_part(c, key, begun, 1, body[:PART]), _part(c, key, begun, 2, body[PART:])]
     demand(c.send("HEAD", key).status == 404, "the object is there before the upload is complete", Otherwise)
-    _complete(c, key, begun, marks)
+    _completed(_complete(c, key, begun, marks))
     got = c.send("GET", key)
-    demand(
-        got.status == 200 and got.body == body,
-        f"GET answered {said(got)} with {len(got.body)} bytes, not what was sent",
-    )
+    demand(got.holds(body), f"GET answered {said(got)} with {len(got.body)} bytes, not what was sent")
     return yes(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
 
 
@@ -156,8 +164,7 @@ def multipart_etag(c: S3) -> Answer:
     """MD5 of the parts' MD5s, then '-' and their number: what clients verify an upload with."""
     body = _body(c)
     got = c.send("HEAD", c.key("multipart"))
-    if got.status != 200:
-        raise NotTried("there is no object of parts")
+    demand(got.status == 200, "there is no object of parts", NotTried)
     wanted = md5(bytes.fromhex(md5(body[:PART])) + bytes.fromhex(md5(body[PART:]))) + "-2"
     demand(etag(got) == wanted, f"{etag(got)} instead of {wanted}", Otherwise)
     return yes(f"MD5 of the MD5s, '-2': {wanted[-8:]}")
@@ -167,16 +174,14 @@ def multipart_etag(c: S3) -> Answer:
 def range_over_parts(c: S3) -> Answer:
     body, asked = _body(c), (PART - 1000, PART + 999)
     reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([asked])})
-    if reply.status == 404:
-        raise NotTried("there is no object of parts")
+    demand(reply.status != 404, "there is no object of parts", NotTried)
     return multirange.judge(reply.status, reply.headers, reply.body, body, [asked]).answer()
 
 
 @MULTIPART.add("multipart", "parts listed")
 def parts_listed(c: S3) -> Answer:
     key = c.key("parts")
-    begun = _begin(c, key)
-    try:
+    with _given_up(c, key) as begun:
         bodies = [c.body[:PART][:100_000], c.body[:5000], c.body[:7]]
         marks = [_part(c, key, begun, i, b) for i, b in enumerate(bodies, 1)]
         reply = c.send("GET", key, query={"uploadId": begun})
@@ -190,22 +195,17 @@ def parts_listed(c: S3) -> Answer:
             got == wanted, f"{len(got)} parts listed, not with the numbers, sizes and ETags of the 3 sent", Otherwise
         )
         return yes("3 parts with number, size and ETag")
-    finally:
-        c.send("DELETE", key, query={"uploadId": begun})
 
 
 @MULTIPART.add("multipart", "uploads listed")
 def uploads_listed(c: S3) -> Answer:
     key = c.key("begun")
-    begun = _begin(c, key)
-    try:
+    with _given_up(c, key) as begun:
         reply = c.send("GET", query={"uploads": "", "prefix": key})
         demand(reply.status == 200, f"answered {said(reply)}")
         got = [(u.findtext("Key"), u.findtext("UploadId")) for u in tree(reply).iter("Upload")]
         demand((key, begun) in got, f"{len(got)} uploads listed, not the one that was begun")
         return yes(f"listed, {len(got)} below its key")
-    finally:
-        c.send("DELETE", key, query={"uploadId": begun})
 
 
 @MULTIPART.add("multipart", "abort")
@@ -221,33 +221,21 @@ def abort(c: S3) -> Answer:
     demand(thing.status == 404, "the object is there after the abort")
     demand(parts.status == 404, f"its parts are still listed ({said(parts)})", Otherwise)
     demand(not late.good, f"a part is still accepted ({late.status})", Otherwise)
-    done = c.send("POST", key, query={"uploadId": begun}, body=_one(mark), headers={"Content-Type": "application/xml"})
+    done = _complete(c, key, begun, [mark])
     demand(c.send("HEAD", key).status == 404, f"it can still be completed ({said(done)})")
     return yes(f"{reply.status}; its parts {said(parts)}, a late part {said(late)}")
-
-
-def _one(mark: str) -> bytes:
-    return (
-        f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{mark}</ETag></Part></CompleteMultipartUpload>"
-    ).encode()
 
 
 @MULTIPART.add("multipart", "part by copy")
 def part_by_copy(c: S3) -> Answer:
     key = c.key("part-by-copy")
-    begun = _begin(c, key)
-    done = False
-    try:
+    with _given_up(c, key) as begun:
         headers = {
             "x-amz-copy-source": f"/{c.bucket.name}/{path_of(c.known)}",
             "x-amz-copy-source-range": "bytes=1000-60999",
         }
         reply = c.send("PUT", key, query={"partNumber": "1", "uploadId": begun}, headers=headers)
-        demand(reply.good and not code(reply), f"answered {said(reply)}")
-        _complete(c, key, begun, [tree(reply).findtext("ETag", "")])
-        done = True
+        demand(reply.good and not error_code(reply.body), f"answered {said(reply)}")
+        _completed(_complete(c, key, begun, [tree(reply).findtext("ETag", "")]))
         demand(c.holds(key, c.body[1000:61000]), "the object does not hold the range that was copied", Otherwise)
         return yes("60000 bytes of another object as a part")
-    finally:
-        if not done:
-            c.send("DELETE", key, query={"uploadId": begun})

@@ -3,42 +3,30 @@
 import hashlib
 import json
 import os
-import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import cached_property
-from urllib.parse import urlsplit
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import NotTried, Refuted, demand
-from storelab.workloads.probe.context import Context
-from storelab.workloads.probe.multirange import ERROR_CODE
-from storelab.workloads.probe.plain_http import Connection, Reply
-from storelab.workloads.probe.signing import EMPTY
+from storelab.workloads.probe.context import SMALL, OverHttp
+from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, said
 
-MARKER = ".storelab"  # as in stores/buckets.py: storelab made this bucket
+MARKER = ".storelab"  # as in staging/buckets.py: storelab made this bucket
 SECOND = "STORELAB_SECOND_"  # begin of the variables that hold another account's keys
 PAGE = 1000  # keys in one page of a listing, in one multi-object delete
 MANY = PAGE + 1
 WRITERS = 4  # connections that write them
-
-
-def keys_of(prefix: str = "AWS_") -> Credentials | None:
-    """Keys in this process's environment."""
-    access, secret = os.environ.get(f"{prefix}ACCESS_KEY_ID"), os.environ.get(f"{prefix}SECRET_ACCESS_KEY")
-    return Credentials(access, secret, os.environ.get(f"{prefix}SESSION_TOKEN")) if access and secret else None
+XML = {"Content-Type": "application/xml"}
 
 
 def md5(body: bytes) -> str:
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
-
-
-def md5_header(body: bytes) -> str:
-    return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 def etag(reply: Reply) -> str:
@@ -53,29 +41,17 @@ def tree(reply: Reply) -> ElementTree.Element:
     return root
 
 
-def code(reply: Reply) -> str:
-    """The error code in the answer's body, '' where there is none."""
-    found = ERROR_CODE.search(reply.body[:20_000])
-    return found[1].decode() if found else ""
-
-
-def said(reply: Reply) -> str:
-    """Status and error code, for evidence. Never the message: some servers repeat keys in it."""
-    return f"{reply.status} {code(reply)}".strip()
-
-
-class S3(Context):
+class S3(OverHttp):
     """`send` asks as this client's account unless told otherwise; keys are whole keys of the client's own bucket."""
 
     def __init__(self, job: Job):
         super().__init__(job)
-        keys = keys_of()
+        keys = Credentials.found(os.environ)
         if keys is None:
             raise NotTried("no keys in the environment")
         self.keys: Credentials = keys
-        self.second = keys_of(SECOND)
-        self._many: list[str] | None = None
-        self._hosts: dict[str, Connection] = {}
+        self.second = Credentials.found(os.environ, SECOND)
+        self._many: list[str] = []
 
     @cached_property
     def other(self) -> Bucket:
@@ -88,33 +64,16 @@ class S3(Context):
         return found
 
     def secrets(self) -> list[str]:
-        return [
-            part
-            for k in (self.keys, self.second)
-            if k
-            for part in (k.access_key, k.secret_key, k.session_token or "")
-            if part
-        ]
+        known = [k for k in (self.keys, self.second) if k]
+        return [part for k in known for part in (k.access_key, k.secret_key, k.session_token) if part]
 
     # Requests
 
-    def place(self, bucket: str, key: str) -> tuple[str, str]:
-        """(host, path) of an object, or of a bucket ('' as key), or of the service ('' as bucket too)."""
-        if not bucket:
-            return self.wire.host, "/"
-        if self.endpoint.addressing == "virtual":
-            return f"{bucket}.{self.wire.host}", "/" + signing.path_of(key)
-        return self.wire.host, f"/{bucket}" + ("/" + signing.path_of(key) if key else "")
-
-    def wire_to(self, host: str) -> Connection:
-        """The connection to a host: with virtual addressing each bucket has one of its own."""
-        if host == self.wire.host:
-            return self.wire
-        if host not in self._hosts:
-            wire = self.new_wire()
-            wire.host, wire.name = host, host.removesuffix(wire.host) + wire.name
-            self._hosts[host] = wire
-        return self._hosts[host]
+    def place(self, key: str, bucket: str | None = None) -> tuple[Connection, str]:
+        """(connection, path) of an object, of a bucket ('' as key), or of the service ('' as bucket too); the bucket
+        is the client's own unless another is named."""
+        url, path = signing.place(self.endpoint, self.bucket.name if bucket is None else bucket, key)
+        return self.wire_to(url), path
 
     def send(
         self,
@@ -130,25 +89,22 @@ class S3(Context):
         wire: Connection | None = None,
     ) -> Reply:
         """One signed request (version 4). `payload`: the SHA-256 that is claimed, where it is not the body's."""
-        host, path = self.place(self.bucket.name if bucket is None else bucket, key)
-        digest = payload or (hashlib.sha256(body).hexdigest() if body else EMPTY)
-        signed = signing.sign(
-            method, host, path, query or {}, headers or {}, digest, keys or self.keys, self.endpoint.region
-        )
-        target = path + ("?" + signing.query_of(query) if query else "")
-        return (wire or self.wire_to(host)).send(method, target, signed, body)
+        usual, path = self.place(key, bucket)
+        digest, keys = payload or hashlib.sha256(body or b"").hexdigest(), keys or self.keys
+        signed = signing.sign(method, usual.host, path, query or {}, headers or {}, digest, keys, self.endpoint.region)
+        return (wire or usual).send(method, path + (f"?{signing.query_of(query)}" if query else ""), signed, body)
 
     def anonymous(
         self, method: str, key: str = "", *, bucket: str | None = None, body: bytes | None = None, query: str = ""
     ) -> Reply:
         """The same without any signature, but for one that stands in `query`."""
-        host, path = self.place(self.bucket.name if bucket is None else bucket, key)
-        return self.wire_to(host).send(method, path + (f"?{query}" if query else ""), {"Host": host}, body)
+        wire, path = self.place(key, bucket)
+        return wire.send(method, path + (f"?{query}" if query else ""), None, body)
 
     def presigned(self, method: str, key: str, expires: int = 300, when: float | None = None) -> str:
         """The query string of a URL that anybody may use."""
-        host, path = self.place(self.bucket.name, key)
-        return signing.presign(method, host, path, {}, self.keys, self.endpoint.region, expires, when)
+        wire, path = self.place(key)
+        return signing.presign(method, wire.host, path, self.keys, self.endpoint.region, expires, when)
 
     def put(self, key: str, body: bytes, **options: object) -> Reply:
         """Raises Refuted where it is not accepted."""
@@ -158,18 +114,19 @@ class S3(Context):
 
     def holds(self, key: str, body: bytes, **options: object) -> bool:
         """Whether the object is there with exactly these bytes."""
-        reply = self.send("GET", key, **options)  # type: ignore[arg-type]
-        return reply.status == 200 and reply.body == body
+        return self.send("GET", key, **options).holds(body)  # type: ignore[arg-type]
+
+    def stored(self, name: str, **options: object) -> str:
+        """Write a small object; returns its whole key. Raises Refuted."""
+        key = self.key(name)
+        self.put(key, SMALL, **options)
+        return key
 
     def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
-        """The known object with this Range header."""
         return self.send("GET", self.known, headers={"Range": value}, wire=wire)
 
     def get_whole(self) -> Reply:
         return self.send("GET", self.known)
-
-    def get_small(self, wire: Connection) -> Reply:
-        return self.get_ranges("bytes=0-9", wire)
 
     def get_missing(self, wire: Connection) -> Reply:
         return self.send("GET", self.key("never-written"), wire=wire)
@@ -178,33 +135,28 @@ class S3(Context):
 
     def many(self) -> list[str]:
         """Keys of 1001 small objects below `list/`, ten to a folder. Raises Refuted."""
-        if self._many is None:
+        if not self._many:
             names = [self.key(f"list/{i // 10:03d}/{i:04d}") for i in range(MANY)]
-            self._write_all(names, 1 if self.wire.pace_s else WRITERS)
+            writers = 1 if self.wire.pace_s else WRITERS
+            with ThreadPoolExecutor(writers) as pool:
+                list(pool.map(self._write, [names[i::writers] for i in range(writers)]))
             self._many = names
         return self._many
 
-    def _write_all(self, names: list[str], writers: int) -> None:
-        def write(share: list[str]) -> None:
-            wire = self.new_wire()
-            try:
-                for name in share:
-                    self.put(name, b"x", wire=wire)
-            finally:
-                wire.close()
-
-        with ThreadPoolExecutor(writers) as pool:
-            list(pool.map(write, [names[i::writers] for i in range(writers)]))
+    def _write(self, keys: list[str]) -> None:
+        with closing(self.new_wire()) as wire:
+            for key in keys:
+                self.put(key, b"x", wire=wire)
 
     def forget_many(self) -> None:
-        self._many = None
+        self._many = []
 
-    def delete_many(self, names: list[str], bucket: str | None = None) -> Reply:
+    def delete_many(self, names: list[str], bucket: str | None = None, keys: Credentials | None = None) -> Reply:
         """One multi-object delete."""
-        objects = "".join(f"<Object><Key>{_xml(n)}</Key></Object>" for n in names)
+        objects = "".join(f"<Object><Key>{escape(n)}</Key></Object>" for n in names)
         body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
-        headers = {"Content-MD5": md5_header(body), "Content-Type": "application/xml"}
-        return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket)
+        headers = XML | {"Content-MD5": md5_header(body)}
+        return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket, keys=keys)
 
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
@@ -219,13 +171,10 @@ class S3(Context):
             if page.findtext("IsTruncated", "false").strip().lower() != "true":
                 return
             names = keys_in(page) + [p.findtext("Prefix", "") for p in page.iter("CommonPrefixes")]
-            token = (
-                page.findtext("NextContinuationToken")
-                if version == 2
-                else page.findtext("NextMarker") or max(names, default=None)
-            )
-            demand(bool(token), "a page that is not the last names no next one")
-            query["continuation-token" if version == 2 else "marker"] = token or ""
+            mark = "continuation-token" if version == 2 else "marker"
+            last = "" if version == 2 else max(names, default="")
+            query[mark] = page.findtext("NextContinuationToken" if version == 2 else "NextMarker") or last
+            demand(bool(query[mark]), "a page that is not the last names no next one")
         raise Refuted("the listing does not end: 200 pages came")
 
     # Buckets of the probe's own, bounded by what the coordinator named
@@ -234,23 +183,16 @@ class S3(Context):
         """Names that it may make buckets of: one for short uses, those that count how many there may be, two that are
         switched (versioning, policy). Raises NotTried."""
         names = self.extra.get("spare_buckets") or []
-        if not names:
-            raise NotTried(self.extra.get("why_none") or "storelab may not make buckets here")
-        if self.job.client:
-            raise NotTried("asked by client 0 only")
+        demand(bool(names), self.extra.get("why_none") or "storelab may not make buckets here", NotTried)
+        demand(self.job.client == 0, "asked by client 0 only", NotTried)
         return list(names)
 
     def make_bucket(self, name: str) -> Reply:
         """Make a bucket; it is the caller's to mark. Raises NotTried where there is one already."""
         there = self.send("GET", MARKER, bucket=name)
-        if there.status != 404 or code(there) != "NoSuchBucket":
-            raise NotTried(f"a bucket of the probe's name is there already ({said(there)})")
-        host, region = urlsplit(self.endpoint.url).hostname or "", self.endpoint.region
-        amazon = re.search(r"(^|\.)amazonaws\.com(\.cn)?\Z", host) and region != "us-east-1"
-        text = (
-            f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
-        )
-        return self.send("PUT", bucket=name, body=text.encode() if amazon else None)
+        free = said(there) == "404 NoSuchBucket"
+        demand(free, f"a bucket of the probe's name is there already ({said(there)})", NotTried)
+        return self.send("PUT", bucket=name, body=signing.location(self.endpoint))
 
     def mark(self, name: str) -> None:
         """Raises Refuted."""
@@ -270,15 +212,6 @@ class S3(Context):
         self.send("DELETE", MARKER, bucket=name)
         return self.send("DELETE", bucket=name)
 
-    def close(self) -> None:
-        super().close()
-        for wire in self._hosts.values():
-            wire.close()
-
 
 def keys_in(page: ElementTree.Element) -> list[str]:
     return [entry.findtext("Key", "") for entry in page.iter("Contents")]
-
-
-def _xml(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
