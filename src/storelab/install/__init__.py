@@ -40,6 +40,9 @@ OTHERS = {
 }
 
 
+SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
 def tools_folder() -> Path:
     """Where programs go that are no Debian packages: STORELAB_TOOLS, else `storelab` in the user's cache folder."""
     chosen = os.environ.get("STORELAB_TOOLS")
@@ -62,17 +65,13 @@ def parts(kind: str, tools: Path) -> list[Part]:
     return recipe(tools)
 
 
-def program(name: str, kind: str, place: str, folder: Path | None = None) -> Path:
-    """Path of an installed program, looked for in `folder`, then in PATH and where Debian keeps servers.
+def program(name: str, kind: str, place: str) -> Path:
+    """Path of an installed program, looked for in the tools folder, then in PATH and where Debian keeps servers.
 
-    Raises UserError that says `storelab install …`.
+    kind: what installs it. place: in the configuration, for messages. Raises UserError that says `storelab install …`.
     """
-    search = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    found = (
-        (shutil.which(name, path=str(folder)) if folder else None)
-        or shutil.which(name)
-        or shutil.which(name, path=search)
-    )
+    folders = [str(tools_folder() / "bin"), os.environ.get("PATH", ""), "/usr/local/bin:/usr/bin:/bin", *SERVERS]
+    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
     if not found:
         raise UserError(place, f"the program {name} is not installed", f"run `storelab install {kind}`")
     return Path(found)

@@ -42,6 +42,11 @@ class Program:
     def binaries(self) -> tuple[str, ...]:
         return self.several or (self.kind,)
 
+    def parts(self, tools: Path) -> list[Part]:
+        """The recipe of this program."""
+        what = f"{self.kind} {pinned(self)}, built from source"
+        return [Part(what, self.needs, lambda: present(self, tools), lambda progress: install(self, tools, progress))]
+
 
 LOADGEN = Program(
     "loadgen",
@@ -57,16 +62,7 @@ LOADGEN = Program(
 )
 
 
-def loadgen(tools: Path) -> list[Part]:
-    return parts(LOADGEN, tools)
-
-
-def parts(program: Program, tools: Path) -> list[Part]:
-    """The recipe of a program."""
-    what = f"{program.kind} {pinned(program)}, built from source"
-    return [
-        Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))
-    ]
+loadgen = LOADGEN.parts
 
 
 def _pins(program: Program) -> Path:

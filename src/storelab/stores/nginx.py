@@ -12,13 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean
 from storelab.core.errors import UserError
-from storelab.install import Part, debian, program
-from storelab.stores.managed import net
+from storelab.install import Part, debian
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 
 MODULES = [
     Path(p)
@@ -84,13 +82,12 @@ TLS = """        ssl_certificate "{chain}";
 """
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
 
     kind: Literal["nginx"]
     port: int = Field(24000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 16.")
     processes: int = Field(2, ge=1, description="Worker processes.")
-    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
 
 
 class Nginx(Managed):
@@ -119,9 +116,6 @@ class Nginx(Managed):
                     f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}",
                     "use another folder",
                 )
-
-    def program(self) -> Path:
-        return program("nginx", "nginx", self.place)
 
     def _module(self) -> Path:
         for folder in MODULES:
@@ -159,15 +153,11 @@ class Nginx(Managed):
         """How the front-end `http-1` … runs."""
         host, port = self.settings.address, self._port(name)
         argv = (str(self.program()), "-e", "stderr", "-p", f"{self.folder}/", "-c", str(self._configuration(name)))
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
-        health = (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
-        return Daemon(name, argv, host, (port,), health, environ=environ)
+        return Daemon(name, argv, host, (port,), "/", tls=self.settings.tls)
 
     def make_ready(self) -> None:
         for folder in (self.data / "objects", self.data / "incoming", self.folder / "temp", self.folder / "conf"):
             folder.mkdir(exist_ok=True, mode=0o700)
-        if self.settings.tls:
-            self.make_certificate()
         running, wanted = self.daemons.running(), set()
         for name in (f"{self.front}{i}" for i in range(1, FRONT_ENDS + 1)):
             path = self._configuration(name)

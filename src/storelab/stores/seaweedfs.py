@@ -17,13 +17,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.answers import NO, NOT_TRIED, Told
-from storelab.core.config_types import Boolean, Size
+from storelab.core.config_types import Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
@@ -41,7 +41,7 @@ TOML = {
 }
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3
     front-ends)."""
 
@@ -56,7 +56,6 @@ class Settings(ListeningSettings):
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
         "none", description="Copies of every object, in other racks."
     )
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
     volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
     max_volumes: int = Field(
         6500,
@@ -84,13 +83,7 @@ class SeaweedFS(Managed):
 
     def require(self) -> None:
         self.program()
-        copies = {"none": 1, "replica-2": 2, "replica-3": 3}[self.settings.redundancy]
-        if self.settings.servers < copies:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{self.settings.servers} volume servers cannot hold {copies} copies in racks of their own",
-                f"set servers to {copies} or more",
-            )
+        self.require_servers(1 + int(REPLICATION[self.settings.redundancy][1]), "volume servers")
 
     def program(self) -> Path:
         """The `weed` of this environment. Raises UserError where its wheel is missing."""
@@ -153,22 +146,11 @@ class SeaweedFS(Managed):
             f"-port={port}",
             *options,
         )
-        # Nobody's AWS_ or WEED_ variables reach a daemon; the filer never ends on SIGTERM, its writes are in the
-        # kernel by then.
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
-        grace = {"filer": 0.5, "s3": 0.5}.get(kind, 10.0)
-        if kind == "s3" and s.tls:
-            return Daemon(
-                name,
-                argv,
-                host,
-                (port, port + self.second_block),
-                lambda: net.speaks_tls(host, port, "/healthz"),
-                grace,
-                environ,
-            )
-        health = "/cluster/healthz" if name == "master" else "/healthz"
-        return Daemon(name, argv, host, (port, port + self.second_block), health, grace, environ)
+        # The filer never ends on SIGTERM; its writes are in the kernel by then.
+        grace = 0.5 if kind in ("filer", "s3") else 10.0
+        health = "/cluster/healthz" if kind == "master" else "/healthz"
+        ports = (port, port + self.second_block)
+        return Daemon(name, argv, host, ports, health, grace, tls=kind == "s3" and s.tls)
 
     def make_ready(self) -> None:
         for folder in ("master", "filer", *self._volumes()):
@@ -176,8 +158,6 @@ class SeaweedFS(Managed):
         growth = max(1, min(self.settings.volumes_per_bucket, self.settings.max_volumes // 200))
         for name, text in TOML.items():
             (self.folder / name).write_text(text.format(growth=growth, data=self.data) if "{" in text else text)
-        if self.settings.tls:
-            self.make_certificate()
         path = self.folder / "s3.json"
         if path.exists() and len(self.keys()) >= ACCOUNTS:
             return

@@ -14,15 +14,13 @@ from xml.etree import ElementTree
 from pydantic import Field
 
 from storelab.core.answers import NO, Told
-from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import filesystem
-from storelab.install import Part, golang, program, tools_folder
-from storelab.stores.managed import net
+from storelab.install import golang
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAM = golang.Program(
@@ -35,12 +33,11 @@ PROGRAM = golang.Program(
 ROLE = "userplus"  # may make buckets; reaches none but its own
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A Versity S3 gateway over a folder, started and stopped by storelab; several gateways share the folder."""
 
     kind: Literal["versitygw"]
     port: int = Field(23000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 32.")
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 
 
 class Versitygw(Managed):
@@ -51,12 +48,7 @@ class Versitygw(Managed):
     most_accounts = 32
     port_block = 32
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return golang.parts(PROGRAM, tools)
-
-    def program(self) -> Path:
-        return program("versitygw", "versitygw", self.place, tools_folder() / "bin")
+    recipe = PROGRAM.parts
 
     def ask_version(self, program: Path) -> str:
         """One that `storelab install` built calls itself `git`."""
@@ -73,8 +65,6 @@ class Versitygw(Managed):
                 f"{self.data} is on {filesystem(self.data)}, which keeps no extended attributes ({error.strerror})",
                 "give a folder on ext4 or xfs",
             ) from None
-        if self.settings.tls:
-            self.make_certificate()
 
     def daemon(self, name: str) -> Daemon:
         """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all
@@ -98,16 +88,9 @@ class Versitygw(Managed):
                 "--key",
                 str(self.folder / "tls" / "server.key"),
             ]
-        environ = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.folder / "run"),
-            "ROOT_ACCESS_KEY": root.access_key,
-            "ROOT_SECRET_KEY": root.secret_key,
-        }
+        environ = {"ROOT_ACCESS_KEY": root.access_key, "ROOT_SECRET_KEY": root.secret_key}
         argv = (str(self.program()), *options, "posix", str(self.data / "objects"))
-        health = (lambda: net.speaks_tls(host, port, "/health")) if s.tls else "/health"
-        return Daemon(name, argv, host, (port,), health, 5.0, environ)
+        return Daemon(name, argv, host, (port,), "/health", environ=environ, tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
         """All through one gateway: several at once could lose each other's."""

@@ -23,8 +23,9 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, debian, program
 from storelab.stores.managed import net
-from storelab.stores.managed.base import Managed, short_name
+from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.facts import short_name
 from storelab.stores.managed.netns import Namespace
 from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.access import Access
@@ -110,9 +111,9 @@ class XRootD(Managed):
     protocol = "root"
     front = "xrootd-"
 
-    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
+    def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
-        super().__init__(name, settings, state, scratch)
+        super().__init__(name, settings, state)
 
     @cached_property
     def namespace(self) -> Namespace:
@@ -134,9 +135,6 @@ class XRootD(Managed):
         for name in ("ip", "mount", "setpriv"):
             program(name, "xrootd", self.place)
         self._user()
-
-    def program(self) -> Path:
-        return program("xrootd", "xrootd", self.place)
 
     @staticmethod
     def _user() -> pwd.struct_passwd:
@@ -168,14 +166,13 @@ class XRootD(Managed):
         argv = (str(self.program()), "-I", "v4", "-c", f"{self._root}/{self._configuration()}")
         places = (str(self.folder / "spool"), str(self.data / "objects"), self._root)
         enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": self._root}
         return Daemon(
             name,
             argv,
             host,
             (port, port + 1),
             lambda: handshake(host, port) and net.answers(host, port + 1, "/"),
-            environ=environ,
+            environ={"HOME": self._root, "TMPDIR": self._root},
             prefix=(*self.namespace.prefix, *enter),
             elsewhere=True,
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 from storelab.core.errors import MeasurementFailed
 from storelab.install import program
+from storelab.stores.managed.daemon import environment
 
 # Debian's units set the same; a tenth of it by default, which costs many small objects dearly.
 TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
@@ -39,12 +40,7 @@ class Admin:
 
     def environ(self) -> dict[str, str]:
         """Of daemons and programs: nobody's CEPH_ARGS or PYTHONPATH reach them."""
-        return {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.folder / "run"),
-            **TCMALLOC,
-        }
+        return environment(self.folder, TCMALLOC)
 
     def _mortal(self) -> list[str]:
         """Prefix of programs that must not outlive storelab: without a monitor they would go on for minutes."""

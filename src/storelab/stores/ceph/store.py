@@ -5,9 +5,7 @@ anew; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore
 """
 
 import json
-import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,12 +21,12 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import existing
 from storelab.install import Part, debian, program
 from storelab.stores.ceph import conf
+from storelab.stores.ceph.admin import TCMALLOC
 from storelab.stores.ceph.cluster import CephCluster
-from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, listed
 from storelab.stores.managed.base import LOOPBACK
-from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.daemon import Daemon, within
+from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
@@ -36,7 +34,7 @@ LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
 CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A Ceph that storelab starts and stops on this machine: monitor, OSDs, 1..n RADOS gateways (S3)."""
 
     kind: Literal["ceph"]
@@ -57,12 +55,13 @@ class Settings(ListeningSettings):
     osd_size: Size = Field(
         "4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file."
     )
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 
 
 class Ceph(CephCluster):
     Settings = Settings
     system = "Ceph"
+    binary = "radosgw"
+    version_pattern = r"ceph version (\S+)"
     most_front_ends = 24
     most_accounts = 32
     port_block = 100
@@ -77,24 +76,9 @@ class Ceph(CephCluster):
         s = self.settings
         for name in PROGRAMS:
             program(name, "ceph", self.place)
-        if s.servers < conf.COPIES[s.redundancy]:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{s.servers} OSDs cannot hold {s.redundancy}",
-                f"set servers to {conf.COPIES[s.redundancy]} or more",
-            )
+        self.require_servers(conf.COPIES[s.redundancy], "OSDs")
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
-
-    def program(self) -> Path:
-        return program("radosgw", "ceph", self.place)
-
-    def ask_version(self, program: Path) -> str:
-        done = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ()
-        )
-        found = re.search(r"ceph version (\S+)", done.stdout)
-        return found.group(1) if found else ""
 
     # Daemons
 
@@ -122,12 +106,11 @@ class Ceph(CephCluster):
             options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={start + count - 1}"]
         path = program("radosgw" if kind == "s3" else f"ceph-{kind}", "ceph", self.place)
         argv = (str(path), "-c", self.admin.conf, *options)
-        return Daemon(name, argv, host, tuple(ports), health, grace, self.admin.environ())
+        return Daemon(name, argv, host, tuple(ports), health, grace, TCMALLOC, tls=kind == "s3" and s.tls)
 
     def _health(self, name: str) -> str | Callable[[], bool]:
         if name.startswith("s3-"):
-            host, port = self.address(self._number(name)), self.settings.port + self._number(name) - 1
-            return (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
+            return "/"
         if name == "mon":
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
@@ -141,12 +124,7 @@ class Ceph(CephCluster):
 
     def healthy(self, daemon: Daemon) -> bool:
         """An OSD that was suspended may be about to join again; stopping it would cost more, in memory its data."""
-        end = time.monotonic() + (15 if daemon.name in self.osds else 0)
-        while not daemon.healthy(3.0):
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.05)
-        return True
+        return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
         """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were

@@ -25,10 +25,11 @@ from storelab.stores.hdfs import conf, recipe
 from storelab.stores.hdfs.settings import Settings, user_name
 from storelab.stores.managed import net
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.daemon import Daemon, environment
 from storelab.stores.protocols.endpoint import Endpoint
 
 FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
+ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
@@ -58,15 +59,10 @@ class HDFS(Managed):
         return tools_folder()
 
     def require(self) -> None:
-        s, copies = self.settings, conf.COPIES[self.settings.redundancy]
-        if s.servers < copies:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{s.servers} DataNodes cannot hold {copies} copies",
-                f"set servers to {copies} or more",
-            )
-        if ":" in s.address:
-            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {s.address} is none", f"use {LOOPBACK}")
+        address = self.settings.address
+        self.require_servers(conf.COPIES[self.settings.redundancy], "DataNodes")
+        if ":" in address:
+            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {address} is none", f"use {LOOPBACK}")
         for path in (self.data, self.folder, self.tools):
             if odd := ODD.search(str(path)):
                 raise UserError(
@@ -155,24 +151,12 @@ class HDFS(Managed):
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
         argv = (*self._java(name), CLASSES[kind]) if recipe.java() else ("java", CLASSES[kind])
         if kind == "namenode":
-            return Daemon(
-                name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, self._environ()
-            )
+            return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, ENVIRON)
         own = {"data.dir": f"file://{self.data}/{name}"}
         own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
         argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
-        return Daemon(
-            name,
-            argv,
-            address,
-            (port + 1, port, port + 2),
-            lambda: self._state(name) == "RUNNING",
-            10.0,
-            self._environ(),
-        )
-
-    def _environ(self) -> dict[str, str]:
-        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
+        ports = (port + 1, port, port + 2)
+        return Daemon(name, argv, address, ports, lambda: self._state(name) == "RUNNING", 10.0, ENVIRON)
 
     def _state(self, name: str) -> str:
         """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
@@ -221,7 +205,12 @@ class HDFS(Managed):
             quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
             try:
                 done = subprocess.run(
-                    argv, cwd=self.folder, env=self._environ(), timeout=self.start_timeout, check=False, **quiet
+                    argv,
+                    cwd=self.folder,
+                    env=environment(self.folder, ENVIRON),
+                    timeout=self.start_timeout,
+                    check=False,
+                    **quiet,
                 )
             except subprocess.TimeoutExpired:
                 raise MeasurementFailed(

@@ -5,68 +5,26 @@ wanted, stops everything again when a start fails, and never touches a data fold
 """
 
 import contextlib
-import hashlib
-import os
 import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.accounts import Accounts
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
 
 
-class Managed(Accounts, Facts):
+class Managed(Accounts):
     """A store of daemons."""
 
-    managed = True
-    tells_used = True
-    most_front_ends = 1
-    most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
-
-    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
-        super().__init__(name, settings, state)
-        self.folder = Path(state).absolute() / name
-        self.data = self._data_folder(scratch)
-
-    @cached_property
-    def daemons(self) -> "Daemons":  # type: ignore[override]
-        return self._daemons(self.folder)
-
-    def _daemons(self, folder: Path) -> "Daemons":
-        from storelab.stores.managed.daemons import (
-            Daemons,  # here: who plans only reads the settings, and psutil is slow to import
-        )
-
-        return Daemons(folder, self.place)
-
-    def _data_folder(self, scratch: Path | None) -> Path:
-        s = self.settings
-        if s.directory:
-            suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
-            folder = Path(s.directory).expanduser().absolute()
-            return folder / suffix if suffix else folder
-        if s.backing == "tmpfs":
-            return (
-                (scratch or Path("/dev/shm"))
-                / f"storelab-{os.getuid()}-stores"
-                / f"{short_name(self.folder)}-{self.name}"
-            )
-        return self.folder / "data"
 
     # What a store says of itself
 
@@ -74,14 +32,18 @@ class Managed(Accounts, Facts):
         """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
         self.program()
 
-    @abstractmethod
-    def daemon(self, name: str) -> Daemon:
-        """How this daemon runs."""
+    def require_servers(self, copies: int, servers: str) -> None:
+        """Raises UserError where there are fewer servers than copies. servers: what they are, for people."""
+        if self.settings.servers < copies:
+            problem = f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}"
+            raise UserError(f"{self.place}.servers", problem, f"set servers to {copies} or more")
 
     @abstractmethod
     def make_ready(self) -> None:
         """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
-        Idempotent."""
+
+        Idempotent.
+        """
 
     def started(self, daemon: Daemon) -> None:
         """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
@@ -115,27 +77,25 @@ class Managed(Accounts, Facts):
 
     # What follows from it
 
-    def most(self, axis: str) -> int:
-        return {"front_ends": self.most_front_ends, "accounts": self.most_accounts}[axis]
-
     def prepare(self) -> None:
         """Raises UserError for a data folder that is not storelab's, or in use by another store."""
         data, place = self.data, f"{self.place}.directory"
         if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
             raise UserError(place, f"{data} is not empty and not made by storelab", "give an empty or a new folder")
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
-        if owner not in ("", str(self.folder)) and self._daemons(Path(owner)).running():
+        if owner not in ("", str(self.folder)) and self.daemons_of(Path(owner)).running():
             raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / MARKER).write_text(str(self.folder))
+        self.make_certificate()
         self.make_ready()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        if not 1 <= front_ends <= self.most_front_ends:
-            raise UserError(self.place, f"{front_ends} front-ends asked", f"1 to {self.most_front_ends} are possible")
-        if not 1 <= accounts <= self.most_accounts:
-            raise UserError(self.place, f"{accounts} accounts asked", f"1 to {self.most_accounts} are possible")
+        for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
+            if not 1 <= asked <= self.most(what):
+                problem = f"{asked} {what.replace('_', '-')} asked"
+                raise UserError(self.place, problem, f"1 to {self.most(what)} are possible")
         if self.daemons.elsewhere():
             return elsewhere.look(self, front_ends, accounts)
         self.require()
@@ -161,14 +121,8 @@ class Managed(Accounts, Facts):
                 raise
 
     def _start(self, front_ends: int) -> None:
-        running = set(self.daemons.running())
-        wanted = sorted(
-            {
-                *(n for n in running if n.startswith(self.front)),
-                *(f"{self.front}{i}" for i in range(1, front_ends + 1)),
-            },
-            key=self._number,
-        )
+        asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
+        wanted = sorted(asked | set(self.front_ends()), key=self._number)
         fresh = False
         for stage in self.stages(wanted):
             started = [d for n in stage if not self._taken_over(d := self.daemon(n), stale=fresh)]
@@ -192,9 +146,6 @@ class Managed(Accounts, Facts):
             return True
         self.daemons.stop([daemon.name])
         return False
-
-    def _number(self, name: str) -> int:
-        return int(name.removeprefix(self.front))
 
     def _warm_up(self) -> None:
         """Healthy is not usable: every front-end that is not known to be warm is tried for 30 s."""
@@ -248,35 +199,3 @@ class Managed(Accounts, Facts):
         if self.daemons.resume():
             for name in self.front_ends():
                 self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
-
-    def actors(self) -> dict[str, int]:
-        """Daemons that run, and their workers."""
-        return self.daemons.everyone()
-
-    def front_ends(self) -> list[str]:
-        return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
-
-    def endpoint(self, name: str) -> Endpoint:
-        daemon, s = self.daemon(name), self.settings
-        tls = bool(getattr(s, "tls", False))
-        ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
-        host = getattr(s, "advertise", None) or daemon.host
-        return Endpoint(
-            f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol
-        )
-
-    def address(self, front_end: int) -> str:
-        """What the front-end of this number (from 1) listens on."""
-        several = self.settings.front_end_addresses
-        return several[(front_end - 1) % len(several)] if several else self.settings.address
-
-    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
-        names = self.front_ends()
-        if len(names) < front_ends:
-            raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
-        return [self.endpoint(n) for n in names[:front_ends]]
-
-
-def short_name(folder: Path) -> str:
-    """A short name that is this folder's alone: names of namespaces and of folders on tmpfs, the same at every call."""
-    return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

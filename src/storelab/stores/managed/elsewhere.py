@@ -20,10 +20,8 @@ def host(records: Mapping[str, Mapping[str, Any]]) -> str:
     """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept
     its name."""
     own = here()
-    for r in records.values():
-        if r.get("boot_id", own["boot_id"]) != own["boot_id"] and r["machine"] != own["machine"]:
-            return r["machine"]
-    return ""
+    others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])
+    return next((machine for machine in others if machine != own["machine"]), "")
 
 
 def look(store: Any, front_ends: int, accounts: int) -> None:

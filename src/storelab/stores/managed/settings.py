@@ -1,12 +1,10 @@
-"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`,
-`ec-K-M`.
-"""
+"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Closed
+from storelab.core.config_types import Boolean, Closed
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 
@@ -32,3 +30,9 @@ class ListeningSettings(ManagedSettings):
         ),
     )
     advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")
+
+
+class SecureSettings(ListeningSettings):
+    """A managed store whose front-ends may speak https."""
+
+    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
