@@ -9,8 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import UserError
 from storelab.install import Part, Progress
+from storelab.install.running import told
 
 # A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -38,14 +39,7 @@ def _apt(*arguments: str) -> None:
     command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
     if command[0] == "sudo":
         command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=900, check=False
-    )
-    if done.returncode:
-        last = [
-            line for line in (done.stderr + done.stdout).splitlines() if line.startswith("E:")
-        ] or done.stderr.splitlines()[-1:]
-        raise MeasurementFailed(f"install: apt-get {arguments[0]} failed: {' '.join(last)[:300]}")
+    told(command, f"apt-get {arguments[0]}", 900, environ)
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
