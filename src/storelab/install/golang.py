@@ -121,7 +121,10 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(tools).free
-        with _alone(tools, progress), _scratch(tools / "cache" / program.kind) as scratch:
+        scratch = tools / "cache" / program.kind  # what a killed build left there is used again
+        with _alone(tools, progress), contextlib.ExitStack() as end:
+            scratch.mkdir(parents=True, exist_ok=True)
+            end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if present(program, tools):
                 return  # another one was quicker
             if free < program.room:
@@ -147,16 +150,6 @@ def _alone(tools: Path, progress: Progress) -> Iterator[None]:
             progress("waiting for another `storelab install` to end")
             fcntl.flock(f, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that goes at the end, whatever happens; what a killed build left is used again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environ(scratch: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,11 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
         marked = sorted((line for line in lines if line.startswith(MARKS)), key=lambda line: line[:2]) or lines[-3:]
         raise MeasurementFailed(f"install: {what} failed: {' '.join(' '.join(marked).split())[:300] or 'no message'}")
     return done.stdout
+
+
+def pip(*arguments: str) -> None:
+    """`pip install` of what is pinned by hash. Raises MeasurementFailed."""
+    told([sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:

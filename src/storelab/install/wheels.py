@@ -1,12 +1,11 @@
 """Installing Python wheels that few need, into the environment that runs. Pinned by version and hash."""
 
 import importlib.util
-import sys
 import tempfile
 from pathlib import Path
 
 from storelab.install import Part, Progress
-from storelab.install.running import told
+from storelab.install.running import pip
 
 # ROOT 6.40 for CPython on Linux: one hash for each version of Python that it was built for.
 ROOT = """root==0.1a12 \\
@@ -59,6 +58,5 @@ def _install(what: str, lines: str, progress: Progress) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.write(lines)
         pins.flush()
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", pins.name]
-        told(command, "pip", 1800)
+        pip("--no-deps", "-r", pins.name)
     importlib.invalidate_caches()

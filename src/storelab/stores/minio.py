@@ -129,15 +129,12 @@ class MinIO(Managed):
         """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a
         key."""
         name = f"{self.front}1"
-        if self.daemons.records()[name].get("accounts", 0) < accounts:
-            self._make_accounts(self.endpoint(name), accounts)
-            self.daemons.note(name, accounts=accounts)
-
-    def _make_accounts(self, end: Endpoint, accounts: int) -> None:
+        if self.daemons.records()[name].get("accounts", 0) >= accounts:
+            return
         from minio.error import MinioAdminException
         from urllib3.exceptions import HTTPError
 
-        admin = _admin(end, self.root_keys())
+        admin = _admin(self.endpoint(name), self.root_keys())
         try:
             there = json.loads(admin.user_list())
             for i, keys in enumerate(self.make_keys(accounts)):
@@ -146,6 +143,7 @@ class MinIO(Managed):
                     admin.user_add(user, keys["secret_key"])
                     admin.policy_add(policy, policy=self.policy(i))
                     admin.policy_set(policy, user=user)
+            self.daemons.note(name, accounts=accounts)
         except (HTTPError, MinioAdminException) as error:
             told = re.search(r'"Code":"(\w+)"', str(error))
             raise MeasurementFailed(

@@ -8,7 +8,7 @@ import os
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
 
 from pydantic import Field
@@ -21,7 +21,6 @@ from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import SecureSettings
-from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAM = golang.Program(
     "versitygw",
@@ -94,46 +93,40 @@ class Versitygw(Managed):
 
     def make_accounts(self, accounts: int) -> None:
         """All through one gateway: several at once could lose each other's."""
-        from botocore.httpsession import URLLib3Session
-
-        end = self.endpoint(self.front_ends()[0])
-        with closing(URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, 20))) as session:
-            there = self._users(session, end)
-            for keys in self.make_keys(accounts):
-                if keys["access_key"] not in there:
-                    account = ElementTree.Element("Account")
-                    for tag, text in {"Access": keys["access_key"], "Secret": keys["secret_key"], "Role": ROLE}.items():
-                        ElementTree.SubElement(account, tag).text = text
-                    self._ask(session, end, "create-user", ElementTree.tostring(account))
+        there = self._users()
+        for keys in self.make_keys(accounts):
+            if keys["access_key"] not in there:
+                account = ElementTree.Element("Account")
+                for tag, text in {"Access": keys["access_key"], "Secret": keys["secret_key"], "Role": ROLE}.items():
+                    ElementTree.SubElement(account, tag).text = text
+                self._ask("create-user", ElementTree.tostring(account))
 
     def administration(self) -> list[Told]:
-        from botocore.httpsession import URLLib3Session
-
-        end = self.endpoints(1)[0]
-        with closing(URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, TOOL_S))) as session:
-            names = self._users(session, end)
         own = [self.credentials(i).access_key for i in range(self.accounts())]
-        return [listed("list-users", names, own), Told(KEYS, NO, "a user is an access key, and has this one")]
+        return [listed("list-users", self._users(), own), Told(KEYS, NO, "a user is an access key, and has this one")]
 
-    def _users(self, session: Any, end: Endpoint) -> set[str]:
+    def _users(self) -> set[str]:
         """Access keys of all users."""
-        users = ElementTree.fromstring(self._ask(session, end, "list-users"))
+        users = ElementTree.fromstring(self._ask("list-users"))
         return {e.text or "" for e in users.iter() if e.tag.rpartition("}")[2] == "Access"}
 
-    def _ask(self, session: Any, end: Endpoint, action: str, body: bytes = b"") -> bytes:
+    def _ask(self, action: str, body: bytes = b"") -> bytes:
         """Answer of the administration interface, asked as the administrator. Raises MeasurementFailed."""
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
         from botocore.exceptions import HTTPClientError
+        from botocore.httpsession import URLLib3Session
 
-        root = self.root_keys()
+        end, root = self.endpoint(self.front_ends()[0]), self.root_keys()
         request = AWSRequest(
             "PATCH", f"{end.url}/{action}", data=body, headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()}
         )
         S3SigV4Auth(Credentials(root.access_key, root.secret_key), "s3", end.region).add_auth(request)
+        wire = URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, TOOL_S))
         try:
-            answer = session.send(request.prepare())
+            with closing(wire):
+                answer = wire.send(request.prepare())
         except HTTPClientError as error:
             raise MeasurementFailed(f"{self.place}: {action} was not answered ({type(error).__name__})") from None
         if answer.status_code >= 400:

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,31 +107,21 @@ class Admin:
         Raises MeasurementFailed where one fails.
         """
         log.mkdir(exist_ok=True)
-        running: dict[str, subprocess.Popen[bytes]] = {}
+
+        def make(name: str, command: Sequence[str]) -> None:
+            path = log / f"{name}.log"
+            with path.open("ab") as f:
+                quiet = {"stdin": subprocess.DEVNULL, "stdout": f, "stderr": f, "check": False, "timeout": timeout}
+                done = subprocess.run([*self._mortal(), *command], cwd=self.folder, env=self.environ(), **quiet)
+            if done.returncode:
+                words = " | ".join(path.read_text(errors="replace").strip().splitlines()[-3:])[:500]
+                raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {words}")
+
         try:
-            for name, command in commands.items():
-                with (log / f"{name}.log").open("ab") as f:
-                    running[name] = subprocess.Popen(
-                        [*self._mortal(), *command],
-                        stdin=subprocess.DEVNULL,
-                        stdout=f,
-                        stderr=f,
-                        cwd=self.folder,
-                        env=self.environ(),
-                    )
-            for name, child in running.items():
-                if child.wait(timeout):
-                    words = (log / f"{name}.log").read_text(errors="replace").strip().splitlines()[-3:]
-                    raise MeasurementFailed(
-                        f"{self.place}: {name} could not be made; its log says: {' | '.join(words)[:500]}"
-                    )
+            with ThreadPoolExecutor(len(commands)) as pool:
+                list(pool.map(make, commands, commands.values()))
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"{self.place}: making {', '.join(running)} takes over {timeout:g} s") from None
-        finally:
-            for child in running.values():
-                if child.poll() is None:
-                    child.kill()
-                    child.wait()
+            raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} takes over {timeout:g} s") from None
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
         """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id,

@@ -73,11 +73,6 @@ def class_archive(tools: Path, program: Path) -> Path:
 
 def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
     """trial: the store that is started once, to note its classes."""
-
-    def archived() -> bool:
-        program = java()
-        return program is not None and class_archive(tools, program).exists()
-
     return [
         Part(
             f"Java {OLDEST} to {NEWEST}",
@@ -98,7 +93,7 @@ def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
         Part(
             f"archive of Hadoop's classes for {java_version(java() or Path('java')) or 'this Java'}",
             "nothing to download; starts HDFS once, some 30 s, 90 MB on disk",
-            archived,
+            lambda: (program := java()) is not None and class_archive(tools, program).exists(),
             lambda progress: _archive(tools, trial, progress),
         ),
     ]

@@ -1,6 +1,7 @@
 """Any S3 endpoint that is there already; storelab starts and stops nothing. See docs/stores.md."""
 
 import os
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -16,6 +17,7 @@ from storelab.stores.base import READ_ONLY, Store
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.presets import PRESETS
 
+URL = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(:0*[1-9]\d{0,4})?/?")
 MOST_NAME = 63  # characters of a bucket name
 
 
@@ -84,13 +86,7 @@ class S3(Store):
 
     def _check_url(self, url: str) -> None:
         """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-            good = good and parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username)
-        except ValueError:
-            good = False
-        if not good:
+        if not URL.fullmatch(url):
             shown = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
             raise UserError(
                 f"{self.place}.endpoint",
