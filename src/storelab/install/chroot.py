@@ -42,8 +42,11 @@ def present(tools: Path) -> bool:
 
 
 def install(tools: Path, progress: Progress) -> None:
-    """Raises UserError: not root, something else in its place, no debootstrap to be had, no Debian mirror, no room;
-    MeasurementFailed where a step fails."""
+    """Build the chroot.
+
+    Raises UserError where storelab is not root, something else lies in its place, there is no debootstrap to be had, no
+    Debian mirror or no room; MeasurementFailed where a step fails.
+    """
     if os.geteuid() != 0:
         raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
     if folder(tools).exists():

@@ -1,5 +1,7 @@
-"""Which Go builds: the one of this machine where it is new enough, else a pinned one from a wheel. May import:
-`core`."""
+"""Which Go builds: the one of this machine where it is new enough, else a pinned one from a wheel.
+
+May import: `core`.
+"""
 
 import contextlib
 import os

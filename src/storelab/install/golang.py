@@ -26,9 +26,11 @@ from storelab.install.running import run
 
 @dataclass(frozen=True)
 class Program:
-    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
-    folder of its sources where they are storelab's own; several: the names of its binaries where it has more than
-    one."""
+    """A Go program and how it is built.
+
+    kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
+    folder of its sources where they are storelab's own; several: names of its binaries where it has more than one.
+    """
 
     kind: str
     module: str
@@ -75,8 +77,10 @@ def _pins(program: Program) -> Path:
 
 
 def pinned(program: Program) -> str:
-    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make. Raises UserError
-    outside of a checkout."""
+    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make.
+
+    Raises UserError outside of a checkout.
+    """
     if program.own:
         return _hash(program)[:12]
     text = (_pins(program) / "go.mod").read_text()

@@ -47,8 +47,10 @@ def pip(*arguments: str) -> None:
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
-    """Run it quietly at low priority, telling now and then how far it is. Raises MeasurementFailed with its last
-    lines."""
+    """Run it quietly at low priority, telling now and then how far it is.
+
+    Raises MeasurementFailed with its last lines.
+    """
     begun = told = time.monotonic()
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
     with log.open("wb") as out:

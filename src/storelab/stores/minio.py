@@ -92,8 +92,10 @@ class MinIO(Managed):
                 shutil.copy(source, target)
 
     def daemon(self, name: str) -> Daemon:
-        """How the one server `minio-1` runs. Administrator's keys come by environment: a command line is seen by all
-        users."""
+        """How the one server `minio-1` runs.
+
+        The administrator's keys come by the environment, since all users see a command line.
+        """
         s, root, folder = self.settings, self.root_keys(), self.folder
         argv = [str(self.program()), "server", "--anonymous"]  # it would show its keys in the log
         argv += ["--address", f"{s.address}:{s.port}", "--console-address", f"{s.address}:{s.port + 1}"]
@@ -120,14 +122,18 @@ class MinIO(Managed):
         self.daemons.note(daemon.name, parity=self._parity())
 
     def healthy(self, daemon: Daemon) -> bool:
-        """One that lost drives stays. One that was started for another redundancy does not: its command line shows
-        none."""
+        """Whether a server that runs can stay: also where it lost drives.
+
+        A server that was started for another redundancy cannot; its command line does not show the redundancy.
+        """
         lives = net.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
         return lives and self.daemons.records()[daemon.name].get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
-        """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a
-        key."""
+        """Make the accounts once in the life of a server.
+
+        Each exchange with its administration takes 64 MiB and 50 ms for a key.
+        """
         name = f"{self.front}1"
         if self.daemons.records()[name].get("accounts", 0) >= accounts:
             return
@@ -170,8 +176,11 @@ class MinIO(Managed):
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:
-        """The first account may make and reach every bucket (as in SeaweedFS); the others those that bear their
-        number, no other is seen."""
+        """What an account may do.
+
+        The first one may make and reach every bucket (as in SeaweedFS); each other one only buckets that bear its
+        number.
+        """
         names = "*" if account == 0 else f"storelab-*-a{account}-*"
         resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
         return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}

@@ -145,8 +145,10 @@ class Nginx(Managed):
         return self.settings.port + self._number(name) - 1
 
     def _configuration(self, name: str) -> Path:
-        """Its name tells its content, so that a front-end with other settings than today's is recognised by its
-        command line."""
+        """Path of a front-end's configuration. Its name holds a sum of its content.
+
+        So a front-end that runs with other settings than today's is recognised by its command line.
+        """
         return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
 
     def daemon(self, name: str) -> Daemon:

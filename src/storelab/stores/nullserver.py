@@ -20,8 +20,11 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 
 class Settings(SecureSettings):
-    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own
-    ceiling. Only the workload `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
+    """A server that answers S3 at almost no cost and keeps nothing.
+
+    What clients reach against it is their own ceiling. Only the workload `calibrate` uses it, and a campaign that is
+    calibrated has one without naming it.
+    """
 
     kind: Literal["nullserver"]
     port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
@@ -46,8 +49,10 @@ class NullServer(Managed):
         self.bodies.mkdir(exist_ok=True, mode=0o700)
 
     def add_bodies(self, files: Iterable[Path]) -> None:
-        """Let objects have the content of these files (on tmpfs, and mapped into the server's memory when first asked
-        for)."""
+        """Let objects have the content of these files.
+
+        The files lie on tmpfs; the server maps one into its memory when it is first asked for.
+        """
         for file in files:
             link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
             if not (link.is_symlink() and link.readlink() == file.absolute()):

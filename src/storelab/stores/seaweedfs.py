@@ -42,8 +42,7 @@ TOML = {
 
 
 class Settings(SecureSettings):
-    """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3
-    front-ends)."""
+    """A SeaweedFS that storelab starts and stops on this machine: master, volume servers, filer, 1..n S3 front-ends."""
 
     kind: Literal["seaweedfs"]
     port: int = Field(
@@ -183,9 +182,11 @@ class SeaweedFS(Managed):
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
-        """A master that resumes its state refuses all writes for some 20 s when it is elected before it listens for
-        that (a race in its start, seen on busy machines): started once more, it is quick. Asked before anybody depends
-        on it."""
+        """Start a master again that would refuse all writes for some 20 s.
+
+        That happens where it resumes its state and is elected before it listens for that: a race in its start, seen on
+        busy machines. Started once more, it is quick. It is asked before anybody depends on it.
+        """
         for _ in range(8):
             if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0):
                 return
@@ -214,8 +215,10 @@ class SeaweedFS(Managed):
         }
 
     def administration(self) -> list[Told]:
-        """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other
-        way."""
+        """What `weed shell` tells of users.
+
+        The front-ends have theirs from a static file, as `weed s3 -config` offers; storelab runs no other way.
+        """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
         done = subprocess.run(
             [str(self.program()), "shell", f"-master={master}", f"-filer={filer}"],

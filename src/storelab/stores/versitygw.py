@@ -66,8 +66,10 @@ class Versitygw(Managed):
             ) from None
 
     def daemon(self, name: str) -> Daemon:
-        """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all
-        users."""
+        """How the gateway `s3-1` … runs.
+
+        The administrator's keys come by the environment, since all users see a command line.
+        """
         s, root = self.settings, self.root_keys()
         host, port = self.address(self._number(name)), s.port + self._number(name) - 1
         options = [

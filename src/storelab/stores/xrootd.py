@@ -142,8 +142,10 @@ class XRootD(Managed):
         return next(known[name] for name in USERS if name in known)
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier
-        ones'."""
+        """Each deployment has a namespace of its own, so its ports may be the same.
+
+        Its subnet lies behind those of the earlier ones.
+        """
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
 
@@ -209,8 +211,10 @@ class XRootD(Managed):
         return f"http://{self.namespace.server}:{self.settings.port + 1}"
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
-        """Always over HTTP: the client of root:// has threads that a process which starts others does better
-        without."""
+        """Always over HTTP.
+
+        The client of root:// has threads, which do no good in a process that starts others.
+        """
         from storelab.stores.protocols.open_access import open_access
 
         self.endpoints(front_end + 1)

@@ -26,16 +26,20 @@ TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there. `place`: for
-    messages."""
+    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there.
+
+    `place`: for messages.
+    """
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
 
     @property
     def conf(self) -> str:
-        """Path of `ceph.conf` for command lines, whose working folder is the store's: Ceph takes it for a list of
-        paths."""
+        """Path of `ceph.conf` for command lines, which run in the store's folder.
+
+        Ceph takes the option for a list of paths, so a path with blanks or commas is given without its folder.
+        """
         path = str(self.folder / "ceph.conf")
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
 
@@ -72,8 +76,10 @@ class Admin:
             return ""
 
     def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
-        """What one of Ceph's programs prints. Raises MeasurementFailed with its last words, or where it takes over
-        `timeout` s."""
+        """What one of Ceph's programs prints.
+
+        Raises MeasurementFailed with its last words, or where it takes over `timeout` s.
+        """
         what = " ".join((name, *arguments[:2]))
         command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
         try:
@@ -97,8 +103,10 @@ class Admin:
         return done.stdout
 
     def tell(self, commands: Iterable[str]) -> None:
-        """These commands to the monitor, one after the other in one session: each session costs half a second on a
-        busy machine."""
+        """Give these commands to the monitor in one session.
+
+        Each session costs half a second on a busy machine.
+        """
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
     def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
@@ -124,8 +132,10 @@ class Admin:
             raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} takes over {timeout:g} s") from None
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-        """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id,
-        groups)."""
+        """Placement group -> its state as its primary tells it, empty where no OSD leads it.
+
+        pools: name -> (id, number of groups).
+        """
         wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
         for osd in osds:
             number = int(osd.rpartition(".")[2])
@@ -138,8 +148,10 @@ class Admin:
         return wanted
 
     def put_user(self, name: str, keys: Mapping[str, str]) -> None:
-        """Make this user of the gateways, or give it these keys. They go through a pipe: others can read command
-        lines."""
+        """Make this user of the gateways, or give it these keys.
+
+        They go through a pipe: others can read command lines.
+        """
         user = {
             "user_id": name,
             "display_name": name,

@@ -20,8 +20,10 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 
 
 class CephCluster(Managed):
-    """Part of `Ceph`. `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools
-    are there."""
+    """Part of `Ceph`: its cluster.
+
+    `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools are there.
+    """
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)

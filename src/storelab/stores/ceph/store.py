@@ -127,8 +127,11 @@ class Ceph(CephCluster):
         return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were
-        all out of reach hold up the making of buckets for 40 s: started anew, they are there at once."""
+        """Ceph's daemons find one another again by themselves, so what is healthy stays.
+
+        But gateways whose data were all out of reach hold up the making of buckets for 40 s: started anew, they are
+        there at once.
+        """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
         return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
 
@@ -151,8 +154,10 @@ class Ceph(CephCluster):
                 self.note(users=stamps)
 
     def _wait_clean(self) -> None:
-        """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay
-        out of reach."""
+        """Wait until all copies of everything are there again, for CLEAN_S seconds at most.
+
+        Raises MeasurementFailed where data stay out of reach.
+        """
         begun = time.monotonic()
         pools = {
             name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
@@ -173,8 +178,10 @@ class Ceph(CephCluster):
             time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Buckets can be made and dropped as well: not before a gateway that was killed is given up by its OSDs, 10 s
-        later."""
+        """Make and drop a bucket as well.
+
+        Where a gateway was killed, that works only after its OSDs have given it up, 10 s later.
+        """
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 
@@ -248,8 +255,10 @@ class Ceph(CephCluster):
         ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
-        """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second,
-        tell no change."""
+        """Remove deleted objects over 4 MiB, which wait in a list, in `timeout` seconds at most.
+
+        Then wait until the OSDs, who count once a second, tell no change.
+        """
         with self.daemons.lock():
             self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)
         end, last = time.monotonic() + 10, self.used_bytes()

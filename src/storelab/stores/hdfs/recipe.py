@@ -153,8 +153,10 @@ def verify(folder: Path, sums: str) -> None:
 
 
 def _name_all(jars: Path, sums: str) -> None:
-    """The jar that names all others, in the order of their sums' file: an archive of classes holds for one order
-    only."""
+    """Write the jar that names all others, in the order of their sums' file.
+
+    An archive of classes holds for one order only.
+    """
     names = " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
     entry = f"Class-Path: {names}"
     lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
@@ -163,8 +165,10 @@ def _name_all(jars: Path, sums: str) -> None:
 
 
 def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
-    """Starts a small HDFS, notes which classes its daemons load, has Java archive them. That is also the proof that it
-    runs."""
+    """Starts a small HDFS, notes which classes its daemons load, has Java archive them.
+
+    That is also the proof that it runs.
+    """
     program = java()
     if program is None:
         raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one")

@@ -127,8 +127,10 @@ class HDFS(Managed):
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
-        """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken
-        over."""
+        """The command of a daemon, up to the class.
+
+        A sum of the settings stands in it, so that a daemon with other settings is not taken over.
+        """
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
         archive = recipe.class_archive(self.tools, program)
@@ -246,9 +248,11 @@ class HDFS(Managed):
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
-        """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted,
-        and the first who asks for anything pays for it with an error. What is asked for is a folder, or nothing:
-        404."""
+        """True if a DataNode's WebHDFS comes through to the NameNode.
+
+        It keeps its connection to a NameNode that was restarted, and the first who asks then gets an error. Asked here
+        is for a folder, or for what is not there: 404.
+        """
         path = (
             f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&"
             f"namenoderpcaddress={self.settings.address}:{self.settings.port}"
@@ -287,8 +291,10 @@ class HDFS(Managed):
         return total if folders else None
 
     def reclaim(self, timeout: float = 60.0) -> None:
-        """Wait until deleted files' blocks are gone, `timeout` s at most: NameNode and DataNodes each remove them in
-        the background."""
+        """Wait until the blocks of deleted files are gone, for `timeout` seconds at most.
+
+        NameNode and DataNodes each remove them in the background.
+        """
         end, steady, before = time.monotonic() + timeout, 0, -1
         while steady < 3 and time.monotonic() < end:
             pending = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["PendingDeletionBlocks"]

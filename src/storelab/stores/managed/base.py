@@ -52,8 +52,10 @@ class Managed(Accounts):
         """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """One bucket, one PUT and one GET through a front-end; raises UserError, MeasurementFailed where it is not
-        usable (yet)."""
+        """Do one PUT and one GET in a bucket through a front-end.
+
+        Raises UserError, MeasurementFailed where the front-end is not usable (yet).
+        """
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 

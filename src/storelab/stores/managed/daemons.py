@@ -40,8 +40,10 @@ class Daemons:
 
     @contextlib.contextmanager
     def lock(self, timeout: float = 120.0) -> Iterator[None]:
-        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than
-        `timeout` s."""
+        """One storelab process at a time changes a store.
+
+        Raises UserError when another holds it for longer than `timeout` s.
+        """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as f:
             end = time.monotonic() + timeout
@@ -95,8 +97,7 @@ class Daemons:
             return None
 
     def elsewhere(self) -> str:
-        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this
-        one."""
+        """The other host that these daemons run on, where several share the folder; '' where it is this one."""
         return elsewhere.host(self.records())
 
     def running(self) -> dict[str, int]:
@@ -142,8 +143,10 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its
-        starter died too early."""
+        """Record a daemon whose starter died too early, and return its pid; None where there is none.
+
+        It is known by exactly this command line and by its working folder.
+        """
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
                 same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
@@ -167,8 +170,10 @@ class Daemons:
         self._write({**self.records(), daemon.name: record | elsewhere.here()})
 
     def start(self, daemon: Daemon) -> int:
-        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid,
-        recorded."""
+        """Start a daemon in a session of its own and record it; returns its pid.
+
+        Its stdin is /dev/null, its output is appended to the log.
+        """
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{daemon.name}.log"
         if path.exists() and path.stat().st_size > LOG_LIMIT:
@@ -193,8 +198,10 @@ class Daemons:
         return child.pid
 
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
-        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in
-        `timeout` s."""
+        """Poll its health.
+
+        Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s.
+        """
         end = time.monotonic() + timeout
         while not daemon.healthy():
             record = self.records().get(daemon.name)
@@ -286,8 +293,7 @@ class Daemons:
                     act(process)
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not
-        free."""
+        """Wait until `end` (monotonic seconds) for a process and all its threads to end: its ports are free then."""
         child = self._children.get(process.pid)
         while True:
             try:

@@ -1,5 +1,7 @@
-"""A managed store that was started on another host which shares its folder: it is used, and never started, signalled
-or stopped from here."""
+"""A managed store that was started on another host which shares its folder.
+
+It is used, and never started, signalled or stopped from here.
+"""
 
 import functools
 import platform
@@ -17,8 +19,10 @@ def here() -> dict[str, str]:
 
 
 def host(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept
-    its name."""
+    """The other host that these daemons were started on; '' where it is this one.
+
+    A host that was booted anew has kept its name.
+    """
     own = here()
     others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])
     return next((machine for machine in others if machine != own["machine"]), "")

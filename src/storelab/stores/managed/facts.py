@@ -144,9 +144,6 @@ class Facts(Store):
         os.sync()
         return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
 
-    def version(self) -> str:
-        return self._version
-
     @cached_property
     def _version(self) -> str:
         """Asked once for each installed program; kept in the store's folder."""

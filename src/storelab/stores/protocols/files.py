@@ -51,8 +51,10 @@ def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
 
 
 class FilesAccess(Access):
-    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises
-    UserError."""
+    """Buckets are folders below the endpoint's URL; keys are paths below them.
+
+    `read_only`: writing raises UserError.
+    """
 
     deletes_at_once = 100
 
