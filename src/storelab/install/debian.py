@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
@@ -62,20 +63,26 @@ def install(packages: Sequence[str], progress: Progress) -> None:
             subprocess.run(_root("rm", "-f", str(POLICY)), check=True)
 
 
-def parts(packages: Sequence[str], needs: str) -> list[Part]:
-    """The recipe of what these packages bring. needs: what is downloaded, for people."""
-    return [
-        Part(
-            f"Debian packages {', '.join(packages)}",
-            f"{needs}; root or sudo",
-            lambda: all(map(installed, packages)),
-            lambda progress: install(packages, progress),
-        )
-    ]
+@dataclass(frozen=True)
+class Packages:
+    """Debian packages that are installed together. needs: what is downloaded, for people."""
+
+    names: Sequence[str]
+    needs: str
+
+    def parts(self, tools: Path) -> list[Part]:
+        """The recipe of what these packages bring; nothing of them lies in the tools folder."""
+        return [
+            Part(
+                f"Debian packages {', '.join(self.names)}",
+                f"{self.needs}; root or sudo",
+                lambda: all(map(installed, self.names)),
+                lambda progress: install(self.names, progress),
+            )
+        ]
 
 
-def slurm(tools: Path) -> list[Part]:
-    return parts(
-        ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"],
-        "for the testbed: some 40 packages, 20 MB to download",
-    )
+slurm = Packages(
+    ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"),
+    "for the testbed: some 40 packages, 20 MB to download",
+).parts

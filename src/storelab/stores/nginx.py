@@ -6,14 +6,13 @@ starts it and asks nobody for credentials, so it belongs on loopback. See docs/s
 
 import hashlib
 import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from storelab.core.errors import UserError
-from storelab.install import Part, debian
+from storelab.install import debian
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import SecureSettings
@@ -99,23 +98,15 @@ class Nginx(Managed):
     most_front_ends = FRONT_ENDS
     port_block = FRONT_ENDS
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return debian.parts(
-            ["nginx", "libnginx-mod-http-dav-ext"],
-            "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
-        )
+    recipe = debian.Packages(
+        ("nginx", "libnginx-mod-http-dav-ext"),
+        "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
+    ).parts
 
     def require(self) -> None:
         self.program()
         self._module()
-        for path in (self.folder, self.data):
-            if found := re.search(r'["$\\\n]', str(path)):
-                raise UserError(
-                    self.place,
-                    f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}",
-                    "use another folder",
-                )
+        self.require_paths(r'["$\\\n]', self.folder, self.data)
 
     def _module(self) -> Path:
         for folder in MODULES:
@@ -164,8 +155,7 @@ class Nginx(Managed):
         for name in (f"{self.front}{i}" for i in range(1, FRONT_ENDS + 1)):
             path = self._configuration(name)
             wanted.add(path)
-            if not path.exists():
-                path.write_text(self._text(name))
+            path.write_text(self._text(name))
             for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
                 # An upload that was cut off when it was killed; the folder stays, one that is not recorded may run.
                 rest.unlink()

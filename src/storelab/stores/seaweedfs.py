@@ -79,6 +79,7 @@ class SeaweedFS(Managed):
     most_accounts = ACCOUNTS
     port_block = 32
     second_block = 10000  # gRPC
+    stops = (("s3-",), ("filer",), ("volume-", "master"))
 
     def require(self) -> None:
         self.program()
@@ -96,14 +97,6 @@ class SeaweedFS(Managed):
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         return ["master"], [*self._volumes(), "filer"], front_ends
-
-    def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
-        stages = (
-            [n for n in names if n.startswith("s3-")],
-            ["filer"],
-            [*(n for n in names if n.startswith("volume")), "master"],
-        )
-        return [[n for n in stage if n in names] for stage in stages]
 
     def _port(self, name: str) -> int:
         kind, _, number = name.partition("-")

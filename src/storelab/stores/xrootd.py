@@ -21,7 +21,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import Part, debian, program
+from storelab.install import debian, program
 from storelab.stores.managed import net
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
@@ -119,10 +119,10 @@ class XRootD(Managed):
     def namespace(self) -> Namespace:
         return Namespace(f"sl-{short_name(self.folder)}", self.settings.subnet, self.place)
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        needs = "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian"
-        return debian.parts(["xrootd-server", "xrootd-server-plugins", "iproute2"], needs)
+    recipe = debian.Packages(
+        ("xrootd-server", "xrootd-server-plugins", "iproute2"),
+        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+    ).parts
 
     def require(self) -> None:
         if os.geteuid() != 0:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from storelab.core.answers import NO, YES, Told
 from storelab.core.config_types import Boolean, Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import existing
-from storelab.install import Part, debian, program
+from storelab.install import debian, program
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC
 from storelab.stores.ceph.cluster import CephCluster
@@ -66,11 +65,12 @@ class Ceph(CephCluster):
     most_accounts = 32
     port_block = 100
     start_timeout = 60.0
+    stops = (("s3-",), ("mgr", "osd-"), ("mon",))
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        packages = ["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"]
-        return debian.parts(packages, "up to 96 packages, 73 MB to download, 290 MB on disk")
+    recipe = debian.Packages(
+        ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
+        "up to 96 packages, 73 MB to download, 290 MB on disk",
+    ).parts
 
     def require(self) -> None:
         s = self.settings

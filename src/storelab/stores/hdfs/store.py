@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -37,7 +36,7 @@ JAVA = (
 )
 CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
 # Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
-ODD = re.compile(r"[^A-Za-z0-9_/.+@=~-]")
+ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
 class HDFS(Managed):
@@ -47,6 +46,7 @@ class HDFS(Managed):
     front = "namenode-"
     port_block = 40
     start_timeout = 90.0
+    stops = (("namenode-",), ("datanode-",))
     java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
 
     @staticmethod
@@ -63,13 +63,7 @@ class HDFS(Managed):
         self.require_servers(conf.COPIES[self.settings.redundancy], "DataNodes")
         if ":" in address:
             raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {address} is none", f"use {LOOPBACK}")
-        for path in (self.data, self.folder, self.tools):
-            if odd := ODD.search(str(path)):
-                raise UserError(
-                    self.place,
-                    f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path",
-                    "choose another folder",
-                )
+        self.require_paths(ODD, self.data, self.folder, self.tools)
         self.program()
         if not recipe.class_path(self.tools).exists():
             raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
@@ -183,8 +177,7 @@ class HDFS(Managed):
         for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the jars lack what the web servers look for
         for name, text in self._files.items():
-            if not (own / name).exists() or (own / name).read_text() != text:
-                (own / name).write_text(text)
+            (own / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
@@ -267,9 +260,6 @@ class HDFS(Managed):
         super().resume()
         if set(self.daemons.running()) >= {"namenode-1", *self._datanodes()}:
             self._await_all()
-
-    def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
-        return ([n for n in names if n.startswith("namenode")], [n for n in names if n.startswith("datanode")])
 
     def endpoint(self, name: str) -> Endpoint:
         return replace(super().endpoint(name), user=user_name())

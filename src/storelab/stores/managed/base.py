@@ -5,10 +5,11 @@ wanted, stops everything again when a start fails, and never touches a data fold
 """
 
 import contextlib
+import re
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -25,6 +26,8 @@ class Managed(Accounts):
     """A store of daemons."""
 
     start_timeout = 20.0  # seconds until a daemon must be healthy
+    # How the names of daemons begin that are stopped together, front-ends first: nothing is in flight when the rest ends.
+    stops: Sequence[tuple[str, ...]] = ()
 
     # What a store says of itself
 
@@ -37,6 +40,13 @@ class Managed(Accounts):
         if self.settings.servers < copies:
             problem = f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}"
             raise UserError(f"{self.place}.servers", problem, f"set servers to {copies} or more")
+
+    def require_paths(self, odd: str, *paths: Path) -> None:
+        """Raises UserError where a path has a character that the system cannot have in one. odd: regular expression."""
+        for path in paths:
+            if found := re.search(odd, str(path)):
+                problem = f"{self.system} does not bear {found.group()!r} in a path: {str(path)!r}"
+                raise UserError(self.place, problem, "use another folder")
 
     @abstractmethod
     def make_ready(self) -> None:
@@ -164,13 +174,8 @@ class Managed(Accounts):
                     time.sleep(0.05)
             self.daemons.note(name, warm=True)
 
-    def stop_order(self, names: Sequence[str]) -> Iterable[Sequence[str]]:
-        """The daemons in stages of stopping: front-ends first, so that nothing is in flight when the rest ends."""
-        stages = [list(s) for s in self.stages([n for n in names if n.startswith(self.front)])]
-        return [[n for n in stage if n in names] for stage in reversed(stages)]
-
     def _stop(self, names: list[str]) -> list[int]:
-        known = list(self.stop_order(names))
+        known = [[n for n in names if n.startswith(kinds)] for kinds in self.stops]
         rest = [n for n in names if not any(n in s for s in known)]
         return [pid for stage in (*known, rest) if stage for pid in self.daemons.stop(stage)]
 
