@@ -1,5 +1,4 @@
-"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way
-of installing.
+"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way of installing.
 
 A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
 and needs, and installs itself. The recipe of a store lives with the store, the others here. Installing twice does
@@ -21,7 +20,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Part:
-    """what: for people, with the version; needs: what is downloaded, and whether root is needed."""
+    """One thing to install. what: for people, with the version; needs: what is downloaded, and whether root must."""
 
     what: str
     needs: str
@@ -29,8 +28,8 @@ class Part:
     run: Callable[[Progress], None]
 
 
-# What is no store: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the kind of store
-# of that name.
+# What is installed besides stores: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the
+# kind of store of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "condor": ("storelab.install.chroot", "condor"),

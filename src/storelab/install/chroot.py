@@ -20,7 +20,7 @@ PACKAGES = ("condor", "minicondor", "python3", "procps")
 ROOM = 1.5e9  # bytes of disk while it is built
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DOWNLOADS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that go along
-USER = 64999  # who HTCondor's daemons take themselves for: it runs no jobs of root
+USER = 64999  # user that HTCondor's daemons run as: it runs no jobs of root
 # Whatever ends a step, no process of it is left, nor a mount in the folder that is removed then.
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 

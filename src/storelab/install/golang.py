@@ -130,7 +130,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if present(program, tools):
-                return  # another one was quicker
+                return  # another `storelab install` was quicker
             if free < program.room:
                 mend = "make room, or name another folder in STORELAB_TOOLS"
                 raise UserError(
@@ -192,7 +192,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 
 
 def _check(program: Program, binary: Path) -> None:
-    """Is it what was to be built, and does it run? Raises MeasurementFailed."""
+    """Raises MeasurementFailed where this is not what was to be built, or does not run."""
     told = subprocess.run(
         [binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False
     )

@@ -19,7 +19,9 @@ class Own(Closed):
     """How storelab behaves in a store that is there already."""
 
     prefix: str = Field(
-        "storelab", description="Begin of the names of its own buckets or folders.", pattern=r"^[a-z0-9][a-z0-9-]*$"
+        "storelab",
+        description="How the names of its own buckets or folders begin; in a given `bucket`, its prefix there.",
+        pattern=r"^[a-z0-9][a-z0-9-]*$",
     )
     read_only: Boolean = Field(False, description="Never write: only data staged before can be read.")
 

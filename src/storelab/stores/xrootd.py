@@ -1,8 +1,8 @@
 """XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in a network namespace of its own.
 
 It listens on all addresses whatever it is told, hence the namespace, hence root. The server itself runs as its
-package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, for its
-eyes alone. See docs/stores.md.
+package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, visible
+to it alone. See docs/stores.md.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ class Admin:
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
 
     def environ(self) -> dict[str, str]:
-        """Of daemons and programs: nobody's CEPH_ARGS or PYTHONPATH reach them."""
+        """The environment of Ceph's programs: no CEPH_ARGS or PYTHONPATH of the user's reaches them."""
         return environment(self.folder, TCMALLOC)
 
     def _mortal(self) -> list[str]:

@@ -35,7 +35,7 @@ JAVA = (
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
 )
 CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
-# Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
+# Hadoop makes lists and URIs of paths, and a DataNode ends over a % in a URI: it takes that for a format.
 ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 

@@ -26,7 +26,7 @@ class Managed(Accounts):
     """A store of daemons."""
 
     start_timeout = 20.0  # seconds until a daemon must be healthy
-    # How the names of daemons begin that are stopped together, front-ends first: nothing is in flight when the rest ends.
+    # What is stopped together, by how the daemons' names begin. Front-ends first: then nothing is in flight any more.
     stops: Sequence[tuple[str, ...]] = ()
 
     # What a store says of itself
@@ -81,11 +81,11 @@ class Managed(Accounts):
             raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Of one that was started earlier; the same as at its start, unless a store knows more."""
+        """Whether a daemon that was started earlier can stay."""
         return daemon.healthy(3.0)
 
     def dismantle(self) -> None:
-        """Called after all daemons have stopped: namespaces, sockets, mounts go."""
+        """Called when all daemons have stopped: remove namespaces, sockets, mounts."""
 
     # What follows from it
 
@@ -144,8 +144,8 @@ class Managed(Accounts):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # One that lost what it talks to tries again with growing pauses: quicker, and surer, to start those behind
-            # it anew.
+            # A daemon that lost the one it talks to tries again with growing pauses: starting it anew is quicker and
+            # surer.
             fresh = fresh or bool(started)
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:

@@ -29,7 +29,7 @@ def host(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def look(store: Any, front_ends: int, accounts: int) -> None:
-    """Is so much of the store there, and does it answer? Raises UserError."""
+    """Raises UserError where there are fewer front-ends or accounts, or one does not answer."""
     there, names = store.daemons.elsewhere(), store.front_ends()
     if len(names) < front_ends or store.accounts() < accounts:
         problem = (

@@ -26,7 +26,8 @@ class ListeningSettings(ManagedSettings):
     front_end_addresses: list[str] = Field(
         default_factory=list,
         description=(
-            "Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw)."
+            "On a host with several addresses: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, "
+            "versitygw)."
         ),
     )
     advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")

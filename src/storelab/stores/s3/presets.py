@@ -1,4 +1,4 @@
-"""Known S3 systems with their documented limits. Sources: the evaluations that storelab stands on.
+"""Known S3 systems with their documented limits. Sources: the evaluations that storelab builds on.
 
 Zotes Resines, CERN openlab reviews (2012, 2013); Arsuaga-Rios et al., J. Phys.: Conf. Ser. 664 (2015) 022001, its
 Table 1.
