@@ -47,7 +47,7 @@ def pins(tmp_path, monkeypatch, compiled):
 
 def test_built_placed_and_not_built_again(pins, tmp_path):
     tools, lines = tmp_path / "tools", []
-    (part,) = golang.parts(TINY, tools)
+    (part,) = TINY.parts(tools)
     assert part.what == "tiny 1.2.3, built from source" and not part.present()
     part.run(lines.append)
     binary = tools / "bin" / "tiny"

@@ -30,7 +30,7 @@ def new(state: Path, port: int, **settings) -> MinIO:
 @pytest.fixture(scope="module", autouse=True)
 def installed():
     try:
-        install.program("minio", "minio", "tests", install.tools_folder() / "bin")
+        install.program("minio", "minio", "tests")
     except UserError:
         pytest.skip("MinIO is not installed: storelab install minio")
 

@@ -228,7 +228,7 @@ def test_a_taken_port_is_told_in_one_line(fresh):
 
 
 def test_a_folder_that_nginx_cannot_be_told_of(tmp_path, port_block):
-    with pytest.raises(UserError, match="nginx cannot be told of"):
+    with pytest.raises(UserError, match="nginx does not bear"):
         new(tmp_path / "a$b", port_block).up()
 
 

@@ -54,7 +54,7 @@ def test_a_list_of_front_ends(keys, urls):
 
 def test_resolved_addresses(keys, urls):
     store = external(urls[0].replace("127.0.0.1", "localhost"), resolve_all=True)
-    assert urls[0] in [e.url for e in store.endpoints(len(store._urls))]
+    assert urls[0] in [e.url for e in store.endpoints(len(store.urls))]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def new(state: Path, port: int, **settings) -> Versitygw:
 @pytest.fixture(scope="module", autouse=True)
 def installed():
     try:
-        install.program("versitygw", "versitygw", "tests", install.tools_folder() / "bin")
+        install.program("versitygw", "versitygw", "tests")
     except UserError:
         pytest.skip("versitygw is not installed: storelab install versitygw")
 

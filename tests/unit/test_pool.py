@@ -6,7 +6,7 @@ from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang.testbed.links import PREFIX, Plan
 from storelab.gang.testbed.pool import Pool, configuration
-from storelab.install import chroot
+from storelab.install import chroot, running
 
 
 def test_only_root_builds_a_chroot(tmp_path, monkeypatch):
@@ -39,7 +39,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
             raise MeasurementFailed(f"install: {what} failed: no route")
         return 'Acquire::http::Proxy "http://proxy.example:3142";\nDir "/";\n'
 
-    monkeypatch.setattr(chroot, "_run", run)
+    monkeypatch.setattr(chroot, "told", run)
     with pytest.raises(MeasurementFailed, match="apt-get in the chroot failed: no route"):
         chroot.install(tmp_path, lambda line: None)
     assert not list(tmp_path.iterdir()) and not chroot.present(tmp_path)
@@ -53,7 +53,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
     ],
 )
 def test_the_mirror_is_the_hosts_own(monkeypatch, told, url):
-    monkeypatch.setattr(chroot, "_run", lambda *arguments: told)
+    monkeypatch.setattr(chroot, "told", lambda *arguments: told)
     if url is None:
         with pytest.raises(UserError, match="name no Debian archive"):
             chroot.mirror()
@@ -63,9 +63,9 @@ def test_the_mirror_is_the_hosts_own(monkeypatch, told, url):
 
 def test_a_step_that_fails_is_told_in_its_own_words():
     with pytest.raises(MeasurementFailed, match=r"install: sh failed: E: cannot"):
-        chroot._run(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
+        running.told(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
     with pytest.raises(UserError, match="there is no no-such-program on this machine"):
-        chroot._run(["no-such-program"], "it", 10)
+        running.told(["no-such-program"], "it", 10)
 
 
 def test_a_pool_wants_its_chroot(tmp_path, monkeypatch):

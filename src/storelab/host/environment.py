@@ -1,5 +1,7 @@
-"""The environment as the machine tells it, for every record and the paper's appendix (room `host`; may import
-`core`)."""
+"""The environment as the machine tells it, for every record and for the paper's appendix.
+
+May import: `core`.
+"""
 
 import os
 import platform

@@ -28,26 +28,20 @@ class PageCache:
         self.drops += 1
         files = [path for folder in self.folders for path in Path(folder).rglob("*") if path.is_file()]
         for path in files:
-            with contextlib.suppress(OSError):
-                fd = os.open(path, os.O_RDONLY)
-                try:
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(fd)
+            with contextlib.suppress(OSError), path.open("rb", buffering=0) as f:
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if files:
             self._look(max(files, key=lambda path: path.stat().st_size))
 
     def _look(self, path: Path) -> None:
         """Count places whose bytes come without waiting for the disk."""
-        size, fd = path.stat().st_size, os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # the check must not read ahead
+        size = path.stat().st_size
+        with path.open("rb", buffering=0) as f:
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # the check must not read ahead
             for i in range(PLACES):
                 self.seen += 1
                 with contextlib.suppress(OSError):
-                    self.cached += os.preadv(fd, [bytearray(1)], i * size // PLACES, os.RWF_NOWAIT) > 0
-        finally:
-            os.close(fd)
+                    self.cached += os.preadv(f.fileno(), [bytearray(1)], i * size // PLACES, os.RWF_NOWAIT) > 0
 
     def facts(self) -> dict[str, Any]:
         """For records: how often dropped; the fraction of the largest file still cached afterwards (None: unknown)."""

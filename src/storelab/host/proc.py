@@ -159,35 +159,31 @@ def pids() -> set[int]:
 
 def sockets(pid: int) -> int | None:
     """Open sockets of a process, None if its files are not visible. Costs about 4 us for each open file."""
+    folder, count = f"/proc/{pid}/fd", 0
     try:
-        folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        names = os.listdir(folder)  # noqa: PTH208 - Path makes an object of each
     except OSError:
         return None
-    count = 0
-    try:
-        for name in os.listdir(folder):  # noqa: PTH208 - Path makes an object of each
-            with suppress(OSError):  # closed meanwhile
-                count += os.readlink(name, dir_fd=folder).startswith("socket:")
-    except OSError:  # the process has ended
-        return None
-    finally:
-        os.close(folder)
+    for name in names:
+        with suppress(OSError):  # closed meanwhile
+            count += os.readlink(f"{folder}/{name}").startswith("socket:")  # noqa: PTH115 - as above
     return count
 
 
 def link_speed(interface: str) -> int | None:
     """Bits/s of a network card, from its driver; None if it has no such number: loopback, most virtual ones."""
-    try:
-        speed = int(Path(f"/sys/class/net/{interface}/speed").read_text())
-    except (OSError, ValueError):
-        return None
+    (speed,) = _numbers(f"/sys/class/net/{interface}/speed") or (0,)
     return speed * 10**6 if speed > 0 else None
 
 
 def ephemeral_ports() -> int | None:
     """How many local ports the kernel can use for connections."""
-    try:
-        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    except (OSError, ValueError):
-        return None
-    return last - first + 1
+    bounds = _numbers("/proc/sys/net/ipv4/ip_local_port_range")
+    return bounds[1] - bounds[0] + 1 if bounds else None
+
+
+def _numbers(path: str) -> list[int]:
+    """The whole numbers in a file of the kernel; none where it is missing or says something else."""
+    with suppress(OSError, ValueError):
+        return [int(word) for word in Path(path).read_text().split()]
+    return []

@@ -4,6 +4,7 @@ import ctypes
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,7 @@ def log_lines(log: Path) -> list[str]:
 
 def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:
     """A `preexec_fn`: Linux sends `sig` to the child when its parent ends, even after kill -9 (prctl(2))."""
-
-    def preexec() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
-
-    return preexec
+    return partial(_libc.prctl, _PR_SET_PDEATHSIG, sig, 0, 0, 0)
 
 
 def stop(process: subprocess.Popen, grace_s: float = 5.0, sig: int = signal.SIGTERM) -> int:

@@ -1,5 +1,4 @@
-"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way
-of installing.
+"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way of installing.
 
 A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
 and needs, and installs itself. The recipe of a store lives with the store, the others here. Installing twice does
@@ -21,7 +20,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Part:
-    """what: for people, with the version; needs: what is downloaded, and whether root is needed."""
+    """One thing to install. what: for people, with the version; needs: what is downloaded, and whether root must."""
 
     what: str
     needs: str
@@ -29,8 +28,8 @@ class Part:
     run: Callable[[Progress], None]
 
 
-# What is no store: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the kind of store
-# of that name.
+# What is installed besides stores: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the
+# kind of store of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "condor": ("storelab.install.chroot", "condor"),
@@ -38,6 +37,9 @@ OTHERS = {
     "root": ("storelab.install.wheels", "root"),
     "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),
 }
+
+
+SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def tools_folder() -> Path:
@@ -62,17 +64,13 @@ def parts(kind: str, tools: Path) -> list[Part]:
     return recipe(tools)
 
 
-def program(name: str, kind: str, place: str, folder: Path | None = None) -> Path:
-    """Path of an installed program, looked for in `folder`, then in PATH and where Debian keeps servers.
+def program(name: str, kind: str, place: str) -> Path:
+    """Path of an installed program, looked for in the tools folder, then in PATH and where Debian keeps servers.
 
-    Raises UserError that says `storelab install …`.
+    kind: what installs it. place: in the configuration, for messages. Raises UserError that says `storelab install …`.
     """
-    search = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    found = (
-        (shutil.which(name, path=str(folder)) if folder else None)
-        or shutil.which(name)
-        or shutil.which(name, path=search)
-    )
+    folders = [str(tools_folder() / "bin"), os.environ.get("PATH", ""), "/usr/local/bin:/usr/bin:/bin", *SERVERS]
+    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
     if not found:
         raise UserError(place, f"the program {name} is not installed", f"run `storelab install {kind}`")
     return Path(found)

@@ -8,19 +8,19 @@ and the host's files are not touched.
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import UserError
 from storelab.install import Part, Progress, debian
+from storelab.install.running import told
 
 RELEASE = "trixie"
 PACKAGES = ("condor", "minicondor", "python3", "procps")
 ROOM = 1.5e9  # bytes of disk while it is built
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DOWNLOADS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that go along
-USER = 64999  # who HTCondor's daemons take themselves for: it runs no jobs of root
+USER = 64999  # user that HTCondor's daemons run as: it runs no jobs of root
 # Whatever ends a step, no process of it is left, nor a mount in the folder that is removed then.
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -33,14 +33,8 @@ def folder(tools: Path) -> Path:
 def condor(tools: Path) -> list[Part]:
     place = folder(tools)
     needs = "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it"
-    return [
-        Part(
-            f"HTCondor of Debian {RELEASE} in {place}",
-            needs,
-            lambda: present(tools),
-            lambda progress: install(tools, progress),
-        )
-    ]
+    what = f"HTCondor of Debian {RELEASE} in {place}"
+    return [Part(what, needs, lambda: present(tools), lambda progress: install(tools, progress))]
 
 
 def present(tools: Path) -> bool:
@@ -48,8 +42,11 @@ def present(tools: Path) -> bool:
 
 
 def install(tools: Path, progress: Progress) -> None:
-    """Raises UserError: not root, something else in its place, no debootstrap to be had, no Debian mirror, no room;
-    MeasurementFailed where a step fails."""
+    """Build the chroot.
+
+    Raises UserError where storelab is not root, something else lies in its place, there is no debootstrap to be had, no
+    Debian mirror or no room; MeasurementFailed where a step fails.
+    """
     if os.geteuid() != 0:
         raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
     if folder(tools).exists():
@@ -65,20 +62,17 @@ def install(tools: Path, progress: Progress) -> None:
     if (free := shutil.disk_usage(tools).free) < ROOM:
         problem = f"{tools} has {free / 1e9:.1f} GB free; the chroot takes {ROOM / 1e9:.1f} GB while it is built"
         raise UserError("install", problem, "make room, or name another folder in STORELAB_TOOLS")
-    work = Path(tempfile.mkdtemp(prefix=".condor-", dir=tools))
-    try:
-        root = work / "root"
+    with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
+        root = Path(work, "root")
         _build(root, url, progress)
         root.rename(folder(tools))
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def mirror() -> str:
     """The Debian archive of the host's apt sources. Raises UserError: there is none."""
     line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
-    told = _run(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
-    for words in map(str.split, told.splitlines()):
+    text = told(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
+    for words in map(str.split, text.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
     raise UserError(
@@ -88,7 +82,7 @@ def mirror() -> str:
 
 def _build(root: Path, url: str, progress: Progress) -> None:
     progress(f"debootstrap of {RELEASE}")
-    settings = [line for line in _run(["apt-config", "dump"], "apt-config", 60).splitlines() if DOWNLOADS.match(line)]
+    settings = [line for line in told(["apt-config", "dump"], "apt-config", 60).splitlines() if DOWNLOADS.match(line)]
     proxies = {}
     for scheme in ("http", "https"):
         found = [line.split('"')[1] for line in settings if line.startswith(f"Acquire::{scheme}::Proxy ")]
@@ -100,47 +94,17 @@ def _build(root: Path, url: str, progress: Progress) -> None:
     )
     keys = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
     certificates = ["--include=ca-certificates"] if url.startswith("https:") else []
-    _run(
-        [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, RELEASE, str(root), url],
-        "debootstrap",
-        1200,
-        environ,
-    )
+    command = [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, RELEASE, str(root), url]
+    told(command, "debootstrap", 1200, environ)
     (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(settings) + "\n")
     policy = root / debian.POLICY.relative_to("/")
     policy.write_text(debian.FORBID)
     policy.chmod(0o755)
-    for what, arguments in (
-        ("asking for", ["update"]),
-        ("installing", ["install", "-y", "--no-install-recommends", *PACKAGES]),
-    ):
+    inside = [*ALONE, "chroot", str(root)]
+    install = ["install", "-y", "--no-install-recommends", *PACKAGES]
+    for what, arguments in (("asking for", ["update"]), ("installing", install)):
         progress(f"{what} {' '.join(PACKAGES)}")
-        _run([*ALONE, "chroot", str(root), "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
-    _run([*ALONE, "chroot", str(root), "apt-get", "clean"], "apt-get clean", 60, environ)
-    _run([*ALONE, "chroot", str(root), "groupadd", "-g", str(USER), "storelab"], "groupadd", 60)
-    _run(
-        [*ALONE, "chroot", str(root), "useradd", "-u", str(USER), "-g", "storelab", "-d", "/tmp", "-M", "storelab"],
-        "useradd",
-        60,
-    )
-    _run([*ALONE, "chroot", str(root), "condor_version"], "condor_version", 60)
-
-
-def _run(command: list[str], what: str, seconds: float, environ: dict[str, str] | None = None) -> str:
-    """Its output. Raises MeasurementFailed with the last words of a command that fails."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, env=environ, check=False
-        )
-    except FileNotFoundError:
-        raise UserError(
-            "install", f"there is no {command[0]} on this machine", "use a Debian, or a relative of it"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise MeasurementFailed(f"install: {what} was not done after {seconds / 60:.0f} min") from None
-    if done.returncode:
-        lines = [
-            line.strip() for line in (done.stdout + done.stderr).splitlines() if line.startswith(("E:", "W:"))
-        ] or ["no message"]
-        raise MeasurementFailed(f"install: {what} failed: {' '.join(lines[-2:])[:300]}")
-    return done.stdout
+        told([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
+    user = f"useradd -u {USER} -g storelab -d /tmp -M storelab"
+    for command in ("apt-get clean", f"groupadd -g {USER} storelab", user, "condor_version"):
+        told([*inside, *command.split()], command.split()[0], 60, environ)

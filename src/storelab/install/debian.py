@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import UserError
 from storelab.install import Part, Progress
+from storelab.install.running import told
 
 # A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -38,14 +40,7 @@ def _apt(*arguments: str) -> None:
     command = _root("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", *arguments)
     if command[0] == "sudo":
         command[1:1] = ["env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=900, check=False
-    )
-    if done.returncode:
-        last = [
-            line for line in (done.stderr + done.stdout).splitlines() if line.startswith("E:")
-        ] or done.stderr.splitlines()[-1:]
-        raise MeasurementFailed(f"install: apt-get {arguments[0]} failed: {' '.join(last)[:300]}")
+    told(command, f"apt-get {arguments[0]}", 900, environ)
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
@@ -68,20 +63,26 @@ def install(packages: Sequence[str], progress: Progress) -> None:
             subprocess.run(_root("rm", "-f", str(POLICY)), check=True)
 
 
-def parts(packages: Sequence[str], needs: str) -> list[Part]:
-    """The recipe of what these packages bring. needs: what is downloaded, for people."""
-    return [
-        Part(
-            f"Debian packages {', '.join(packages)}",
-            f"{needs}; root or sudo",
-            lambda: all(map(installed, packages)),
-            lambda progress: install(packages, progress),
-        )
-    ]
+@dataclass(frozen=True)
+class Packages:
+    """Debian packages that are installed together. needs: what is downloaded, for people."""
+
+    names: Sequence[str]
+    needs: str
+
+    def parts(self, tools: Path) -> list[Part]:
+        """The recipe of what these packages bring; nothing of them lies in the tools folder."""
+        return [
+            Part(
+                f"Debian packages {', '.join(self.names)}",
+                f"{self.needs}; root or sudo",
+                lambda: all(map(installed, self.names)),
+                lambda progress: install(self.names, progress),
+            )
+        ]
 
 
-def slurm(tools: Path) -> list[Part]:
-    return parts(
-        ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"],
-        "for the testbed: some 40 packages, 20 MB to download",
-    )
+slurm = Packages(
+    ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"),
+    "for the testbed: some 40 packages, 20 MB to download",
+).parts

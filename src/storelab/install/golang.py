@@ -26,9 +26,11 @@ from storelab.install.running import run
 
 @dataclass(frozen=True)
 class Program:
-    """kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
-    folder of its sources where they are storelab's own; several: the names of its binaries where it has more than
-    one."""
+    """A Go program and how it is built.
+
+    kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
+    folder of its sources where they are storelab's own; several: names of its binaries where it has more than one.
+    """
 
     kind: str
     module: str
@@ -41,6 +43,11 @@ class Program:
     @property
     def binaries(self) -> tuple[str, ...]:
         return self.several or (self.kind,)
+
+    def parts(self, tools: Path) -> list[Part]:
+        """The recipe of this program."""
+        what = f"{self.kind} {pinned(self)}, built from source"
+        return [Part(what, self.needs, lambda: present(self, tools), lambda progress: install(self, tools, progress))]
 
 
 LOADGEN = Program(
@@ -57,16 +64,7 @@ LOADGEN = Program(
 )
 
 
-def loadgen(tools: Path) -> list[Part]:
-    return parts(LOADGEN, tools)
-
-
-def parts(program: Program, tools: Path) -> list[Part]:
-    """The recipe of a program."""
-    what = f"{program.kind} {pinned(program)}, built from source"
-    return [
-        Part(what, program.needs, lambda: present(program, tools), lambda progress: install(program, tools, progress))
-    ]
+loadgen = LOADGEN.parts
 
 
 def _pins(program: Program) -> Path:
@@ -79,8 +77,10 @@ def _pins(program: Program) -> Path:
 
 
 def pinned(program: Program) -> str:
-    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make. Raises UserError
-    outside of a checkout."""
+    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make.
+
+    Raises UserError outside of a checkout.
+    """
     if program.own:
         return _hash(program)[:12]
     text = (_pins(program) / "go.mod").read_text()
@@ -125,9 +125,12 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(tools).free
-        with _alone(tools, progress), _scratch(tools / "cache" / program.kind) as scratch:
+        scratch = tools / "cache" / program.kind  # what a killed build left there is used again
+        with _alone(tools, progress), contextlib.ExitStack() as end:
+            scratch.mkdir(parents=True, exist_ok=True)
+            end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if present(program, tools):
-                return  # another one was quicker
+                return  # another `storelab install` was quicker
             if free < program.room:
                 mend = "make room, or name another folder in STORELAB_TOOLS"
                 raise UserError(
@@ -151,16 +154,6 @@ def _alone(tools: Path, progress: Progress) -> Iterator[None]:
             progress("waiting for another `storelab install` to end")
             fcntl.flock(f, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that goes at the end, whatever happens; what a killed build left is used again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environ(scratch: Path) -> dict[str, str]:
@@ -199,7 +192,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 
 
 def _check(program: Program, binary: Path) -> None:
-    """Is it what was to be built, and does it run? Raises MeasurementFailed."""
+    """Raises MeasurementFailed where this is not what was to be built, or does not run."""
     told = subprocess.run(
         [binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False
     )

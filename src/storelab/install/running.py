@@ -1,24 +1,56 @@
-"""A long command, watched: what it did so far, how long; ended with all that it started. May import: `host`, `core`."""
+"""Running commands: one whose output is wanted; a long one, watched, and ended with all that it started.
+
+May import: `host`, `core`.
+"""
 
 import contextlib
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Progress
 
 LONGEST = 3600.0  # seconds for one command
 EVERY = 20.0  # seconds between two lines of progress
+MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # how lines begin in which apt, debootstrap, Maven and pip tell what failed
+
+
+def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
+    """What a command prints. what: the command for people; seconds: how long it may take.
+
+    Raises UserError where there is no such program, MeasurementFailed with the words of a command that fails.
+    """
+    quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    try:
+        done = subprocess.run(command, timeout=seconds, env=environ, **quiet)
+    except FileNotFoundError:
+        problem = f"there is no {command[0]} on this machine"
+        raise UserError("install", problem, "use a Debian, or a relative of it") from None
+    except subprocess.TimeoutExpired:
+        raise MeasurementFailed(f"install: {what} was not done after {seconds / 60:.0f} min") from None
+    if done.returncode:
+        lines = (done.stdout + done.stderr).split("\n")
+        marked = sorted((line for line in lines if line.startswith(MARKS)), key=lambda line: line[:2]) or lines[-3:]
+        raise MeasurementFailed(f"install: {what} failed: {' '.join(' '.join(marked).split())[:300] or 'no message'}")
+    return done.stdout
+
+
+def pip(*arguments: str) -> None:
+    """`pip install` of what is pinned by hash. Raises MeasurementFailed."""
+    told([sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
-    """Run it quietly at low priority, telling now and then how far it is. Raises MeasurementFailed with its last
-    lines."""
+    """Run it quietly at low priority, telling now and then how far it is.
+
+    Raises MeasurementFailed with its last lines.
+    """
     begun = told = time.monotonic()
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
     with log.open("wb") as out:

@@ -1,13 +1,11 @@
 """Installing Python wheels that few need, into the environment that runs. Pinned by version and hash."""
 
 import importlib.util
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from storelab.core.errors import MeasurementFailed
 from storelab.install import Part, Progress
+from storelab.install.running import pip
 
 # ROOT 6.40 for CPython on Linux: one hash for each version of Python that it was built for.
 ROOT = """root==0.1a12 \\
@@ -60,10 +58,5 @@ def _install(what: str, lines: str, progress: Progress) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.write(lines)
         pins.flush()
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", pins.name]
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800, check=False
-        )
-    if done.returncode:
-        raise MeasurementFailed(f"install: pip failed: {' '.join(done.stderr.split())[-300:]}")
+        pip("--no-deps", "-r", pins.name)
     importlib.invalidate_caches()

@@ -8,6 +8,7 @@ boto3 or fsspec.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.core.config_types import Closed
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
-
-READ_ONLY = "Never write: only data staged before can be read."  # of the setting `read_only`
 
 
 @dataclass
@@ -66,8 +65,10 @@ class Store(ABC):
         """
 
     def require(self) -> None:
-        """Raises UserError where this store cannot be deployed here: a program that is missing (and what installs it),
-        no root."""
+        """Check that this store can be deployed here.
+
+        Raises UserError that says what installs a missing program, or that root must run it.
+        """
 
     def down(self) -> list[int]:
         """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""
@@ -86,17 +87,24 @@ class Store(ABC):
             urls = []
         return Status(self.name, self.settings.kind, "external", version, urls, {}, detail)
 
-    @abstractmethod
     def version(self) -> str:
-        """Version as the system itself tells it, '' where it tells none."""
+        """Version as the system itself tells it, '' where it tells none or cannot be reached."""
+        return self._version
+
+    @cached_property
+    def _version(self) -> str:
+        """Asked once."""
+        return ""
 
     @abstractmethod
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         """The first `front_ends` front-ends. Raises UserError where there are fewer."""
 
     def credentials(self, account: int = 0) -> Credentials | None:
-        """Keys of an account, from 0; None where the protocol knows no keys. Raises UserError where there is no such
-        account."""
+        """Keys of an account, from 0; None where the protocol knows no keys.
+
+        Raises UserError where there is no such account.
+        """
         return None
 
     @abstractmethod
@@ -117,17 +125,6 @@ class Store(ABC):
 
         endpoint = self.endpoints(front_end + 1)[front_end]
         return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
-
-    def listed(self) -> list[str]:
-        """The setting `endpoint` as a list. Raises UserError where it is empty, or where the setting `ca_file` names
-        no file."""
-        given, ca_file = self.settings.endpoint, getattr(self.settings, "ca_file", None)
-        urls = [given] if isinstance(given, str) else list(given)
-        if not urls:
-            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
-        if ca_file and not Path(ca_file).expanduser().is_file():
-            raise UserError(f"{self.place}.ca_file", f"{ca_file!r} is not there", "give a PEM file")
-        return urls
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
@@ -154,8 +151,10 @@ class Store(ABC):
         return None
 
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
-        """The settings that these axes change, {} for the deployment as configured. Raises UserError where this store
-        has none such."""
+        """The settings that these axes change, {} for the deployment as configured.
+
+        Raises UserError where this store has none such.
+        """
         out = {}
         for axis in DEPLOYMENT:
             if (value := axes.get(axis.name, axis.default)) == axis.default:
@@ -190,8 +189,7 @@ class Store(ABC):
         return None
 
     def used_bytes(self) -> int | None:
-        """Raw bytes that the store's data take on its disks (or in memory), all copies; None where it cannot be
-        asked."""
+        """Raw bytes of all copies of the data, on disks or in memory; None where that cannot be asked."""
         return None
 
     def administration(self) -> "list[Told]":

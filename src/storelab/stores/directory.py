@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed
 from storelab.core.errors import UserError
 from storelab.host.folders import filesystem
-from storelab.stores.base import READ_ONLY, Store
+from storelab.stores.base import Store
+from storelab.stores.external import Own
 from storelab.stores.protocols.endpoint import Endpoint
 
 LOCAL = (
@@ -30,15 +30,11 @@ LOCAL = (
 )  # file systems of this machine's own disks and memory
 
 
-class Settings(Closed):
+class Settings(Own):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
     path: str = Field(description="An existing folder; storelab makes folders of its own in it.")
-    prefix: str = Field(
-        "storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$"
-    )
-    read_only: Boolean = Field(False, description=READ_ONLY)
 
 
 class Directory(Store):
@@ -51,7 +47,7 @@ class Directory(Store):
         self.path = Path(settings.path).expanduser().absolute()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Looks whether the folder is there and can be used; makes nothing."""
+        """Look whether the folder is there and can be used; nothing is made."""
         if not self.path.is_dir():
             raise UserError(
                 f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system"
@@ -94,8 +90,10 @@ class Directory(Store):
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
 
     def used_bytes(self) -> int | None:
-        """Blocks of storelab's own folders; what the file system keeps of them elsewhere (copies, parity) it does not
-        tell here."""
+        """Bytes of the blocks of storelab's own folders.
+
+        Copies and parity that the file system keeps elsewhere are not in it: it does not tell.
+        """
         os.sync()
         own = self.path.glob(f"{self.settings.prefix}-*")
         return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))

@@ -2,76 +2,44 @@
 
 import os
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed
+from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.base import READ_ONLY, Store
+from storelab.stores.external import External, Own
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
 
 
-class Folder(Closed):
+class Folder(Own):
     """What the stores share that are there already and hold folders instead of buckets."""
 
     endpoint: str | list[str] = Field(
         description="URL of a folder given to you, or the list of the front-ends' URLs of it."
     )
-    prefix: str = Field(
-        "storelab", description="Begin of the names of its own folders.", pattern=r"^[a-z0-9][a-z0-9-]*$"
-    )
-    read_only: Boolean = Field(False, description=READ_ONLY)
 
 
-class Door(Store):
+class Door(External):
     """What the three share. `schemes`: of the URL; `example`: for messages."""
 
-    system = ""
     schemes: tuple[str, ...] = ()
     example = ""
 
-    @cached_property
-    def _urls(self) -> list[str]:
-        urls = self.listed()
-        for url in urls:
-            parts = urlsplit(url)
-            if (
-                parts.scheme not in self.schemes
-                or not parts.hostname
-                or parts.query
-                or parts.fragment
-                or parts.password
-            ):
-                raise UserError(
-                    f"{self.place}.endpoint",
-                    f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door",
-                    f"write it like {self.example}",
-                )
-        return [u.rstrip("/") for u in urls]
-
-    def _endpoint(self, url: str) -> Endpoint:
-        return Endpoint(url, protocol=self.protocol)
-
-    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
-        if front_ends > len(self._urls):
-            raise UserError(
-                self.place,
-                f"{front_ends} front-ends asked, {len(self._urls)} known",
-                "list more URLs in `endpoint`, or sweep fewer front_ends",
-            )
-        return [self._endpoint(url) for url in self._urls[:front_ends]]
-
-    def most(self, axis: str) -> int:
-        return len(self._urls) if axis == "front_ends" else 1
+    def check_url(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
+            problem = f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door"
+            raise UserError(f"{self.place}.endpoint", problem, f"write it like {self.example}")
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Lists the folder at each front-end; nothing is started or written. Raises UserError that says what is
-        wrong."""
+        """List the folder at each front-end; nothing is started or written.
+
+        Raises UserError that says what is wrong.
+        """
         for i in range(len(self.endpoints(front_ends))):
             try:
                 self.access(front_end=i).bucket_names()
@@ -81,31 +49,12 @@ class Door(Store):
                     f"{self.place}.endpoint", problem, "check that this folder is there and may be listed"
                 ) from None
 
-    def version(self) -> str:
-        return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        """Asked once; '' where the door does not tell, or cannot be reached."""
-        return ""
-
-    def deployment(self) -> dict[str, Any]:
-        return {
-            "system": self.system,
-            "version": self.version(),
-            "daemons": {},
-            "front_ends": len(self._urls),
-            "servers": None,
-            "redundancy": "unknown",
-            "backing": "unknown",
-            "tls": all(u.split(":")[0] in ("https", "swebhdfs", "roots") for u in self._urls),
-            "accounts": 1,
-        }
-
 
 class RootSettings(Folder):
-    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache. Credentials as XRootD's own clients find
-    them."""
+    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache.
+
+    Credentials are found as XRootD's own clients find them.
+    """
 
     kind: Literal["root"]
 
@@ -123,7 +72,7 @@ class Root(Door):
         from XRootD.client.flags import QueryCode
 
         filesystems.xrootd_environment()
-        asked, said = client.FileSystem(self._urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
+        asked, said = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
         return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
 
 
@@ -145,14 +94,13 @@ class Http(Door):
     schemes = ("http", "https")
     example = "https://door.example.org:2880/folder"
 
-    def _endpoint(self, url: str) -> Endpoint:
+    def endpoint(self, url: str) -> Endpoint:
         s = self.settings
         if s.token and not os.environ.get(s.token):
             raise UserError(
                 f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there"
             )
-        ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
-        return Endpoint(url, verify=s.verify_tls, ca_file=ca_file, protocol="http", token=s.token)
+        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", token=s.token)
 
     @cached_property
     def _version(self) -> str:
@@ -180,5 +128,5 @@ class WebHdfs(Door):
     schemes = ("http", "https", "webhdfs", "swebhdfs")
     example = "http://namenode.example.org:9870/folder"
 
-    def _endpoint(self, url: str) -> Endpoint:
+    def endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, protocol="webhdfs", user=self.settings.user)

@@ -5,7 +5,6 @@ names of their buckets (see Store.bucket_name); none of them is the administrato
 """
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from storelab.core.answers import DIFFERS, NO, Told
-from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import Part, golang, program, tools_folder
+from storelab.install import golang
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 if TYPE_CHECKING:
@@ -40,14 +38,13 @@ LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
 SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1)}  # data, parity
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A MinIO server on this machine, its drives are folders."""
 
     kind: Literal["minio"]
     port: int = Field(23500, ge=1024, le=32000, description="Its port; the console takes the next one.")
     servers: int = Field(4, ge=1, le=16, description="Drives; one alone has no redundancy.")
     redundancy: Literal["none", "ec-2-2", "ec-3-1"] = Field("ec-2-2", description="Data and parity shards of 4 drives.")
-    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
 
 
 class MinIO(Managed):
@@ -55,17 +52,12 @@ class MinIO(Managed):
     system = "MinIO"
     version_pattern = r"RELEASE\.(\S+)"
     front = "minio-"
-    most_front_ends = 1  # several servers on loopback do not form a cluster
+    # Front-ends: one, since several servers on loopback do not form a cluster.
     most_accounts = 32
     port_block = 16
     start_timeout = 30.0
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return golang.parts(PROGRAM, tools)
-
-    def program(self) -> Path:
-        return program("minio", "minio", self.place, tools_folder() / "bin")
+    recipe = PROGRAM.parts
 
     def require(self) -> None:
         self.program()
@@ -93,23 +85,23 @@ class MinIO(Managed):
         if not self.daemons.running():  # a drive that was taken from a running server stays away
             for drive in self.drives():
                 drive.mkdir(exist_ok=True, mode=0o700)
-        if self.settings.tls:
-            chain, key = self.make_certificate()
-            for source, target in (chain, chain.with_name("public.crt")), (key, key.with_name("private.key")):
-                if not target.exists() or target.read_bytes() != source.read_bytes():  # a running server watches them
-                    shutil.copy(source, target)
+        folder = self.folder / "tls"
+        for name, own in (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ():
+            source, target = folder / name, folder / own
+            if not target.exists() or target.read_bytes() != source.read_bytes():  # a running server watches them
+                shutil.copy(source, target)
 
     def daemon(self, name: str) -> Daemon:
-        """How the one server `minio-1` runs. Administrator's keys come by environment: a command line is seen by all
-        users."""
+        """How the one server `minio-1` runs.
+
+        The administrator's keys come by the environment, since all users see a command line.
+        """
         s, root, folder = self.settings, self.root_keys(), self.folder
         argv = [str(self.program()), "server", "--anonymous"]  # it would show its keys in the log
         argv += ["--address", f"{s.address}:{s.port}", "--console-address", f"{s.address}:{s.port + 1}"]
         argv += ["--certs-dir", str(folder / "tls")] if s.tls else []
         environ = {
-            "PATH": os.environ.get("PATH", ""),
             "HOME": str(folder / "run"),
-            "TMPDIR": str(folder / "run"),
             "MINIO_ROOT_USER": root.access_key,
             "MINIO_ROOT_PASSWORD": root.secret_key,
             "MINIO_STORAGE_CLASS_STANDARD": f"EC:{self._parity()}",
@@ -120,44 +112,35 @@ class MinIO(Managed):
             "MINIO_UPDATE": "off",
             "MINIO_BROWSER": "off",
         }
-        return Daemon(
-            name,
-            (*argv, *map(str, self.drives())),
-            s.address,
-            (s.port,),
-            lambda: self._answers(WRITABLE),
-            10.0,
-            environ,
-        )
+        argv += map(str, self.drives())
+        return Daemon(name, tuple(argv), s.address, (s.port,), WRITABLE, 10.0, environ, tls=s.tls)
 
     def _parity(self) -> int:
         return SHARDS.get(self.settings.redundancy, (self.settings.servers, 0))[1]
-
-    def _answers(self, path: str, timeout: float = 1.0) -> bool:
-        ask = net.speaks_tls if self.settings.tls else net.answers
-        return ask(self.settings.address, self.settings.port, path, timeout)
 
     def started(self, daemon: Daemon) -> None:
         self.daemons.note(daemon.name, parity=self._parity())
 
     def healthy(self, daemon: Daemon) -> bool:
-        """One that lost drives stays. One that was started for another redundancy does not: its command line shows
-        none."""
-        return self._answers(LIVE, 3.0) and self.daemons.records()[daemon.name].get("parity") == self._parity()
+        """Whether a server that runs can stay: also where it lost drives.
+
+        A server that was started for another redundancy cannot; its command line does not show the redundancy.
+        """
+        lives = net.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
+        return lives and self.daemons.records()[daemon.name].get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
-        """Asked once in the life of a server: each exchange with its administration takes 64 MiB and 50 ms for a
-        key."""
-        name = f"{self.front}1"
-        if self.daemons.records()[name].get("accounts", 0) < accounts:
-            self._make_accounts(self.endpoint(name), accounts)
-            self.daemons.note(name, accounts=accounts)
+        """Make the accounts once in the life of a server.
 
-    def _make_accounts(self, end: Endpoint, accounts: int) -> None:
+        Each exchange with its administration takes 64 MiB and 50 ms for a key.
+        """
+        name = f"{self.front}1"
+        if self.daemons.records()[name].get("accounts", 0) >= accounts:
+            return
         from minio.error import MinioAdminException
         from urllib3.exceptions import HTTPError
 
-        admin = _admin(end, self.root_keys())
+        admin = _admin(self.endpoint(name), self.root_keys())
         try:
             there = json.loads(admin.user_list())
             for i, keys in enumerate(self.make_keys(accounts)):
@@ -166,6 +149,7 @@ class MinIO(Managed):
                     admin.user_add(user, keys["secret_key"])
                     admin.policy_add(policy, policy=self.policy(i))
                     admin.policy_set(policy, user=user)
+            self.daemons.note(name, accounts=accounts)
         except (HTTPError, MinioAdminException) as error:
             told = re.search(r'"Code":"(\w+)"', str(error))
             raise MeasurementFailed(
@@ -192,8 +176,11 @@ class MinIO(Managed):
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:
-        """The first account may make and reach every bucket (as in SeaweedFS); the others those that bear their
-        number, no other is seen."""
+        """What an account may do.
+
+        The first one may make and reach every bucket (as in SeaweedFS); each other one only buckets that bear its
+        number.
+        """
         names = "*" if account == 0 else f"storelab-*-a{account}-*"
         resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
         return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": resources}]}

@@ -6,19 +6,16 @@ starts it and asks nobody for credentials, so it belongs on loopback. See docs/s
 
 import hashlib
 import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean
 from storelab.core.errors import UserError
-from storelab.install import Part, debian, program
-from storelab.stores.managed import net
+from storelab.install import debian
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 
 MODULES = [
     Path(p)
@@ -84,13 +81,12 @@ TLS = """        ssl_certificate "{chain}";
 """
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
 
     kind: Literal["nginx"]
     port: int = Field(24000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 16.")
     processes: int = Field(2, ge=1, description="Worker processes.")
-    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
 
 
 class Nginx(Managed):
@@ -102,26 +98,15 @@ class Nginx(Managed):
     most_front_ends = FRONT_ENDS
     port_block = FRONT_ENDS
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return debian.parts(
-            ["nginx", "libnginx-mod-http-dav-ext"],
-            "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
-        )
+    recipe = debian.Packages(
+        ("nginx", "libnginx-mod-http-dav-ext"),
+        "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
+    ).parts
 
     def require(self) -> None:
         self.program()
         self._module()
-        for path in (self.folder, self.data):
-            if found := re.search(r'["$\\\n]', str(path)):
-                raise UserError(
-                    self.place,
-                    f"nginx cannot be told of {str(path)!r}: it has a {found.group()!r}",
-                    "use another folder",
-                )
-
-    def program(self) -> Path:
-        return program("nginx", "nginx", self.place)
+        self.require_paths(r'["$\\\n]', self.folder, self.data)
 
     def _module(self) -> Path:
         for folder in MODULES:
@@ -151,29 +136,26 @@ class Nginx(Managed):
         return self.settings.port + self._number(name) - 1
 
     def _configuration(self, name: str) -> Path:
-        """Its name tells its content, so that a front-end with other settings than today's is recognised by its
-        command line."""
+        """Path of a front-end's configuration. Its name holds a sum of its content.
+
+        So a front-end that runs with other settings than today's is recognised by its command line.
+        """
         return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
 
     def daemon(self, name: str) -> Daemon:
         """How the front-end `http-1` … runs."""
         host, port = self.settings.address, self._port(name)
         argv = (str(self.program()), "-e", "stderr", "-p", f"{self.folder}/", "-c", str(self._configuration(name)))
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
-        health = (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
-        return Daemon(name, argv, host, (port,), health, environ=environ)
+        return Daemon(name, argv, host, (port,), "/", tls=self.settings.tls)
 
     def make_ready(self) -> None:
         for folder in (self.data / "objects", self.data / "incoming", self.folder / "temp", self.folder / "conf"):
             folder.mkdir(exist_ok=True, mode=0o700)
-        if self.settings.tls:
-            self.make_certificate()
         running, wanted = self.daemons.running(), set()
         for name in (f"{self.front}{i}" for i in range(1, FRONT_ENDS + 1)):
             path = self._configuration(name)
             wanted.add(path)
-            if not path.exists():
-                path.write_text(self._text(name))
+            path.write_text(self._text(name))
             for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
                 # An upload that was cut off when it was killed; the folder stays, one that is not recorded may run.
                 rest.unlink()

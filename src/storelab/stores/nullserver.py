@@ -12,38 +12,34 @@ from typing import Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean
-from storelab.install import Part, golang, program, tools_folder
-from storelab.stores.managed import net
+from storelab.install import golang
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 
-class Settings(ListeningSettings):
-    """A server that answers S3 at almost no cost and keeps nothing: what clients reach against it is their own
-    ceiling. Only the workload `calibrate` uses it, and a campaign that is calibrated has one without naming it."""
+class Settings(SecureSettings):
+    """A server that answers S3 at almost no cost and keeps nothing.
+
+    What clients reach against it is their own ceiling. Only the workload `calibrate` uses it, and a campaign that is
+    calibrated has one without naming it.
+    """
 
     kind: Literal["nullserver"]
     port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
-    tls: Boolean = Field(False, description="Speaks https, with a certificate of storelab's own.")
 
 
 class NullServer(Managed):
     Settings = Settings
     system = "near-null S3 server"
     version_flag = "-version"
+    installed_by = "loadgen"
     keeps = False
     tells_used = False
     port_block = 1
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return golang.parts(golang.LOADGEN, tools)
-
-    def program(self) -> Path:
-        return program("nullserver", "loadgen", self.place, tools_folder() / "bin")
+    recipe = golang.LOADGEN.parts
 
     @property
     def bodies(self) -> Path:
@@ -51,12 +47,12 @@ class NullServer(Managed):
 
     def make_ready(self) -> None:
         self.bodies.mkdir(exist_ok=True, mode=0o700)
-        if self.settings.tls:
-            self.make_certificate()
 
     def add_bodies(self, files: Iterable[Path]) -> None:
-        """Let objects have the content of these files (on tmpfs, and mapped into the server's memory when first asked
-        for)."""
+        """Let objects have the content of these files.
+
+        The files lie on tmpfs; the server maps one into its memory when it is first asked for.
+        """
         for file in files:
             link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
             if not (link.is_symlink() and link.readlink() == file.absolute()):
@@ -69,9 +65,7 @@ class NullServer(Managed):
         argv = (str(self.program()), "-listen", at, "-bodies", str(self.bodies))
         if s.tls:
             argv += ("-cert", str(self.folder / "tls" / "server.pem"), "-key", str(self.folder / "tls" / "server.key"))
-        health = (lambda: net.speaks_tls(s.address, s.port, "/health")) if s.tls else "/health"
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
-        return Daemon(name, argv, s.address, (s.port,), health, environ=environ)
+        return Daemon(name, argv, s.address, (s.port,), "/health", tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
         self.make_keys(accounts)  # clients sign with them, as they would elsewhere; nobody looks

@@ -17,13 +17,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.answers import NO, NOT_TRIED, Told
-from storelab.core.config_types import Boolean, Size
+from storelab.core.config_types import Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.settings import SecureSettings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
@@ -41,9 +41,8 @@ TOML = {
 }
 
 
-class Settings(ListeningSettings):
-    """A SeaweedFS that storelab starts and stops on this machine (master, volume servers, filer, 1..n S3
-    front-ends)."""
+class Settings(SecureSettings):
+    """A SeaweedFS that storelab starts and stops on this machine: master, volume servers, filer, 1..n S3 front-ends."""
 
     kind: Literal["seaweedfs"]
     port: int = Field(
@@ -56,7 +55,6 @@ class Settings(ListeningSettings):
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
         "none", description="Copies of every object, in other racks."
     )
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
     volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
     max_volumes: int = Field(
         6500,
@@ -81,16 +79,11 @@ class SeaweedFS(Managed):
     most_accounts = ACCOUNTS
     port_block = 32
     second_block = 10000  # gRPC
+    stops = (("s3-",), ("filer",), ("volume-", "master"))
 
     def require(self) -> None:
         self.program()
-        copies = {"none": 1, "replica-2": 2, "replica-3": 3}[self.settings.redundancy]
-        if self.settings.servers < copies:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{self.settings.servers} volume servers cannot hold {copies} copies in racks of their own",
-                f"set servers to {copies} or more",
-            )
+        self.require_servers(1 + int(REPLICATION[self.settings.redundancy][1]), "volume servers")
 
     def program(self) -> Path:
         """The `weed` of this environment. Raises UserError where its wheel is missing."""
@@ -104,14 +97,6 @@ class SeaweedFS(Managed):
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         return ["master"], [*self._volumes(), "filer"], front_ends
-
-    def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
-        stages = (
-            [n for n in names if n.startswith("s3-")],
-            ["filer"],
-            [*(n for n in names if n.startswith("volume")), "master"],
-        )
-        return [[n for n in stage if n in names] for stage in stages]
 
     def _port(self, name: str) -> int:
         kind, _, number = name.partition("-")
@@ -153,22 +138,11 @@ class SeaweedFS(Managed):
             f"-port={port}",
             *options,
         )
-        # Nobody's AWS_ or WEED_ variables reach a daemon; the filer never ends on SIGTERM, its writes are in the
-        # kernel by then.
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "TMPDIR": str(self.folder / "run")}
-        grace = {"filer": 0.5, "s3": 0.5}.get(kind, 10.0)
-        if kind == "s3" and s.tls:
-            return Daemon(
-                name,
-                argv,
-                host,
-                (port, port + self.second_block),
-                lambda: net.speaks_tls(host, port, "/healthz"),
-                grace,
-                environ,
-            )
-        health = "/cluster/healthz" if name == "master" else "/healthz"
-        return Daemon(name, argv, host, (port, port + self.second_block), health, grace, environ)
+        # The filer never ends on SIGTERM; its writes are in the kernel by then.
+        grace = 0.5 if kind in ("filer", "s3") else 10.0
+        health = "/cluster/healthz" if kind == "master" else "/healthz"
+        ports = (port, port + self.second_block)
+        return Daemon(name, argv, host, ports, health, grace, tls=kind == "s3" and s.tls)
 
     def make_ready(self) -> None:
         for folder in ("master", "filer", *self._volumes()):
@@ -176,8 +150,6 @@ class SeaweedFS(Managed):
         growth = max(1, min(self.settings.volumes_per_bucket, self.settings.max_volumes // 200))
         for name, text in TOML.items():
             (self.folder / name).write_text(text.format(growth=growth, data=self.data) if "{" in text else text)
-        if self.settings.tls:
-            self.make_certificate()
         path = self.folder / "s3.json"
         if path.exists() and len(self.keys()) >= ACCOUNTS:
             return
@@ -203,9 +175,11 @@ class SeaweedFS(Managed):
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
-        """A master that resumes its state refuses all writes for some 20 s when it is elected before it listens for
-        that (a race in its start, seen on busy machines): started once more, it is quick. Asked before anybody depends
-        on it."""
+        """Start a master again that would refuse all writes for some 20 s.
+
+        That happens where it resumes its state and is elected before it listens for that: a race in its start, seen on
+        busy machines. Started once more, it is quick. It is asked before anybody depends on it.
+        """
         for _ in range(8):
             if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0):
                 return
@@ -234,8 +208,10 @@ class SeaweedFS(Managed):
         }
 
     def administration(self) -> list[Told]:
-        """The front-ends have their users from a static file, as `weed s3 -config` offers; storelab runs no other
-        way."""
+        """What `weed shell` tells of users.
+
+        The front-ends have theirs from a static file, as `weed s3 -config` offers; storelab runs no other way.
+        """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
         done = subprocess.run(
             [str(self.program()), "shell", f"-master={master}", f"-filer={filer}"],

@@ -8,22 +8,19 @@ import os
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
 
 from pydantic import Field
 
 from storelab.core.answers import NO, Told
-from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import filesystem
-from storelab.install import Part, golang, program, tools_folder
-from storelab.stores.managed import net
+from storelab.install import golang
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
-from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.managed.settings import SecureSettings
 
 PROGRAM = golang.Program(
     "versitygw",
@@ -35,12 +32,11 @@ PROGRAM = golang.Program(
 ROLE = "userplus"  # may make buckets; reaches none but its own
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A Versity S3 gateway over a folder, started and stopped by storelab; several gateways share the folder."""
 
     kind: Literal["versitygw"]
     port: int = Field(23000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 32.")
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 
 
 class Versitygw(Managed):
@@ -51,12 +47,7 @@ class Versitygw(Managed):
     most_accounts = 32
     port_block = 32
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        return golang.parts(PROGRAM, tools)
-
-    def program(self) -> Path:
-        return program("versitygw", "versitygw", self.place, tools_folder() / "bin")
+    recipe = PROGRAM.parts
 
     def ask_version(self, program: Path) -> str:
         """One that `storelab install` built calls itself `git`."""
@@ -73,12 +64,12 @@ class Versitygw(Managed):
                 f"{self.data} is on {filesystem(self.data)}, which keeps no extended attributes ({error.strerror})",
                 "give a folder on ext4 or xfs",
             ) from None
-        if self.settings.tls:
-            self.make_certificate()
 
     def daemon(self, name: str) -> Daemon:
-        """How the gateway `s3-1` … runs. Administrator's keys come by environment: a command line is seen by all
-        users."""
+        """How the gateway `s3-1` … runs.
+
+        The administrator's keys come by the environment, since all users see a command line.
+        """
         s, root = self.settings, self.root_keys()
         host, port = self.address(self._number(name)), s.port + self._number(name) - 1
         options = [
@@ -98,59 +89,46 @@ class Versitygw(Managed):
                 "--key",
                 str(self.folder / "tls" / "server.key"),
             ]
-        environ = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.folder / "run"),
-            "ROOT_ACCESS_KEY": root.access_key,
-            "ROOT_SECRET_KEY": root.secret_key,
-        }
+        environ = {"ROOT_ACCESS_KEY": root.access_key, "ROOT_SECRET_KEY": root.secret_key}
         argv = (str(self.program()), *options, "posix", str(self.data / "objects"))
-        health = (lambda: net.speaks_tls(host, port, "/health")) if s.tls else "/health"
-        return Daemon(name, argv, host, (port,), health, 5.0, environ)
+        return Daemon(name, argv, host, (port,), "/health", environ=environ, tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
         """All through one gateway: several at once could lose each other's."""
-        from botocore.httpsession import URLLib3Session
-
-        end = self.endpoint(self.front_ends()[0])
-        with closing(URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, 20))) as session:
-            there = self._users(session, end)
-            for keys in self.make_keys(accounts):
-                if keys["access_key"] not in there:
-                    account = ElementTree.Element("Account")
-                    for tag, text in {"Access": keys["access_key"], "Secret": keys["secret_key"], "Role": ROLE}.items():
-                        ElementTree.SubElement(account, tag).text = text
-                    self._ask(session, end, "create-user", ElementTree.tostring(account))
+        there = self._users()
+        for keys in self.make_keys(accounts):
+            if keys["access_key"] not in there:
+                account = ElementTree.Element("Account")
+                for tag, text in {"Access": keys["access_key"], "Secret": keys["secret_key"], "Role": ROLE}.items():
+                    ElementTree.SubElement(account, tag).text = text
+                self._ask("create-user", ElementTree.tostring(account))
 
     def administration(self) -> list[Told]:
-        from botocore.httpsession import URLLib3Session
-
-        end = self.endpoints(1)[0]
-        with closing(URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, TOOL_S))) as session:
-            names = self._users(session, end)
         own = [self.credentials(i).access_key for i in range(self.accounts())]
-        return [listed("list-users", names, own), Told(KEYS, NO, "a user is an access key, and has this one")]
+        return [listed("list-users", self._users(), own), Told(KEYS, NO, "a user is an access key, and has this one")]
 
-    def _users(self, session: Any, end: Endpoint) -> set[str]:
+    def _users(self) -> set[str]:
         """Access keys of all users."""
-        users = ElementTree.fromstring(self._ask(session, end, "list-users"))
+        users = ElementTree.fromstring(self._ask("list-users"))
         return {e.text or "" for e in users.iter() if e.tag.rpartition("}")[2] == "Access"}
 
-    def _ask(self, session: Any, end: Endpoint, action: str, body: bytes = b"") -> bytes:
+    def _ask(self, action: str, body: bytes = b"") -> bytes:
         """Answer of the administration interface, asked as the administrator. Raises MeasurementFailed."""
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
         from botocore.exceptions import HTTPClientError
+        from botocore.httpsession import URLLib3Session
 
-        root = self.root_keys()
+        end, root = self.endpoint(self.front_ends()[0]), self.root_keys()
         request = AWSRequest(
             "PATCH", f"{end.url}/{action}", data=body, headers={"X-Amz-Content-SHA256": sha256(body).hexdigest()}
         )
         S3SigV4Auth(Credentials(root.access_key, root.secret_key), "s3", end.region).add_auth(request)
+        wire = URLLib3Session(verify=end.ca_file or True, proxies={}, timeout=(5, TOOL_S))
         try:
-            answer = session.send(request.prepare())
+            with closing(wire):
+                answer = wire.send(request.prepare())
         except HTTPClientError as error:
             raise MeasurementFailed(f"{self.place}: {action} was not answered ({type(error).__name__})") from None
         if answer.status_code >= 400:

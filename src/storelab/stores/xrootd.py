@@ -1,8 +1,8 @@
 """XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in a network namespace of its own.
 
 It listens on all addresses whatever it is told, hence the namespace, hence root. The server itself runs as its
-package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, for its
-eyes alone. See docs/stores.md.
+package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, visible
+to it alone. See docs/stores.md.
 """
 
 import hashlib
@@ -21,10 +21,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import Part, debian, program
+from storelab.install import debian, program
 from storelab.stores.managed import net
-from storelab.stores.managed.base import Managed, short_name
+from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.facts import short_name
 from storelab.stores.managed.netns import Namespace
 from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.access import Access
@@ -110,18 +111,18 @@ class XRootD(Managed):
     protocol = "root"
     front = "xrootd-"
 
-    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
+    def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
-        super().__init__(name, settings, state, scratch)
+        super().__init__(name, settings, state)
 
     @cached_property
     def namespace(self) -> Namespace:
         return Namespace(f"sl-{short_name(self.folder)}", self.settings.subnet, self.place)
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        needs = "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian"
-        return debian.parts(["xrootd-server", "xrootd-server-plugins", "iproute2"], needs)
+    recipe = debian.Packages(
+        ("xrootd-server", "xrootd-server-plugins", "iproute2"),
+        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+    ).parts
 
     def require(self) -> None:
         if os.geteuid() != 0:
@@ -135,17 +136,16 @@ class XRootD(Managed):
             program(name, "xrootd", self.place)
         self._user()
 
-    def program(self) -> Path:
-        return program("xrootd", "xrootd", self.place)
-
     @staticmethod
     def _user() -> pwd.struct_passwd:
         known = {user.pw_name: user for user in pwd.getpwall()}
         return next(known[name] for name in USERS if name in known)
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Each deployment has a namespace of its own, so ports may be the same; its subnet lies behind the earlier
-        ones'."""
+        """Each deployment has a namespace of its own, so its ports may be the same.
+
+        Its subnet lies behind those of the earlier ones.
+        """
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
 
@@ -168,14 +168,13 @@ class XRootD(Managed):
         argv = (str(self.program()), "-I", "v4", "-c", f"{self._root}/{self._configuration()}")
         places = (str(self.folder / "spool"), str(self.data / "objects"), self._root)
         enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
-        environ = {"PATH": os.environ.get("PATH", ""), "HOME": self._root}
         return Daemon(
             name,
             argv,
             host,
             (port, port + 1),
             lambda: handshake(host, port) and net.answers(host, port + 1, "/"),
-            environ=environ,
+            environ={"HOME": self._root, "TMPDIR": self._root},
             prefix=(*self.namespace.prefix, *enter),
             elsewhere=True,
         )
@@ -212,8 +211,10 @@ class XRootD(Managed):
         return f"http://{self.namespace.server}:{self.settings.port + 1}"
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
-        """Always over HTTP: the client of root:// has threads that a process which starts others does better
-        without."""
+        """Always over HTTP.
+
+        The client of root:// has threads, which do no good in a process that starts others.
+        """
         from storelab.stores.protocols.open_access import open_access
 
         self.endpoints(front_end + 1)

@@ -26,7 +26,7 @@ from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import fixed
 from storelab.engines.contract import Check, Client, Result, Written
 from storelab.host import processes
-from storelab.install import program, tools_folder
+from storelab.install import program
 
 DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as for the engine obstore
 GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
@@ -36,7 +36,7 @@ SCHEMA = 1  # of the job
 
 def binary() -> Path:
     """Path of the program. Raises UserError that says what builds it."""
-    return program("loadgen", "loadgen", "engine loadgen", tools_folder() / "bin")
+    return program("loadgen", "loadgen", "engine loadgen")
 
 
 class LoadgenClient(Client):

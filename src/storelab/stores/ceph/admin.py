@@ -13,38 +13,39 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed
 from storelab.install import program
+from storelab.stores.managed.daemon import environment
 
 # Debian's units set the same; a tenth of it by default, which costs many small objects dearly.
 TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there. `place`: for
-    messages."""
+    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there.
+
+    `place`: for messages.
+    """
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
 
     @property
     def conf(self) -> str:
-        """Path of `ceph.conf` for command lines, whose working folder is the store's: Ceph takes it for a list of
-        paths."""
+        """Path of `ceph.conf` for command lines, which run in the store's folder.
+
+        Ceph takes the option for a list of paths, so a path with blanks or commas is given without its folder.
+        """
         path = str(self.folder / "ceph.conf")
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
 
     def environ(self) -> dict[str, str]:
-        """Of daemons and programs: nobody's CEPH_ARGS or PYTHONPATH reach them."""
-        return {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.folder / "run"),
-            **TCMALLOC,
-        }
+        """The environment of Ceph's programs: no CEPH_ARGS or PYTHONPATH of the user's reaches them."""
+        return environment(self.folder, TCMALLOC)
 
     def _mortal(self) -> list[str]:
         """Prefix of programs that must not outlive storelab: without a monitor they would go on for minutes."""
@@ -75,8 +76,10 @@ class Admin:
             return ""
 
     def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
-        """What one of Ceph's programs prints. Raises MeasurementFailed with its last words, or where it takes over
-        `timeout` s."""
+        """What one of Ceph's programs prints.
+
+        Raises MeasurementFailed with its last words, or where it takes over `timeout` s.
+        """
         what = " ".join((name, *arguments[:2]))
         command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
         try:
@@ -100,8 +103,10 @@ class Admin:
         return done.stdout
 
     def tell(self, commands: Iterable[str]) -> None:
-        """These commands to the monitor, one after the other in one session: each session costs half a second on a
-        busy machine."""
+        """Give these commands to the monitor in one session.
+
+        Each session costs half a second on a busy machine.
+        """
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
     def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
@@ -110,35 +115,27 @@ class Admin:
         Raises MeasurementFailed where one fails.
         """
         log.mkdir(exist_ok=True)
-        running: dict[str, subprocess.Popen[bytes]] = {}
+
+        def make(name: str, command: Sequence[str]) -> None:
+            path = log / f"{name}.log"
+            with path.open("ab") as f:
+                quiet = {"stdin": subprocess.DEVNULL, "stdout": f, "stderr": f, "check": False, "timeout": timeout}
+                done = subprocess.run([*self._mortal(), *command], cwd=self.folder, env=self.environ(), **quiet)
+            if done.returncode:
+                words = " | ".join(path.read_text(errors="replace").strip().splitlines()[-3:])[:500]
+                raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {words}")
+
         try:
-            for name, command in commands.items():
-                with (log / f"{name}.log").open("ab") as f:
-                    running[name] = subprocess.Popen(
-                        [*self._mortal(), *command],
-                        stdin=subprocess.DEVNULL,
-                        stdout=f,
-                        stderr=f,
-                        cwd=self.folder,
-                        env=self.environ(),
-                    )
-            for name, child in running.items():
-                if child.wait(timeout):
-                    words = (log / f"{name}.log").read_text(errors="replace").strip().splitlines()[-3:]
-                    raise MeasurementFailed(
-                        f"{self.place}: {name} could not be made; its log says: {' | '.join(words)[:500]}"
-                    )
+            with ThreadPoolExecutor(len(commands)) as pool:
+                list(pool.map(make, commands, commands.values()))
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"{self.place}: making {', '.join(running)} takes over {timeout:g} s") from None
-        finally:
-            for child in running.values():
-                if child.poll() is None:
-                    child.kill()
-                    child.wait()
+            raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} takes over {timeout:g} s") from None
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-        """Placement group -> its state as its primary tells, empty where no OSD leads it; `pools`: name -> (id,
-        groups)."""
+        """Placement group -> its state as its primary tells it, empty where no OSD leads it.
+
+        pools: name -> (id, number of groups).
+        """
         wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
         for osd in osds:
             number = int(osd.rpartition(".")[2])
@@ -151,8 +148,10 @@ class Admin:
         return wanted
 
     def put_user(self, name: str, keys: Mapping[str, str]) -> None:
-        """Make this user of the gateways, or give it these keys. They go through a pipe: others can read command
-        lines."""
+        """Make this user of the gateways, or give it these keys.
+
+        They go through a pipe: others can read command lines.
+        """
         user = {
             "user_id": name,
             "display_name": name,

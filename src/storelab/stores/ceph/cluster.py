@@ -20,11 +20,13 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 
 
 class CephCluster(Managed):
-    """Part of `Ceph`. `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools
-    are there."""
+    """Part of `Ceph`: its cluster.
 
-    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
-        super().__init__(name, settings, state, scratch)
+    `cluster.json` lies with the data: fsid, port, shape, stamps of users, and `made` once its pools are there.
+    """
+
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
         self.admin = Admin(self.folder, self.place)
         self.osds = [f"osd-{i}" for i in range(settings.servers)]
         self.memory = settings.backing == "memory"
@@ -49,8 +51,6 @@ class CephCluster(Managed):
 
     def make_ready(self) -> None:
         self.back = []
-        if self.settings.tls:
-            self.make_certificate()
         cluster = self.cluster()
         if cluster.get("made") and not self._lost(cluster):
             self._check_shape(cluster["shape"])

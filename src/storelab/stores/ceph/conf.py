@@ -122,8 +122,10 @@ rgw dynamic resharding = false
 
 
 def conf(settings: Any, fsid: str, data: str) -> str:
-    """The file `ceph.conf`; `settings`: the store's own; `data`: path from the store's folder, where all of Ceph's
-    programs work."""
+    """The text of `ceph.conf`.
+
+    settings: the store's own; data: path from the store's folder, in which all of Ceph's programs work.
+    """
     return CONF.format(
         fsid=fsid,
         monitor=settings.port + MON,

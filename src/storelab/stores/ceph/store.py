@@ -5,14 +5,11 @@ anew; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore
 """
 
 import json
-import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -21,14 +18,14 @@ from storelab.core.answers import NO, YES, Told
 from storelab.core.config_types import Boolean, Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import existing
-from storelab.install import Part, debian, program
+from storelab.install import debian, program
 from storelab.stores.ceph import conf
+from storelab.stores.ceph.admin import TCMALLOC
 from storelab.stores.ceph.cluster import CephCluster
-from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, listed
 from storelab.stores.managed.base import LOOPBACK
-from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import ListeningSettings
+from storelab.stores.managed.daemon import Daemon, within
+from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
@@ -36,7 +33,7 @@ LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
 CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
 
 
-class Settings(ListeningSettings):
+class Settings(SecureSettings):
     """A Ceph that storelab starts and stops on this machine: monitor, OSDs, 1..n RADOS gateways (S3)."""
 
     kind: Literal["ceph"]
@@ -57,44 +54,31 @@ class Settings(ListeningSettings):
     osd_size: Size = Field(
         "4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file."
     )
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
 
 
 class Ceph(CephCluster):
     Settings = Settings
     system = "Ceph"
+    binary = "radosgw"
+    version_pattern = r"ceph version (\S+)"
     most_front_ends = 24
     most_accounts = 32
     port_block = 100
     start_timeout = 60.0
+    stops = (("s3-",), ("mgr", "osd-"), ("mon",))
 
-    @staticmethod
-    def recipe(tools: Path) -> list[Part]:
-        packages = ["ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"]
-        return debian.parts(packages, "up to 96 packages, 73 MB to download, 290 MB on disk")
+    recipe = debian.Packages(
+        ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
+        "up to 96 packages, 73 MB to download, 290 MB on disk",
+    ).parts
 
     def require(self) -> None:
         s = self.settings
         for name in PROGRAMS:
             program(name, "ceph", self.place)
-        if s.servers < conf.COPIES[s.redundancy]:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{s.servers} OSDs cannot hold {s.redundancy}",
-                f"set servers to {conf.COPIES[s.redundancy]} or more",
-            )
+        self.require_servers(conf.COPIES[s.redundancy], "OSDs")
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
-
-    def program(self) -> Path:
-        return program("radosgw", "ceph", self.place)
-
-    def ask_version(self, program: Path) -> str:
-        done = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=30, check=False, env=self.admin.environ()
-        )
-        found = re.search(r"ceph version (\S+)", done.stdout)
-        return found.group(1) if found else ""
 
     # Daemons
 
@@ -122,12 +106,11 @@ class Ceph(CephCluster):
             options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={start + count - 1}"]
         path = program("radosgw" if kind == "s3" else f"ceph-{kind}", "ceph", self.place)
         argv = (str(path), "-c", self.admin.conf, *options)
-        return Daemon(name, argv, host, tuple(ports), health, grace, self.admin.environ())
+        return Daemon(name, argv, host, tuple(ports), health, grace, TCMALLOC, tls=kind == "s3" and s.tls)
 
     def _health(self, name: str) -> str | Callable[[], bool]:
         if name.startswith("s3-"):
-            host, port = self.address(self._number(name)), self.settings.port + self._number(name) - 1
-            return (lambda: net.speaks_tls(host, port)) if self.settings.tls else "/"
+            return "/"
         if name == "mon":
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
@@ -141,16 +124,14 @@ class Ceph(CephCluster):
 
     def healthy(self, daemon: Daemon) -> bool:
         """An OSD that was suspended may be about to join again; stopping it would cost more, in memory its data."""
-        end = time.monotonic() + (15 if daemon.name in self.osds else 0)
-        while not daemon.healthy(3.0):
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.05)
-        return True
+        return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """Ceph's daemons find one another again by themselves, so what is healthy stays. But gateways whose data were
-        all out of reach hold up the making of buckets for 40 s: started anew, they are there at once."""
+        """Ceph's daemons find one another again by themselves, so what is healthy stays.
+
+        But gateways whose data were all out of reach hold up the making of buckets for 40 s: started anew, they are
+        there at once.
+        """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
         return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
 
@@ -173,8 +154,10 @@ class Ceph(CephCluster):
                 self.note(users=stamps)
 
     def _wait_clean(self) -> None:
-        """Until all copies of everything are there again, at most CLEAN_S. Raises MeasurementFailed where data stay
-        out of reach."""
+        """Wait until all copies of everything are there again, for CLEAN_S seconds at most.
+
+        Raises MeasurementFailed where data stay out of reach.
+        """
         begun = time.monotonic()
         pools = {
             name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
@@ -195,8 +178,10 @@ class Ceph(CephCluster):
             time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Buckets can be made and dropped as well: not before a gateway that was killed is given up by its OSDs, 10 s
-        later."""
+        """Make and drop a bucket as well.
+
+        Where a gateway was killed, that works only after its OSDs have given it up, 10 s later.
+        """
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 
@@ -270,8 +255,10 @@ class Ceph(CephCluster):
         ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
-        """Deleted objects over 4 MiB wait in a list; at most `timeout` s. Then until OSDs, who count once a second,
-        tell no change."""
+        """Remove deleted objects over 4 MiB, which wait in a list, in `timeout` seconds at most.
+
+        Then wait until the OSDs, who count once a second, tell no change.
+        """
         with self.daemons.lock():
             self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)
         end, last = time.monotonic() + 10, self.used_bytes()

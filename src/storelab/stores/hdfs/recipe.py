@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, Progress, debian
+from storelab.install.running import told
 
 if TYPE_CHECKING:
     from storelab.stores.hdfs.store import HDFS
@@ -73,11 +73,6 @@ def class_archive(tools: Path, program: Path) -> Path:
 
 def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
     """trial: the store that is started once, to note its classes."""
-
-    def archived() -> bool:
-        program = java()
-        return program is not None and class_archive(tools, program).exists()
-
     return [
         Part(
             f"Java {OLDEST} to {NEWEST}",
@@ -98,7 +93,7 @@ def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
         Part(
             f"archive of Hadoop's classes for {java_version(java() or Path('java')) or 'this Java'}",
             "nothing to download; starts HDFS once, some 30 s, 90 MB on disk",
-            archived,
+            lambda: (program := java()) is not None and class_archive(tools, program).exists(),
             lambda progress: _archive(tools, trial, progress),
         ),
     ]
@@ -117,15 +112,10 @@ def _complete(tools: Path) -> bool:
     return noted.exists() and class_path(tools).exists() and noted.read_text() == _pins()
 
 
-@contextlib.contextmanager
-def _temporary(tools: Path) -> Iterator[Path]:
+def _temporary(tools: Path) -> "tempfile.TemporaryDirectory[str]":
     """A folder beside the final one, so that a rename does; gone afterwards."""
     tools.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".hdfs-", dir=tools))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=".hdfs-", dir=tools, ignore_cleanup_errors=True)
 
 
 def _get(tools: Path, progress: Progress) -> None:
@@ -133,10 +123,14 @@ def _get(tools: Path, progress: Progress) -> None:
     if not (mvn := shutil.which("mvn")):
         debian.install(["maven"], progress)
         mvn = shutil.which("mvn") or "/usr/bin/mvn"
-    with _temporary(tools) as work:
+    with _temporary(tools) as temporary:
+        work = Path(temporary)
         jars = work / "jars"
         progress(f"downloading Hadoop {HADOOP} and what it needs")
-        _maven(mvn, PINS / "pom.xml", work / "repository", jars)
+        # Maven keeps all that it downloads below the temporary folder: nothing is left in the home folder.
+        command = [mvn, "-B", "-q", "-f", f"{PINS}/pom.xml", f"-Dmaven.repo.local={work}/repository"]
+        command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        told(command, "Maven", 1200)
         progress("comparing the jars with their pinned sums")
         verify(jars, pins)
         _name_all(jars, pins)
@@ -146,22 +140,6 @@ def _get(tools: Path, progress: Progress) -> None:
         if final.exists():  # of other pins; what runs from it keeps its files open
             final.rename(work / "old")
         jars.rename(final)
-
-
-def _maven(mvn: str, pom: Path, repository: Path, target: Path) -> None:
-    """Runs below the temporary folder: nothing is left in the home folder. Raises MeasurementFailed with Maven's own
-    line."""
-    command = [mvn, "-B", "-q", "-f", str(pom), f"-Dmaven.repo.local={repository}", "dependency:copy-dependencies"]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1200, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise MeasurementFailed("install: Maven was not done after 20 min") from None
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line] or ["no message"]
-        raise MeasurementFailed(f"install: Maven failed: {lines[0][:300]}")
 
 
 def verify(folder: Path, sums: str) -> None:
@@ -175,8 +153,10 @@ def verify(folder: Path, sums: str) -> None:
 
 
 def _name_all(jars: Path, sums: str) -> None:
-    """The jar that names all others, in the order of their sums' file: an archive of classes holds for one order
-    only."""
+    """Write the jar that names all others, in the order of their sums' file.
+
+    An archive of classes holds for one order only.
+    """
     names = " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
     entry = f"Class-Path: {names}"
     lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
@@ -185,21 +165,20 @@ def _name_all(jars: Path, sums: str) -> None:
 
 
 def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
-    """Starts a small HDFS, notes which classes its daemons load, has Java archive them. That is also the proof that it
-    runs."""
+    """Starts a small HDFS, notes which classes its daemons load, has Java archive them.
+
+    That is also the proof that it runs.
+    """
     program = java()
     if program is None:
         raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one")
     final = class_archive(tools, program)
-    with _temporary(tools) as work:
+    with _temporary(tools) as temporary:
+        work = Path(temporary)
         progress("starting HDFS once")
         _trial(tools, trial, work)
-        classes = {
-            line
-            for path in work.glob("*.classes")
-            for line in path.read_text().splitlines()
-            if not line.startswith("#")
-        }
+        lines = {line for path in work.glob("*.classes") for line in path.read_text().splitlines()}
+        classes = {line for line in lines if not line.startswith("#")}
         (work / "classes").write_text("\n".join(sorted(classes)))
         progress(f"archiving {len(classes)} classes")
         options = [
@@ -209,18 +188,9 @@ def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
             f"-XX:SharedClassListFile={work}/classes",
             f"-XX:SharedArchiveFile={work}/jsa",
         ]
-        done = subprocess.run(
-            [program, *options, "-cp", str(class_path(tools))],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        if done.returncode or not (work / "jsa").exists():
-            raise MeasurementFailed(
-                f"install: Java made no archive of classes: {(done.stderr or done.stdout).strip()[-300:]}"
-            )
+        said = told([str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600)
+        if not (work / "jsa").exists():
+            raise MeasurementFailed(f"install: Java made no archive of classes: {said.strip()[-300:]}")
         (work / "jsa").chmod(0o644)
         (work / "jsa").replace(final)
 

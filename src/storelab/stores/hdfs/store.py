@@ -9,7 +9,6 @@ import hashlib
 import http.client
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -25,18 +24,19 @@ from storelab.stores.hdfs import conf, recipe
 from storelab.stores.hdfs.settings import Settings, user_name
 from storelab.stores.managed import net
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.daemon import Daemon, environment
 from storelab.stores.protocols.endpoint import Endpoint
 
 FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
+ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
 )
 CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
-# Lists and URIs are made of paths, and a DataNode takes a % in a URI for the begin of a format, and ends.
-ODD = re.compile(r"[^A-Za-z0-9_/.+@=~-]")
+# Hadoop makes lists and URIs of paths, and a DataNode ends over a % in a URI: it takes that for a format.
+ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
 class HDFS(Managed):
@@ -46,6 +46,7 @@ class HDFS(Managed):
     front = "namenode-"
     port_block = 40
     start_timeout = 90.0
+    stops = (("namenode-",), ("datanode-",))
     java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
 
     @staticmethod
@@ -58,22 +59,11 @@ class HDFS(Managed):
         return tools_folder()
 
     def require(self) -> None:
-        s, copies = self.settings, conf.COPIES[self.settings.redundancy]
-        if s.servers < copies:
-            raise UserError(
-                f"{self.place}.servers",
-                f"{s.servers} DataNodes cannot hold {copies} copies",
-                f"set servers to {copies} or more",
-            )
-        if ":" in s.address:
-            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {s.address} is none", f"use {LOOPBACK}")
-        for path in (self.data, self.folder, self.tools):
-            if odd := ODD.search(str(path)):
-                raise UserError(
-                    self.place,
-                    f"HDFS cannot live in {path}: it does not bear {odd.group()!r} in a path",
-                    "choose another folder",
-                )
+        address = self.settings.address
+        self.require_servers(conf.COPIES[self.settings.redundancy], "DataNodes")
+        if ":" in address:
+            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {address} is none", f"use {LOOPBACK}")
+        self.require_paths(ODD, self.data, self.folder, self.tools)
         self.program()
         if not recipe.class_path(self.tools).exists():
             raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
@@ -131,8 +121,10 @@ class HDFS(Managed):
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
-        """The command up to the class. Settings stand in it by their sum: a daemon of other settings is not taken
-        over."""
+        """The command of a daemon, up to the class.
+
+        A sum of the settings stands in it, so that a daemon with other settings is not taken over.
+        """
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
         archive = recipe.class_archive(self.tools, program)
@@ -155,24 +147,12 @@ class HDFS(Managed):
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
         argv = (*self._java(name), CLASSES[kind]) if recipe.java() else ("java", CLASSES[kind])
         if kind == "namenode":
-            return Daemon(
-                name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, self._environ()
-            )
+            return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, ENVIRON)
         own = {"data.dir": f"file://{self.data}/{name}"}
         own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
         argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
-        return Daemon(
-            name,
-            argv,
-            address,
-            (port + 1, port, port + 2),
-            lambda: self._state(name) == "RUNNING",
-            10.0,
-            self._environ(),
-        )
-
-    def _environ(self) -> dict[str, str]:
-        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}
+        ports = (port + 1, port, port + 2)
+        return Daemon(name, argv, address, ports, lambda: self._state(name) == "RUNNING", 10.0, ENVIRON)
 
     def _state(self, name: str) -> str:
         """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
@@ -197,8 +177,7 @@ class HDFS(Managed):
         for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the jars lack what the web servers look for
         for name, text in self._files.items():
-            if not (own / name).exists() or (own / name).read_text() != text:
-                (own / name).write_text(text)
+            (own / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
@@ -221,7 +200,12 @@ class HDFS(Managed):
             quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
             try:
                 done = subprocess.run(
-                    argv, cwd=self.folder, env=self._environ(), timeout=self.start_timeout, check=False, **quiet
+                    argv,
+                    cwd=self.folder,
+                    env=environment(self.folder, ENVIRON),
+                    timeout=self.start_timeout,
+                    check=False,
+                    **quiet,
                 )
             except subprocess.TimeoutExpired:
                 raise MeasurementFailed(
@@ -257,9 +241,11 @@ class HDFS(Managed):
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
-        """True if a DataNode's WebHDFS comes through to the NameNode. It keeps a connection to one that was restarted,
-        and the first who asks for anything pays for it with an error. What is asked for is a folder, or nothing:
-        404."""
+        """True if a DataNode's WebHDFS comes through to the NameNode.
+
+        It keeps its connection to a NameNode that was restarted, and the first who asks then gets an error. Asked here
+        is for a folder, or for what is not there: 404.
+        """
         path = (
             f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&"
             f"namenoderpcaddress={self.settings.address}:{self.settings.port}"
@@ -274,9 +260,6 @@ class HDFS(Managed):
         super().resume()
         if set(self.daemons.running()) >= {"namenode-1", *self._datanodes()}:
             self._await_all()
-
-    def stop_order(self, names: Sequence[str]) -> Sequence[Sequence[str]]:
-        return ([n for n in names if n.startswith("namenode")], [n for n in names if n.startswith("datanode")])
 
     def endpoint(self, name: str) -> Endpoint:
         return replace(super().endpoint(name), user=user_name())
@@ -298,8 +281,10 @@ class HDFS(Managed):
         return total if folders else None
 
     def reclaim(self, timeout: float = 60.0) -> None:
-        """Wait until deleted files' blocks are gone, `timeout` s at most: NameNode and DataNodes each remove them in
-        the background."""
+        """Wait until the blocks of deleted files are gone, for `timeout` seconds at most.
+
+        NameNode and DataNodes each remove them in the background.
+        """
         end, steady, before = time.monotonic() + timeout, 0, -1
         while steady < 3 and time.monotonic() < end:
             pending = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["PendingDeletionBlocks"]

@@ -2,29 +2,31 @@
 
 import os
 import secrets
-from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
 from storelab.core.records import read_json, write_json
+from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Credentials
 
 
-class Accounts:
-    """Part of every managed store. `folder`: the store's own, readable by its owner alone."""
+class Accounts(Facts):
+    """Part of every managed store: `accounts.json` in its folder holds the keys, and how many accounts are in use."""
 
-    folder: Path
-    place: str
-    protocol: str
-    settings: Any
+    def _noted(self) -> dict[str, Any]:
+        path = self.folder / "accounts.json"
+        return read_json(path) if path.exists() else {"accounts": [], "used": 1}
 
     def keys(self) -> list[dict[str, str]]:
         """[{access_key, secret_key}] by account, as recorded."""
-        path = self.folder / "accounts.json"
-        return read_json(path)["accounts"] if path.exists() else []
+        return self._noted()["accounts"]
+
+    def accounts(self) -> int:
+        """How many accounts were ever asked for."""
+        return self._noted()["used"]
 
     def _keep(self, name: str, value: Any) -> None:
-        """A JSON file of the store's folder that its owner alone can read."""
+        """Write a JSON file into the store's folder that its owner alone can read."""
         old = os.umask(0o077)
         try:
             write_json(self.folder / name, value)
@@ -32,11 +34,9 @@ class Accounts:
             os.umask(old)
 
     def make_keys(self, accounts: int) -> list[dict[str, str]]:
-        """Keys of the first `accounts` accounts, new ones where there are none yet; the file is readable by its owner
-        alone."""
+        """Keys of the first `accounts` accounts; those that are missing are made."""
         known = self.keys()
-        while len(known) < accounts:
-            known.append(_new_keys())
+        known += [_new_keys() for _ in range(len(known), accounts)]
         self._keep("accounts.json", {"accounts": known, "used": self.accounts()})
         return known[:accounts]
 
@@ -50,44 +50,35 @@ class Accounts:
     def note_accounts(self, accounts: int) -> None:
         """So many accounts are in use from now on (never fewer than before)."""
         if accounts > self.accounts():
-            self._keep("accounts.json", read_json(self.folder / "accounts.json") | {"used": accounts})
+            self._keep("accounts.json", self._noted() | {"used": accounts})
 
     def credentials(self, account: int = 0) -> Credentials | None:
         if self.protocol != "s3":
             return None
         known = self.keys()
         if account >= len(known):
-            raise UserError(
-                self.place,
-                f"account {account} has no keys: it was never started with so many accounts",
-                "run `storelab up`",
-            )
-        return Credentials(known[account]["access_key"], known[account]["secret_key"])
+            problem = f"account {account} has no keys: it was never started with so many accounts"
+            raise UserError(self.place, problem, "run `storelab up`")
+        return Credentials(**known[account])
 
-    def accounts(self) -> int:
-        """Accounts that were ever asked for."""
-        path = self.folder / "accounts.json"
-        return read_json(path)["used"] if path.exists() else 1
+    def make_certificate(self) -> None:
+        """Make a certificate of our own for the store's addresses, once, where the setting `tls` wants one.
 
-    def make_certificate(self) -> tuple[Path, Path]:
-        """(certificate chain, key) of a certificate of our own for the store's address; `tls/ca.pem` verifies it."""
+        `tls/server.pem`: the chain; `tls/server.key`: its key; `tls/ca.pem` verifies it.
+        """
+        folder, s = self.folder / "tls", self.settings
+        if not getattr(s, "tls", False) or (folder / "ca.pem").exists():
+            return
         import trustme
 
-        folder = self.folder / "tls"
-        chain, key = folder / "server.pem", folder / "server.key"
-        if not (folder / "ca.pem").exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
-            authority = trustme.CA()
-            s = self.settings
-            names = dict.fromkeys(
-                [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
-            )
-            server = authority.issue_cert(*names)
-            chain.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
-            key.touch(mode=0o600)
-            key.write_bytes(server.private_key_pem.bytes())
-            authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-        return chain, key
+        folder.mkdir(mode=0o700, exist_ok=True)
+        authority = trustme.CA()
+        names = [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
+        server = authority.issue_cert(*dict.fromkeys(names))
+        (folder / "server.pem").write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+        (folder / "server.key").touch(mode=0o600)
+        (folder / "server.key").write_bytes(server.private_key_pem.bytes())
+        authority.cert_pem.write_to_path(str(folder / "ca.pem"))
 
 
 def _new_keys() -> dict[str, str]:

@@ -5,68 +5,29 @@ wanted, stops everything again when a start fails, and never touches a data fold
 """
 
 import contextlib
-import hashlib
-import os
+import re
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.accounts import Accounts
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
 
 
-class Managed(Accounts, Facts):
+class Managed(Accounts):
     """A store of daemons."""
 
-    managed = True
-    tells_used = True
-    most_front_ends = 1
-    most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
-
-    def __init__(self, name: str, settings: Any, state: Path, scratch: Path | None = None):
-        super().__init__(name, settings, state)
-        self.folder = Path(state).absolute() / name
-        self.data = self._data_folder(scratch)
-
-    @cached_property
-    def daemons(self) -> "Daemons":  # type: ignore[override]
-        return self._daemons(self.folder)
-
-    def _daemons(self, folder: Path) -> "Daemons":
-        from storelab.stores.managed.daemons import (
-            Daemons,  # here: who plans only reads the settings, and psutil is slow to import
-        )
-
-        return Daemons(folder, self.place)
-
-    def _data_folder(self, scratch: Path | None) -> Path:
-        s = self.settings
-        if s.directory:
-            suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
-            folder = Path(s.directory).expanduser().absolute()
-            return folder / suffix if suffix else folder
-        if s.backing == "tmpfs":
-            return (
-                (scratch or Path("/dev/shm"))
-                / f"storelab-{os.getuid()}-stores"
-                / f"{short_name(self.folder)}-{self.name}"
-            )
-        return self.folder / "data"
+    # What is stopped together, by how the daemons' names begin. Front-ends first: then nothing is in flight any more.
+    stops: Sequence[tuple[str, ...]] = ()
 
     # What a store says of itself
 
@@ -74,14 +35,25 @@ class Managed(Accounts, Facts):
         """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
         self.program()
 
-    @abstractmethod
-    def daemon(self, name: str) -> Daemon:
-        """How this daemon runs."""
+    def require_servers(self, copies: int, servers: str) -> None:
+        """Raises UserError where there are fewer servers than copies. servers: what they are, for people."""
+        if self.settings.servers < copies:
+            problem = f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}"
+            raise UserError(f"{self.place}.servers", problem, f"set servers to {copies} or more")
+
+    def require_paths(self, odd: str, *paths: Path) -> None:
+        """Raises UserError where a path has a character that the system cannot have in one. odd: regular expression."""
+        for path in paths:
+            if found := re.search(odd, str(path)):
+                problem = f"{self.system} does not bear {found.group()!r} in a path: {str(path)!r}"
+                raise UserError(self.place, problem, "use another folder")
 
     @abstractmethod
     def make_ready(self) -> None:
         """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
-        Idempotent."""
+
+        Idempotent.
+        """
 
     def started(self, daemon: Daemon) -> None:
         """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
@@ -90,8 +62,10 @@ class Managed(Accounts, Facts):
         """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """One bucket, one PUT and one GET through a front-end; raises UserError, MeasurementFailed where it is not
-        usable (yet)."""
+        """Do one PUT and one GET in a bucket through a front-end.
+
+        Raises UserError, MeasurementFailed where the front-end is not usable (yet).
+        """
         from storelab.stores.protocols import access
         from storelab.stores.protocols.open_access import open_access
 
@@ -107,16 +81,13 @@ class Managed(Accounts, Facts):
             raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Of one that was started earlier; the same as at its start, unless a store knows more."""
+        """Whether a daemon that was started earlier can stay."""
         return daemon.healthy(3.0)
 
     def dismantle(self) -> None:
-        """Called after all daemons have stopped: namespaces, sockets, mounts go."""
+        """Called when all daemons have stopped: remove namespaces, sockets, mounts."""
 
     # What follows from it
-
-    def most(self, axis: str) -> int:
-        return {"front_ends": self.most_front_ends, "accounts": self.most_accounts}[axis]
 
     def prepare(self) -> None:
         """Raises UserError for a data folder that is not storelab's, or in use by another store."""
@@ -124,18 +95,19 @@ class Managed(Accounts, Facts):
         if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
             raise UserError(place, f"{data} is not empty and not made by storelab", "give an empty or a new folder")
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
-        if owner not in ("", str(self.folder)) and self._daemons(Path(owner)).running():
+        if owner not in ("", str(self.folder)) and self.daemons_of(Path(owner)).running():
             raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / MARKER).write_text(str(self.folder))
+        self.make_certificate()
         self.make_ready()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        if not 1 <= front_ends <= self.most_front_ends:
-            raise UserError(self.place, f"{front_ends} front-ends asked", f"1 to {self.most_front_ends} are possible")
-        if not 1 <= accounts <= self.most_accounts:
-            raise UserError(self.place, f"{accounts} accounts asked", f"1 to {self.most_accounts} are possible")
+        for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
+            if not 1 <= asked <= self.most(what):
+                problem = f"{asked} {what.replace('_', '-')} asked"
+                raise UserError(self.place, problem, f"1 to {self.most(what)} are possible")
         if self.daemons.elsewhere():
             return elsewhere.look(self, front_ends, accounts)
         self.require()
@@ -161,14 +133,8 @@ class Managed(Accounts, Facts):
                 raise
 
     def _start(self, front_ends: int) -> None:
-        running = set(self.daemons.running())
-        wanted = sorted(
-            {
-                *(n for n in running if n.startswith(self.front)),
-                *(f"{self.front}{i}" for i in range(1, front_ends + 1)),
-            },
-            key=self._number,
-        )
+        asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
+        wanted = sorted(asked | set(self.front_ends()), key=self._number)
         fresh = False
         for stage in self.stages(wanted):
             started = [d for n in stage if not self._taken_over(d := self.daemon(n), stale=fresh)]
@@ -178,8 +144,8 @@ class Managed(Accounts, Facts):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # One that lost what it talks to tries again with growing pauses: quicker, and surer, to start those behind
-            # it anew.
+            # A daemon that lost the one it talks to tries again with growing pauses: starting it anew is quicker and
+            # surer.
             fresh = fresh or bool(started)
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
@@ -192,9 +158,6 @@ class Managed(Accounts, Facts):
             return True
         self.daemons.stop([daemon.name])
         return False
-
-    def _number(self, name: str) -> int:
-        return int(name.removeprefix(self.front))
 
     def _warm_up(self) -> None:
         """Healthy is not usable: every front-end that is not known to be warm is tried for 30 s."""
@@ -211,13 +174,8 @@ class Managed(Accounts, Facts):
                     time.sleep(0.05)
             self.daemons.note(name, warm=True)
 
-    def stop_order(self, names: Sequence[str]) -> Iterable[Sequence[str]]:
-        """The daemons in stages of stopping: front-ends first, so that nothing is in flight when the rest ends."""
-        stages = [list(s) for s in self.stages([n for n in names if n.startswith(self.front)])]
-        return [[n for n in stage if n in names] for stage in reversed(stages)]
-
     def _stop(self, names: list[str]) -> list[int]:
-        known = list(self.stop_order(names))
+        known = [[n for n in names if n.startswith(kinds)] for kinds in self.stops]
         rest = [n for n in names if not any(n in s for s in known)]
         return [pid for stage in (*known, rest) if stage for pid in self.daemons.stop(stage)]
 
@@ -248,35 +206,3 @@ class Managed(Accounts, Facts):
         if self.daemons.resume():
             for name in self.front_ends():
                 self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
-
-    def actors(self) -> dict[str, int]:
-        """Daemons that run, and their workers."""
-        return self.daemons.everyone()
-
-    def front_ends(self) -> list[str]:
-        return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
-
-    def endpoint(self, name: str) -> Endpoint:
-        daemon, s = self.daemon(name), self.settings
-        tls = bool(getattr(s, "tls", False))
-        ca_file = str(self.folder / "tls" / "ca.pem") if tls else None
-        host = getattr(s, "advertise", None) or daemon.host
-        return Endpoint(
-            f"{'https' if tls else 'http'}://{host}:{daemon.ports[0]}", ca_file=ca_file, protocol=self.protocol
-        )
-
-    def address(self, front_end: int) -> str:
-        """What the front-end of this number (from 1) listens on."""
-        several = self.settings.front_end_addresses
-        return several[(front_end - 1) % len(several)] if several else self.settings.address
-
-    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
-        names = self.front_ends()
-        if len(names) < front_ends:
-            raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
-        return [self.endpoint(n) for n in names[:front_ends]]
-
-
-def short_name(folder: Path) -> str:
-    """A short name that is this folder's alone: names of namespaces and of folders on tmpfs, the same at every call."""
-    return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

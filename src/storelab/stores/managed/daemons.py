@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ import psutil
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import write_json
 from storelab.stores.managed import elsewhere, family
-from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.daemon import Daemon, environment, within
 from storelab.stores.managed.net import free
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
+TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process would never see the SIGTERM
 SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
 
 
@@ -38,8 +40,10 @@ class Daemons:
 
     @contextlib.contextmanager
     def lock(self, timeout: float = 120.0) -> Iterator[None]:
-        """One storelab process at a time changes a store. Raises UserError when another holds it for longer than
-        `timeout` s."""
+        """One storelab process at a time changes a store.
+
+        Raises UserError when another holds it for longer than `timeout` s.
+        """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as f:
             end = time.monotonic() + timeout
@@ -93,8 +97,7 @@ class Daemons:
             return None
 
     def elsewhere(self) -> str:
-        """The host that these daemons run on, where that is another one that shares the folder; '' where it is this
-        one."""
+        """The other host that these daemons run on, where several share the folder; '' where it is this one."""
         return elsewhere.host(self.records())
 
     def running(self) -> dict[str, int]:
@@ -123,13 +126,8 @@ class Daemons:
         for daemon in daemons:
             for port in () if daemon.elsewhere else daemon.ports:
                 try:
-                    usable = free(daemon.host, port)
-                    until = time.monotonic() + 1.0
-                    while (
-                        not usable and time.monotonic() < until
-                    ):  # of one that was just killed: its last thread closes it
-                        time.sleep(0.02)
-                        usable = free(daemon.host, port)
+                    # A process that was just killed holds its port until its last thread has ended.
+                    usable = within(1.0, partial(free, daemon.host, port), pause=0.02)
                 except OSError as error:
                     why = (
                         "is no address of this machine"
@@ -145,8 +143,10 @@ class Daemons:
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """The pid of an unrecorded process with exactly this command line and working folder, now recorded: its
-        starter died too early."""
+        """Record a daemon whose starter died too early, and return its pid; None where there is none.
+
+        It is known by exactly this command line and by its working folder.
+        """
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
                 same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
@@ -170,8 +170,10 @@ class Daemons:
         self._write({**self.records(), daemon.name: record | elsewhere.here()})
 
     def start(self, daemon: Daemon) -> int:
-        """Start in a session of its own, stdin from /dev/null, output appended to the log; returns the pid,
-        recorded."""
+        """Start a daemon in a session of its own and record it; returns its pid.
+
+        Its stdin is /dev/null, its output is appended to the log.
+        """
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{daemon.name}.log"
         if path.exists() and path.stat().st_size > LOG_LIMIT:
@@ -183,7 +185,7 @@ class Daemons:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env=dict(daemon.environ),
+                env=environment(self.folder, daemon.environ),
                 start_new_session=True,
             )
         self._children[child.pid] = child
@@ -196,8 +198,10 @@ class Daemons:
         return child.pid
 
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
-        """Poll its health. Raises MeasurementFailed with the last log lines when it dies or is not healthy in
-        `timeout` s."""
+        """Poll its health.
+
+        Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s.
+        """
         end = time.monotonic() + timeout
         while not daemon.healthy():
             record = self.records().get(daemon.name)
@@ -242,22 +246,17 @@ class Daemons:
         chosen = [n for n in (records if names is None else names) if n in records]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
         workers = family.workers(alive.values())
-        for process in alive.values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-                process.resume()  # a suspended one would never see the SIGTERM
+        self._each(alive.values(), *TERMINATE)
         rest = [w for group in workers.values() for w in group]
-        for process in rest:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
+        self._each(rest, psutil.Process.resume)
         since = time.monotonic()
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
-                self._kill(process, *workers[process.pid])
+                self._each([process, *workers[process.pid]], psutil.Process.kill)
         until = time.monotonic() + 0.5
         for process in rest:
             if not self._gone(process, until):
-                self._kill(process)
+                self._each([process], psutil.Process.kill)
         survivors = {n: p.pid for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)}
         self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
         survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
@@ -277,26 +276,24 @@ class Daemons:
         found = [
             p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted
         ]
-        for process in found:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-                process.resume()
+        self._each(found, *TERMINATE)
         since = time.monotonic()
         for process in found:
             if not self._gone(process, since + 5):
-                self._kill(process)
+                self._each([process], psutil.Process.kill)
                 self._gone(process, time.monotonic() + 10)
         return [p.pid for p in found]
 
     @staticmethod
-    def _kill(*processes: psutil.Process) -> None:
+    def _each(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
+        """Do this to each process that has not ended."""
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+                for act in acts:
+                    act(process)
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process and all its threads: before that its ports are not
-        free."""
+        """Wait until `end` (monotonic seconds) for a process and all its threads to end: its ports are free then."""
         child = self._children.get(process.pid)
         while True:
             try:

@@ -1,5 +1,7 @@
-"""A managed store that was started on another host which shares its folder: it is used, and never started, signalled
-or stopped from here."""
+"""A managed store that was started on another host which shares its folder.
+
+It is used, and never started, signalled or stopped from here.
+"""
 
 import functools
 import platform
@@ -17,17 +19,17 @@ def here() -> dict[str, str]:
 
 
 def host(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The other host that these daemons were started on; '' where it is this one. One that was booted anew has kept
-    its name."""
+    """The other host that these daemons were started on; '' where it is this one.
+
+    A host that was booted anew has kept its name.
+    """
     own = here()
-    for r in records.values():
-        if r.get("boot_id", own["boot_id"]) != own["boot_id"] and r["machine"] != own["machine"]:
-            return r["machine"]
-    return ""
+    others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])
+    return next((machine for machine in others if machine != own["machine"]), "")
 
 
 def look(store: Any, front_ends: int, accounts: int) -> None:
-    """Is so much of the store there, and does it answer? Raises UserError."""
+    """Raises UserError where there are fewer front-ends or accounts, or one does not answer."""
     there, names = store.daemons.elsewhere(), store.front_ends()
     if len(names) < front_ends or store.accounts() < accounts:
         problem = (

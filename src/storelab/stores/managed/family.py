@@ -9,16 +9,18 @@ import psutil
 
 
 def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
-    """True if a process of this command line is `argv`, or a prefix that is about to become it, or bears it in its
-    title (nginx).
+    """True if a process of this command line is `argv`.
+
+    Also if it is a prefix that is about to become it, or bears it in its title (nginx).
     """
     have, want = " ".join(cmdline).rstrip(), " ".join(argv)
     return have == want or have.endswith(" " + want)
 
 
 def workers(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
-    """Pid of each leader of a session -> the other processes of its session, oldest first. The leaders must be
-    alive.
+    """Pid of each leader of a session -> the other processes of its session, oldest first.
+
+    The leaders must be alive.
     """
     out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
     for pid in psutil.pids() if out else ():
@@ -29,8 +31,9 @@ def workers(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]
 
 
 def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
-    """(name of the daemon, process) of those that write to `logs`/<name>.log and read from nowhere, but for these
-    sessions.
+    """(name of the daemon, process) of all that write to `logs`/<name>.log and read from nowhere.
+
+    sessions: those that are left out.
     """
     folder, out = f"{logs.resolve()}/", []
     for pid in psutil.pids():

@@ -4,37 +4,29 @@ import errno
 import http.client
 import socket
 import ssl
+from contextlib import closing
 
 
-def get(host: str, port: int, path: str, timeout: float) -> tuple[int, bytes]:
-    """Status and body of `GET http://host:port/path`. Raises OSError, http.client.HTTPException."""
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
+def get(host: str, port: int, path: str, timeout: float, tls: bool = False) -> tuple[int, bytes]:
+    """Status and body of `GET http://host:port/path`; tls: of https, whatever the certificate.
+
+    Raises OSError, http.client.HTTPException.
+    """
+    wire = http.client.HTTPConnection(host, port, timeout=timeout)
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        wire = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    with closing(wire):
+        wire.request("GET", path)
+        answer = wire.getresponse()
         return answer.status, answer.read()
-    finally:
-        connection.close()
 
 
-def speaks_tls(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
-    """True if `GET https://host:port/path` answers 200, whatever its certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bool = False) -> bool:
+    """True if `get` answers 200."""
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def answers(host: str, port: int, path: str = "/", timeout: float = 1.0) -> bool:
-    """True if `GET http://host:port/path` answers 200."""
-    try:
-        return get(host, port, path, timeout)[0] == 200
+        return get(host, port, path, timeout, tls)[0] == 200
     except (OSError, http.client.HTTPException):
         return False
 

@@ -19,8 +19,11 @@ INSIDE = "eth0"
 
 
 class Namespace:
-    """`name`: of the namespace and of the outer end of its link, at most 15 characters; `subnet`: a /30; `place`: of
-    the store."""
+    """A network namespace and its link.
+
+    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30; place: of the store
+    in the configuration, for messages.
+    """
 
     def __init__(self, name: str, subnet: str, place: str):
         self.name, self.place = name, place
@@ -91,8 +94,10 @@ class Namespace:
                 )
 
     def up(self) -> None:
-        """Make it, or what is missing of it. Idempotent. Raises UserError where the subnet is in use,
-        MeasurementFailed."""
+        """Make it, or what is missing of it. Idempotent.
+
+        Raises UserError where the subnet is in use, MeasurementFailed.
+        """
         if self.exists() and self.complete():
             return
         self._check_subnet()

@@ -1,12 +1,10 @@
-"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`,
-`ec-K-M`.
-"""
+"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Closed
+from storelab.core.config_types import Boolean, Closed
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 
@@ -28,7 +26,14 @@ class ListeningSettings(ManagedSettings):
     front_end_addresses: list[str] = Field(
         default_factory=list,
         description=(
-            "Of a host with several: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, versitygw)."
+            "On a host with several addresses: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, "
+            "versitygw)."
         ),
     )
     advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")
+
+
+class SecureSettings(ListeningSettings):
+    """A managed store whose front-ends may speak https."""
+
+    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")

@@ -59,9 +59,13 @@ class Access(ABC):
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> None:
-        """Remove a bucket without objects; what else the protocol keeps in it (unfinished uploads, empty folders) goes
-        too."""
+        """Remove a bucket without objects.
+
+        What else the protocol keeps in it (unfinished uploads, empty folders) goes too.
+        """
 
     def abandon(self, bucket: str, prefix: str) -> None:
-        """Give up what was begun below `prefix` and never finished (multipart uploads). Nothing where there is no such
-        thing."""
+        """Give up what was begun below `prefix` and never finished (multipart uploads).
+
+        Nothing where there is no such thing.
+        """

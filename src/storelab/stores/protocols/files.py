@@ -14,17 +14,30 @@ from storelab.stores.protocols.access import Access, AccessRefused, BucketExists
 from storelab.stores.protocols.endpoint import Endpoint
 
 UNREACHABLE = (
-    "refused",
-    "connecterror",
-    "connection error",
-    "connection aborted",
-    "connection reset",
-    "socket error",
-    "unreachable",
-    "no route",
-    "timed out",
-    "timeout",
-    "expired",
+    *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
+    *("unreachable", "no route", "timed out", "timeout", "expired"),
+)
+# What a person mends: signs of it in a library's message, the key in the store's settings, the problem, the mend.
+MISTAKES = (
+    (
+        ("certificate", "sslerror", "tls error", "[ssl"),
+        ".endpoint",
+        "TLS with {host} fails ({text})",
+        "check `endpoint` and `ca_file`",
+    ),
+    (
+        ("name or service", "resolve", "invalid address", "getaddrinfo"),
+        ".endpoint",
+        "the name in {host} cannot be resolved",
+        "check the spelling and DNS",
+    ),
+    (UNREACHABLE, ".endpoint", "{host} cannot be reached", "check address and port, and that the server runs"),
+    (
+        ("http 401", "unauthorized", "auth failed"),
+        "",
+        "the server asks for credentials (401)",
+        "set the store's `token`, or get a proxy or ticket first",
+    ),
 )
 
 
@@ -38,8 +51,10 @@ def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
 
 
 class FilesAccess(Access):
-    """Buckets are folders below the endpoint's URL; keys are paths below them. `read_only`: writing raises
-    UserError."""
+    """Buckets are folders below the endpoint's URL; keys are paths below them.
+
+    `read_only`: writing raises UserError.
+    """
 
     deletes_at_once = 100
 
@@ -51,7 +66,9 @@ class FilesAccess(Access):
         return posixpath.join(self.base, bucket, key) if key else posixpath.join(self.base, bucket)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, writing: bool = False) -> Iterator[None]:
+        if writing and self.read_only:
+            raise UserError(self.place, "this would write to a read-only store", "set the store's `read_only` to false")
         try:
             yield
         except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
@@ -60,10 +77,6 @@ class FilesAccess(Access):
             if isinstance(error, PermissionError) or "[3010]" in str(error):  # XRootD's number
                 raise AccessRefused(_line(error)) from None
             raise explain(error, self.endpoint, self.place) from None
-
-    def _may_write(self) -> None:
-        if self.read_only:
-            raise UserError(self.place, "this would write to a read-only store", "set the store's `read_only` to false")
 
     def _present(self, path: str) -> bool:
         """exists() of some file systems answers False to a refused connection: ask for the facts instead."""
@@ -97,8 +110,7 @@ class FilesAccess(Access):
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         """Folders are made when they prove to be missing: most servers make them themselves."""
-        self._may_write()
-        with self._explained():
+        with self._explained(writing=True):
             self._bucket(bucket)
             path = self._path(bucket, key)
             try:
@@ -164,8 +176,7 @@ class FilesAccess(Access):
                         yield key, int(entry["size"])
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        self._may_write()
-        with self._explained(), ThreadPoolExecutor(8) as pool:
+        with self._explained(writing=True), ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda key: self._remove(self._path(bucket, key)), keys))
 
     def _remove(self, path: str) -> None:
@@ -188,8 +199,7 @@ class FilesAccess(Access):
             return [f"{above}{posixpath.basename(e['name'].rstrip('/'))}/" for e in entries if e["type"] == "directory"]
 
     def make_bucket(self, bucket: str) -> None:
-        self._may_write()
-        with self._explained():
+        with self._explained(writing=True):
             if self._present(self._path(bucket)):
                 raise BucketExists(bucket)
             try:
@@ -202,8 +212,7 @@ class FilesAccess(Access):
 
     def drop_bucket(self, bucket: str) -> None:
         """Only empty folders go: one that holds a file of someone else stays, and is told."""
-        self._may_write()
-        with self._explained():
+        with self._explained(writing=True):
             self._drop(self._path(bucket))
 
     def _drop(self, path: str) -> None:
@@ -242,17 +251,9 @@ def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | Mea
     """The exception to raise instead of what a file system's library threw."""
     parts, text = urlsplit(endpoint.url), _line(getattr(error, "reason", None) or error)  # urllib3 wraps the reason
     host = f"{parts.scheme}://{parts.netloc}"
-    spot, low = f"{place}.endpoint", text.lower()
     if endpoint.protocol == "file":
         return MeasurementFailed(f"{place}: {text[:200]}")
-    if any(sign in low for sign in ("certificate", "sslerror", "tls error", "[ssl")):
-        return UserError(spot, f"TLS with {host} fails ({text[:120]})", "check `endpoint` and `ca_file`")
-    if any(sign in low for sign in ("name or service", "resolve", "invalid address", "getaddrinfo")):
-        return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
-    if any(sign in low for sign in UNREACHABLE):
-        return UserError(spot, f"{host} cannot be reached", "check address and port, and that the server runs")
-    if any(sign in low for sign in ("http 401", "unauthorized", "auth failed")):
-        return UserError(
-            place, "the server asks for credentials (401)", "set the store's `token`, or get a proxy or ticket first"
-        )
+    for signs, key, problem, mend in MISTAKES:
+        if any(sign in text.lower() for sign in signs):
+            return UserError(f"{place}{key}", problem.format(host=host, text=text[:120]), mend)
     return MeasurementFailed(f"{place}: {text[:200]}")

@@ -122,8 +122,10 @@ class S3Access(Access):
             self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
 
     def abandon(self, bucket: str, prefix: str) -> None:
-        """Unfinished multipart uploads take space, and some servers do not delete a bucket that has them; others do
-        not list them."""
+        """Unfinished multipart uploads take space.
+
+        Some servers do not delete a bucket that has them; others do not list them.
+        """
         with suppress(ClientError):
             for page in self.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix):
                 for upload in page.get("Uploads", []):

@@ -23,8 +23,10 @@ _session: boto3.session.Session | None = None
 
 
 def _bare_session() -> boto3.session.Session:
-    """One session that reads no profile and no AWS configuration file: everything is passed explicitly. Call under the
-    lock."""
+    """One session that reads no profile and no AWS configuration file: everything is passed explicitly.
+
+    Call under the lock.
+    """
     global _session
     if _session is None:
         core = botocore.session.Session({"profile": (None, None, None, None)})  # so AWS_PROFILE is not looked at either

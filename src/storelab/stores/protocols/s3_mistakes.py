@@ -52,8 +52,10 @@ CODES = {
 
 
 def code(error: Exception) -> str:
-    """The S3 error code, e.g. `NoSuchKey`; the HTTP status where there is none (HEAD); empty if it is no answer of a
-    server."""
+    """The S3 error code, such as `NoSuchKey`; '' if the error is no answer of a server.
+
+    Where an answer has no code (to HEAD), its HTTP status.
+    """
     return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
 
 

@@ -61,8 +61,10 @@ class WebDav:
         )(text)
 
     def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
-        """(components of its path, whether it is a folder, bytes) of a folder or object and, with depth 1, of what is
-        in it."""
+        """(components of its path, whether it is a folder, bytes) of a folder or object.
+
+        With depth `1`: of what is in the folder, too.
+        """
         headers = {"Depth": depth, "Content-Type": "application/xml"}
         for entry in ElementTree.fromstring(self._ask("PROPFIND", path, ASK, **headers).data).iter("{DAV:}response"):
             place = re.sub(r"^https?://[^/]*", "", entry.findtext("{DAV:}href", "").strip())

@@ -1,4 +1,4 @@
-"""Known S3 systems with their documented limits. Sources: the evaluations that storelab stands on.
+"""Known S3 systems with their documented limits. Sources: the evaluations that storelab builds on.
 
 Zotes Resines, CERN openlab reviews (2012, 2013); Arsuaga-Rios et al., J. Phys.: Conf. Ser. 664 (2015) 022001, its
 Table 1.
@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Preset:
-    """What a system is and may: front-ends of the documented installation (None: unknown), buckets per account,
-    multipart uploads, whether it answered a GET of several ranges with all of them."""
+    """What a system is and may.
+
+    front_ends: of the documented installation, None where unknown; buckets_per_account: the most; multipart: whether it
+    takes uploads in parts; multi_range: whether it answered a GET of several ranges with all of them.
+    """
 
     system: str
     front_ends: int | None

@@ -1,8 +1,10 @@
 """Any S3 endpoint that is there already; storelab starts and stops nothing. See docs/stores.md."""
 
 import os
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -10,18 +12,21 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed
+from storelab.core.config_types import Boolean
 from storelab.core.errors import UserError
-from storelab.stores.base import READ_ONLY, Store
+from storelab.stores.external import External, Own
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.presets import PRESETS
 
+URL = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(:0*[1-9]\d{0,4})?/?")
 MOST_NAME = 63  # characters of a bucket name
 
 
-class Settings(Closed):
-    """Any S3 endpoint that is there already. Credentials come from the environment or an AWS profile, never from
-    here."""
+class Settings(Own):
+    """Any S3 endpoint that is there already.
+
+    Credentials come from the environment or an AWS profile, never from here.
+    """
 
     kind: Literal["s3"]
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
@@ -66,31 +71,19 @@ class Settings(Closed):
     bucket: str | None = Field(
         None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
     )
-    prefix: str = Field(
-        "storelab",
-        description="Begin of the names of its own buckets; with `bucket`, its prefix in there.",
-        pattern=r"^[a-z0-9][a-z0-9-]*$",
-    )
-    read_only: Boolean = Field(False, description=READ_ONLY)
 
 
-class S3(Store):
+class S3(External):
     Settings = Settings
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
-        self._version = ""
         self.preset = PRESETS.get(settings.preset)
+        self.system = self.preset.system if self.preset else "S3 endpoint"
 
-    def _check_url(self, url: str) -> None:
+    def check_url(self, url: str) -> None:
         """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-            good = good and parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username)
-        except ValueError:
-            good = False
-        if not good:
+        if not URL.fullmatch(url):
             shown = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
             raise UserError(
                 f"{self.place}.endpoint",
@@ -99,11 +92,8 @@ class S3(Store):
             )
 
     @cached_property
-    def _urls(self) -> list[str]:
-        urls = self.listed()
-        for url in urls:
-            self._check_url(url)
-        urls = [u.rstrip("/") for u in urls]
+    def urls(self) -> list[str]:
+        urls = super().urls
         return self._resolve(urls) if self.settings.resolve_all else urls
 
     def _resolve(self, urls: list[str]) -> list[str]:
@@ -133,19 +123,9 @@ class S3(Store):
         hosts = sorted({f"[{a[4][0]}]" if a[0] == socket.AF_INET6 else str(a[4][0]) for a in found})
         return [f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") for host in hosts]
 
-    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
-        urls, s = self._urls, self.settings
-        if front_ends > len(urls):
-            raise UserError(
-                self.place,
-                f"{front_ends} front-ends asked, {len(urls)} known",
-                "list more URLs in `endpoint`, or sweep fewer front_ends",
-            )
-        ca_file = str(Path(s.ca_file).expanduser().absolute()) if s.ca_file else None
-        return [
-            Endpoint(u, s.region, s.addressing, s.verify_tls, ca_file, multipart=self.multipart())
-            for u in urls[:front_ends]
-        ]
+    def endpoint(self, url: str) -> Endpoint:
+        s = self.settings
+        return Endpoint(url, s.region, s.addressing, s.verify_tls, self.ca_file(), multipart=self.multipart())
 
     def multipart(self) -> bool:
         given = self.settings.multipart
@@ -157,12 +137,11 @@ class S3(Store):
     def accounts(self) -> int:
         return 1 + len(self.settings.profiles)
 
-    def most(self, axis: str) -> int:
-        return len(self._urls) if axis == "front_ends" else self.accounts()
-
     def credentials(self, account: int = 0) -> Credentials:
-        """From the environment, or the profile; never from a metadata service. Raises UserError where there are
-        none."""
+        """From the environment, or the profile; never from a metadata service.
+
+        Raises UserError where there are none.
+        """
         import botocore.session  # here: who plans only reads the settings, and botocore is slow to import
 
         from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
@@ -205,8 +184,10 @@ class S3(Store):
         return Bucket(own, "", account)
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """One signed request to each front-end; nothing is started or written. Raises UserError that says what is
-        wrong."""
+        """One signed request to each front-end; nothing is started or written.
+
+        Raises UserError that says what is wrong.
+        """
         keys, *_ = [self.credentials(i) for i in range(accounts)]
         ends = self.endpoints(front_ends)
         with ThreadPoolExecutor(16) as pool:
@@ -233,27 +214,14 @@ class S3(Store):
             ) from None
         return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
 
-    def version(self) -> str:
+    @cached_property
+    def _version(self) -> str:
         """The server's `Server` header; '' if it sends none or is not reachable."""
-        if not self._version:
-            try:
-                self.up(1)
-            except UserError:
-                return ""
-        return self._version
+        with suppress(UserError):
+            return self._greet(self.endpoints()[0], self.credentials())
+        return ""
 
     def deployment(self) -> dict[str, Any]:
-        s, urls = self.settings, self._urls
-        return {
-            "system": self.preset.system if self.preset else "S3 endpoint",
-            "version": self.version(),
-            "daemons": {},
-            "front_ends": len(urls),
-            "redundancy": "unknown",
-            "backing": "unknown",
-            "tls": all(u.startswith("https") for u in urls),
-            "verify_tls": s.verify_tls,
-            "addressing": s.addressing,
-            "region": s.region,
-            "own_buckets": s.bucket is None,
-        }
+        s = self.settings
+        known = {"verify_tls": s.verify_tls, "addressing": s.addressing, "region": s.region}
+        return super().deployment() | known | {"own_buckets": s.bucket is None}
