@@ -3,9 +3,11 @@
 May import: every room; what a command needs is imported when it runs.
 """
 
+import difflib
 import importlib
 import signal
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -33,6 +35,15 @@ class LazyGroup(click.Group):
             if name in names:
                 return getattr(importlib.import_module(f"storelab.cli.{side}"), name)
         return None
+
+
+def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
+    """Raises UserError at the first name that is not `there`."""
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
+            raise UserError(command, f"there is no {noun} {name!r}", mend)
 
 
 class Settings:

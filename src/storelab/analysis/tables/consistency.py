@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import TABLE
@@ -63,14 +63,14 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
         raise ValueError(f"{anomalies} anomalies of {tried} tries")
     if tried == 0:
         return float("nan")
-    return 1.0 if anomalies == tried else float(beta.ppf(confidence, anomalies + 1, tried - anomalies))
+    return 1.0 if anomalies == tried else float(betaincinv(anomalies + 1, tried - anomalies, confidence))
 
 
 def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
     files = campaign.files(name)
     if not files:
-        return pd.DataFrame(columns=["point", *records.TABLES[name].names])
+        return pd.DataFrame(columns=["point", *records.TABLES[name]])
     con = duckdb.connect()
     con.register("files", pd.DataFrame({"filename": list(files), "point": list(files.values())}))
     con.register("parquet", con.read_parquet(list(files), filename=True))

@@ -15,8 +15,7 @@ A curve is the speed (`speed`) of the points that differ in one axis alone; the 
   else the knee lies beyond `knee_low`, if anywhere.
 * slope: of the straight line through the runs up to the knee, per unit of the axis (relative weights;
   scipy.optimize.curve_fit).
-* linearity: slope of log speed against log value over all that was measured (scipy.stats.linregress): 1 is
-  proportional, 0 no gain.
+* linearity: slope of log speed against log value over all that was measured: 1 is proportional, 0 no gain.
 """
 
 import itertools
@@ -27,8 +26,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
-from scipy.optimize import curve_fit
+from scipy import special
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
@@ -67,7 +65,7 @@ class Curve:
 
 
 def _t(df: int) -> float:
-    return float(scipy_stats.t.ppf((1 + CONFIDENCE) / 2, df))
+    return float(special.stdtrit(df, (1 + CONFIDENCE) / 2))
 
 
 def _around(value: float, error: float, df: int) -> Interval:
@@ -111,9 +109,9 @@ def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
     knees, squares = profile(x, y)
     best, free = int(np.argmin(squares)), len(y) - 3
     level = ((np.log(y) - np.log(y).mean()) ** 2).sum()
-    if best == 0 or level <= squares[best] * (1 + 2 * scipy_stats.f.ppf(CONFIDENCE, 2, free) / free):
+    if best == 0 or level <= squares[best] * (1 + 2 * special.fdtri(2, free, CONFIDENCE) / free):
         return LEVEL, UNKNOWN
-    held = np.flatnonzero(squares <= squares[best] * (1 + scipy_stats.f.ppf(CONFIDENCE, 1, free) / free))
+    held = np.flatnonzero(squares <= squares[best] * (1 + special.fdtri(1, free, CONFIDENCE) / free))
     low, high = knees[max(held[0] - 1, 0)], knees[min(held[-1] + 1, len(knees) - 1)]  # outwards to the next one tried
     throughout, rises = held[-1] == len(knees) - 1, _last_step_rises(x, y)
     if not throughout and not rises:
@@ -126,14 +124,16 @@ def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
     """Of the line through the runs, weighted by their relative scatter."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
+    from scipy.optimize import curve_fit  # here: few campaigns have a curve, and it is slow to load
+
     sigma = np.array([y[x == v].mean() for v in x])
     (_, slope), covariance = curve_fit(lambda v, a, b: a + b * v, x, y, p0=(y.mean(), 0.0), sigma=sigma)
     return _around(float(slope), math.sqrt(covariance[1][1]), len(x) - 2)
 
 
 def _linearity(x: np.ndarray, y: np.ndarray) -> Interval:
-    found = scipy_stats.linregress(np.log(x), np.log(y))
-    return _around(float(found.slope), float(found.stderr), len(x) - 2)
+    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
 def _plateau(x: np.ndarray, y: np.ndarray, knee: float) -> Interval:
