@@ -44,6 +44,12 @@ def _covered(k: int, n: int) -> float:
     return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
 
 
+def known(values: Iterable[float | None]) -> np.ndarray:
+    """The finite values (shape (n,)); None is not known."""
+    x = np.asarray([*values], dtype=float)
+    return x[np.isfinite(x)]
+
+
 @lru_cache
 def order_statistics(n: int) -> tuple[int, float]:
     """The largest k whose two ranks cover the median with CONFIDENCE, and their true coverage; k = 1 (min-max) where
@@ -73,7 +79,7 @@ def coverage(n: int) -> float:
         return exact
     from scipy import special  # here: text and figures of fewer runs do without
 
-    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above x lie above -x (1 - weight) / weight.
+    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above lie above -x (1 - weight) / weight.
     least, weight = special.ndtri(special.betaincinv(k, n - k + 1, 1e-12)), _weight(n)
     nodes, weights = np.polynomial.legendre.leggauss(100)
     x = least * (1 - nodes) / 2
@@ -84,7 +90,7 @@ def coverage(n: int) -> float:
 
 def summarise(values: Iterable[float]) -> Summary:
     """Summary of the finite values (shape (n,), any unit). Never raises: no value gives n = 0 and NaN."""
-    x = np.sort(np.asarray([v for v in values if v is not None and np.isfinite(v)], dtype=float))
+    x = np.sort(known(values))
     n = len(x)
     if n == 0:
         return Summary(0, np.nan, np.nan, np.nan, RANGE, np.nan)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.statistics.medians import CONFIDENCE, known
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")  # of a table, in this order
@@ -80,13 +80,9 @@ def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
     return FASTER if (low > 1) != lower_is_better else SLOWER
 
 
-def _known(values: Iterable[float]) -> np.ndarray:
-    return np.asarray([v for v in values if v is not None and np.isfinite(v)], dtype=float)
-
-
 def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False) -> Ratio:
     """B over A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is left out). Never raises."""
-    x, y = _known(a), _known(b)
+    x, y = known(a), known(b)
     none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, CANNOT_TELL)
     if not len(x) or not len(y):
         return Ratio(*none, "no run on one side")

@@ -133,9 +133,7 @@ def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFra
         told.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
     runs = pd.DataFrame(told, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
-    out = groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
-    # Where workloads differ in their axes, this file has always said 100.0 percent, others 100.
-    return out.astype({c: object for c in by if c.endswith("_percent") and out[c].hasnans})
+    return groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
 
 
 def _more(runs: pd.DataFrame) -> dict[str, Any]:

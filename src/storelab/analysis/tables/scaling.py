@@ -22,6 +22,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ from storelab.core.axes import ALL
 AXES = tuple(a.column for a in ALL.values() if a.curve)
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
+# Columns: what of a curve, and which part of its interval.
+PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 KNEE, RISING, BENDING, LEVEL, CANNOT_TELL = "knee", "still rising", "bending", "not rising", "cannot tell"
 
 
@@ -56,11 +59,11 @@ class Curve:
     """What `fit` found of runs (x, y); see the module's definitions. plateau and slope in the unit of y (per unit of
     x)."""
 
-    shape: str
-    knee: Interval
-    plateau: Interval
-    slope: Interval
-    linearity: Interval
+    shape: str = CANNOT_TELL
+    knee: Interval = UNKNOWN
+    plateau: Interval = UNKNOWN
+    slope: Interval = UNKNOWN
+    linearity: Interval = UNKNOWN
     reason: str = ""
 
 
@@ -149,17 +152,10 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))
     if values < LEAST_VALUES:
-        return Curve(
-            CANNOT_TELL,
-            UNKNOWN,
-            UNKNOWN,
-            UNKNOWN,
-            UNKNOWN,
-            f"{values} values of the axis: {LEAST_VALUES} are the fewest",
-        )
+        return Curve(reason=f"{values} values of the axis: {LEAST_VALUES} are the fewest")
     if len(y) < max(values + 2, 5):
         reason = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
-        return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, _linearity(x, y), reason)
+        return Curve(linearity=_linearity(x, y), reason=reason)
     shape, found = knee(x, y)
     rising = x <= found.value if shape == KNEE else np.full(len(x), True)
     plateau = _plateau(x, y, found.value) if shape == KNEE else UNKNOWN
@@ -193,16 +189,12 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
                     "n": len(x),
                 }
                 rows.append(key | head | _columns(fit(x, group["value"].to_numpy(dtype=float))))
-    parts = [
-        f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")
-    ]
-    columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *parts, "reason"]
+    columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *PARTS, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 
 
 def _columns(curve: Curve) -> dict[str, Any]:
-    found = {name: getattr(curve, name) for name in ("knee", "plateau", "slope", "linearity")}
-    parts = {f"{name}_{part}": getattr(i, part) for name, i in found.items() for part in ("value", "low", "high")}
+    parts = {column: attrgetter(column.replace("_", "."))(curve) for column in PARTS}
     return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
@@ -212,13 +204,14 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     over the curves of front-ends. Absent data, no row."""
     if found.empty:
         return []
-    counts = found["curve"].value_counts()
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    out += [
-        ("knees", int(counts.get(KNEE, 0)), ""),
-        ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), ""),
-    ]
-    out += [("curves_level", int(counts.get(LEVEL, 0)), ""), ("curves_unknown", int(counts.get(CANNOT_TELL, 0)), "")]
+    for name, shapes in (
+        ("knees", [KNEE]),
+        ("curves_rising", [RISING, BENDING]),
+        ("curves_level", [LEVEL]),
+        ("curves_unknown", [CANNOT_TELL]),
+    ):
+        out.append((name, int(found["curve"].isin(shapes).sum()), ""))
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
