@@ -31,6 +31,10 @@ class Campaign:
     def points(self) -> list[dict[str, Any]]:
         return self.plan["points"]
 
+    def measured(self, workload: str) -> list[dict[str, Any]]:
+        """The points of a workload that have a record, in the plan's order."""
+        return [p for p in self.points if p["workload"] == workload and p["key"] in self.runs]
+
     def files(self, prefix: str) -> dict[str, str]:
         """Path -> key of the `ops` or `reads` Parquet files of all runs."""
         return {

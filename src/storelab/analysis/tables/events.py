@@ -55,8 +55,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
     for, told by all. Columns per event are null where no step ended in the window.
     """
-    keys = [key for key, run in campaign.runs.items() if run["point"]["workload"] == WORKLOAD]
-    con = scan.connect(campaign, "reads", keys)
+    con = scan.connect(campaign, "reads", [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     t = con.execute(_STEPS).df().set_index("key").astype(float)

@@ -84,7 +84,8 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     axes = axis_columns(campaign.plan, but="")
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    rates = windows.operations(campaign).drop(index=capabilities.keys(campaign))  # a probe has no rate
+    probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
+    rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
     return table.astype(whole).join(latency.of_points(latencies), on="key")
