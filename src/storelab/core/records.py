@@ -108,8 +108,8 @@ REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # c
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Write a whole file or nothing: temporary name in the same folder, fsync (unless it is only in passing),
-    rename."""
+    """Write a whole file or nothing: temporary name in the same folder, fsync, rename. `sync`: False for a file that
+    is soon moved or read, and lost without harm."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -210,8 +210,8 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
-    """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file
-    missing."""
+    """The valid `run.json` of a point's folder; None where it is absent, of another point, of an unknown schema, or
+    without one of its Parquet files."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
         if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
@@ -267,8 +267,10 @@ def write_sums(raw: Path) -> int:
 
 
 def verify(raw: Path) -> int:
-    """Check every raw file against `SHA256SUMS`; returns their number. Raises UserError: missing, altered or foreign
-    files."""
+    """Check every raw file against `SHA256SUMS`; returns how many there are.
+
+    Raises UserError: a file is missing, was altered, or is not listed.
+    """
     sums = raw / "SHA256SUMS"
     if not sums.exists():
         raise UserError(
@@ -276,10 +278,8 @@ def verify(raw: Path) -> int:
             "is not there: the campaign was not collected",
             "run the campaign with measure=true, or `storelab collect`",
         )
-    listed = {}
-    for line in sums.read_text().splitlines():
-        digest, _, name = line.partition("  ")
-        listed[name] = digest
+    lines = (line.partition("  ") for line in sums.read_text().splitlines())
+    listed = {name: digest for digest, _, name in lines}
     for name, digest in listed.items():
         path = raw / name
         if not path.exists():
