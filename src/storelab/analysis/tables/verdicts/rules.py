@@ -247,12 +247,12 @@ RULES = (
                                     "link can carry in one direction")),
     Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
                                                    f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
-    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of "
-                                   "that with the clients")),
+    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "
+                                            "more of that with the clients")),
     Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
-                                   f"{100 * MOSTLY:g} % or more of that with the server")),
-    Rule("CPU of the host that both share", busy_with("neither"), (f"client and server share a host that was {BUSY:g} % busy "
-                                                        f"or more, and neither took {100 * MOSTLY:g} % of that")),
+                                            f"{100 * MOSTLY:g} % or more of that with the server")),
+    Rule("CPU of the host that both share", busy_with("neither"), (
+        f"client and server share a host that was {BUSY:g} % busy or more, and neither took {100 * MOSTLY:g} % of that")),
     Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
                                             "buckets alone was a gain")),
     Rule("accounts", spread_over("accounts"), "the same, for accounts"),
