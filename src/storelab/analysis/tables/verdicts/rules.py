@@ -252,7 +252,8 @@ RULES = (
     Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
                                             f"{100 * MOSTLY:g} % or more of that with the server")),
     Rule("CPU of the host that both share", busy_with("neither"), (
-        f"client and server share a host that was {BUSY:g} % busy or more, and neither took {100 * MOSTLY:g} % of that")),
+        f"client and server share a host that was {BUSY:g} % busy or more, "
+        f"and neither took {100 * MOSTLY:g} % of that")),
     Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
                                             "buckets alone was a gain")),
     Rule("accounts", spread_over("accounts"), "the same, for accounts"),
