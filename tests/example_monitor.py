@@ -41,7 +41,7 @@ def write(point: Point, folder: Path, start: int, duration: int) -> None:
                 "tx_packets": k,
             }
         )
-    names = records.MONITOR.names
+    names = records.MONITOR
     records.write_table(folder / "monitor.0.parquet", records.MONITOR, {n: [r.get(n) for r in rows] for n in names})
 
 

@@ -47,7 +47,7 @@ def raw(tmp_path, point):
 
 def test_the_table_has_the_schema_and_the_missing_columns_are_null(raw, point):
     table = pq.read_table(raw / point.key / "ops.0.parquet")
-    assert table.schema.names == records.OPS.names
+    assert table.schema.names == list(records.OPS)
     assert table["start_ns"].null_count == 2
     assert table["error"].to_pylist() == [None, "SlowDown"]
 

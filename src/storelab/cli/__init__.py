@@ -3,9 +3,11 @@
 May import: every room; what a command needs is imported when it runs.
 """
 
+import difflib
 import importlib
 import signal
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -29,10 +31,17 @@ class LazyGroup(click.Group):
         return [c for side in COMMANDS.values() for c in side]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        for side, names in COMMANDS.items():
-            if name in names:
-                return getattr(importlib.import_module(f"storelab.cli.{side}"), name)
-        return None
+        side = next((side for side, names in COMMANDS.items() if name in names), None)
+        return getattr(importlib.import_module(f"storelab.cli.{side}"), name) if side else None
+
+
+def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
+    """Raises UserError at the first name that is not `there`."""
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
+            raise UserError(command, f"there is no {noun} {name!r}", mend)
 
 
 class Settings:
@@ -76,18 +85,11 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except UserError as error:
-        click.echo(f"storelab: {error}", err=True)
-        sys.exit(2)
-    except MeasurementFailed as error:
-        click.echo(f"storelab: {error}", err=True)
-        sys.exit(1)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        click.echo(f"storelab: {error.format_message()}", err=True)
-        sys.exit(2)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, BrokenPipeError):
+    except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)
+    except (UserError, MeasurementFailed, click.ClickException) as error:
+        line = error.format_message() if isinstance(error, click.ClickException) else error
+        click.echo(f"storelab: {line}", err=True)
+        sys.exit(1 if isinstance(error, MeasurementFailed) else 2)

@@ -3,9 +3,8 @@
 May import: `analysis`, `core`, the other modules of this room.
 """
 
-import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 
 from storelab.analysis.records.campaign import load, read_plan, seal_of
 from storelab.analysis.records.campaign import seal as seal_campaign
+from storelab.cli import known
 from storelab.core import records
 from storelab.core.errors import UserError
 
@@ -75,15 +75,6 @@ def tables(campaign_dir: Path) -> None:
     said(module.build(campaign_dir))
 
 
-def known(what: str, names: tuple[str, ...], there: Sequence[str]) -> None:
-    """Raises UserError at the first name that is not there."""
-    for name in names:
-        if name not in there:
-            near = difflib.get_close_matches(name, there, 1)
-            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
-            raise UserError(what, f"there is no {name!r}", mend)
-
-
 @click.command()
 @campaign_option
 @click.option("--stale", is_flag=True, help="Only figures that are older than the tables or than their own code.")
@@ -94,7 +85,7 @@ def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
 
     plan = read_plan(campaign_dir)
     every = catalogue.names(plan)
-    known("figures", names, every)
+    known("figures", names, every, "figure")
     if names:
         said(write.build(campaign_dir, names))
         return
@@ -111,7 +102,7 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
     """Tables and figures to tex/*.tex: macros, tables, captions. With NAME, only these files."""
     from storelab.analysis.latex import write as module
 
-    known("latex", names, module.TEX)
+    known("latex", names, module.TEX, "file")
     said(module.build(campaign_dir, names or None))
 
 

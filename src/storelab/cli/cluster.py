@@ -9,24 +9,30 @@ import click
 
 from storelab.core.errors import UserError
 
-FOLDER = click.option(
-    "--folder", default=".storelab/testbed", show_default=True, type=click.Path(path_type=Path), help="Where it lives."
-)
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
+
+
+def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
+    folder = value.absolute()
+    if len(str(folder)) > LONGEST:
+        mend = f"give one of at most {LONGEST} letters"
+        raise UserError("--folder", f"{folder} is too long for a socket's path", mend)
+    return folder
+
+
+FOLDER = click.option(
+    "--folder",
+    default=".storelab/testbed",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    callback=_absolute,
+    help="Where it lives.",
+)
 
 
 @click.group()
 def testbed() -> None:
     """A real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
-
-
-def _short(folder: Path) -> Path:
-    folder = folder.absolute()
-    if len(str(folder)) > LONGEST:
-        raise UserError(
-            "--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters"
-        )
-    return folder
 
 
 @testbed.command()
@@ -71,8 +77,6 @@ def up(
     from storelab.gang.testbed import links as linked
     from storelab.gang.testbed import loopback, pool
 
-    folder = _short(folder)
-
     def report(line: str) -> None:
         click.echo(f"    {line}", err=True)
 
@@ -115,7 +119,7 @@ def down(folder: Path) -> None:
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
 
-    network = Network(folder.absolute())
+    network = Network(folder)
     plan = network.planned()
     stopped = [*Pool(folder).stop(), *Cluster(folder, enter(plan.head) if plan else ()).down()]
     removed = network.down()
@@ -128,7 +132,7 @@ def status(folder: Path) -> None:
     """What of it runs."""
     from storelab.gang.testbed.links import Network
 
-    plan, pids = Network(folder.absolute()).planned(), _there(folder).pids()
+    plan, pids = Network(folder).planned(), _there(folder).pids()
     for name, pid in pids.items():
         click.echo(f"{name}: {pid}")
     if plan:
@@ -150,9 +154,8 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
     cluster = _there(folder)
     if not cluster.pids():
         raise UserError("testbed", f"it is not up in {folder}", "`storelab testbed up` first")
-    plan = Network(folder.absolute()).planned()
-    prefix = enter(plan.head) if plan else ()
-    whole = [*prefix, *command]
+    plan = Network(folder).planned()
+    whole = [*(enter(plan.head) if plan else ()), *command]
     sys.stdout.flush()
     try:
         os.execvpe(whole[0], whole, cluster.environ())  # signals are the command's: salloc gives its job back

@@ -1,39 +1,35 @@
 """Commands that plan and measure: what is asked, what lies staged, a point, the end of a campaign (room `cli`).
 
-May import: every room; what one command alone needs is imported when it runs.
+May import: every room; what a command needs is imported when it runs, for `--help` loads all modules of this room.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from storelab.cli import Settings
-from storelab.core import plan as planning
 from storelab.core import records, units
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Point
-from storelab.measure import plan_file
-from storelab.workloads import WORKLOADS
-from storelab.workloads.staging import left_over
+
+if TYPE_CHECKING:
+    from storelab.core.config import Config
+    from storelab.core.model import Point
 
 
-def load(settings: Settings) -> tuple[Config, list[Point]]:
+def load(settings: Settings) -> "tuple[Config, list[Point]]":
+    """The configuration and the points of its plan."""
+    from storelab.core import plan as planning
+    from storelab.workloads import WORKLOADS
+
     config = settings.load()
     return config, planning.make(config, WORKLOADS)
 
 
-def load_stores(config: Config) -> dict[str, Any]:
-    from storelab.stores import all_stores
+def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
+    """Name -> store. `past`: also the deployments that there have been of them (`ceph+ec-2-1`)."""
+    from storelab import stores
 
-    return all_stores(config)
-
-
-def load_everywhere(config: Config, name: str | None = None) -> dict[str, Any]:
-    """All stores (or the one of this name) with the deployments that there have been of them."""
-    from storelab.stores import everywhere
-
-    return {n: s for n, s in everywhere(config).items() if name in (None, n.partition("+")[0])}
+    return (stores.everywhere if past else stores.all_stores)(config)
 
 
 @click.command()
@@ -43,7 +39,10 @@ def check(settings: Settings) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from storelab.core import plan as planning
     from storelab.measure import check as checks
+    from storelab.measure import plan_file
+    from storelab.workloads import WORKLOADS
 
     config, points = load(settings)
     stores = load_stores(config)
@@ -82,6 +81,8 @@ def plan(settings: Settings, write: bool) -> None:
     config, points = load(settings)
     if write:
         from storelab.measure import check as checks
+        from storelab.measure import plan_file
+        from storelab.workloads import WORKLOADS
 
         checks.everything(config, points, WORKLOADS, load_stores(config))
         plan_file.write(config, points, WORKLOADS)
@@ -99,6 +100,7 @@ def plan(settings: Settings, write: bool) -> None:
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. What is there already is not moved."""
+    from storelab.core import plan as planning
     from storelab.host import scratch
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
@@ -136,6 +138,8 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 @click.pass_obj
 def collect(settings: Settings) -> None:
     """Look whether all points are there, and write SHA256SUMS over the raw records."""
+    from storelab.workloads.staging import left_over
+
     config, points = load(settings)
     if records.sealed(config.raw):
         records.verify(config.raw)
@@ -147,7 +151,7 @@ def collect(settings: Settings) -> None:
             f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
             "run with measure=true",
         )
-    for name, store in load_everywhere(config).items():
+    for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"]:
             store.up(1)
             left_over.remove(config, store, always=True)
@@ -174,7 +178,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
         raise UserError("clean", problem, f"--set campaign={campaign}")
     if not yes:
         click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
-    for name, store in load_everywhere(config).items():
+    for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.use_stores or store.settings.read_only:
             continue
         store.up(1)

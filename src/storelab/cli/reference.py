@@ -2,6 +2,7 @@
 
 import types
 import typing
+from collections.abc import Container, Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -46,9 +47,7 @@ def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:
     if origin is typing.Annotated:
         return type_text(args[0])
     if origin is Literal:
-        return ("one of " if len(args) > 1 else "") + ", ".join(
-            f"`{str(a).lower() if isinstance(a, bool) else a}`" for a in args
-        )
+        return choices_text(args)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(type_text(a) for a in args))
     if origin is list:
@@ -56,6 +55,12 @@ def type_text(annotation: Any, bounds: FieldInfo | None = None) -> str:
     if origin is dict:
         return f"mapping of {type_text(args[0])} to {type_text(args[1])}"
     return annotation.__name__.lower() if isinstance(annotation, type) else str(annotation)
+
+
+def choices_text(choices: Iterable[Any]) -> str:
+    """`one of a, b`; booleans as YAML writes them."""
+    each = [f"`{str(c).lower() if isinstance(c, bool) else c}`" for c in choices]
+    return ("one of " if len(each) > 1 else "") + ", ".join(each)
 
 
 def default_text(field: FieldInfo) -> str:
@@ -81,34 +86,22 @@ def bounds_text(field: FieldInfo) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def rows(model: type[BaseModel]) -> list[str]:
-    """A Markdown table of the model's keys."""
-    out = ["| key | type | default | meaning |", "|---|---|---|---|"]
+def section(title: str, model: type[BaseModel], but: Container[str] = ()) -> list[str]:
+    """Heading, the model's docstring, a Markdown table of its keys without those of `but`."""
+    out = ["", title, "", " ".join((model.__doc__ or "").split()), ""]
+    out += ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        kind = type_text(field.annotation, field) + bounds_text(field)
-        cells = (f"`{name}`", kind, default_text(field), field.description or "")
-        out.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        if name not in but:
+            kind = type_text(field.annotation, field) + bounds_text(field)
+            cells = (f"`{name}`", kind, default_text(field), field.description or "")
+            out.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return out
 
 
-def section(title: str, model: type[BaseModel]) -> list[str]:
-    """Heading, the model's docstring, its keys."""
-    return ["", title, "", " ".join((model.__doc__ or "").split()), "", *rows(model)]
-
-
 def axis_row(axis: Axis) -> str:
-    kind = {"int": f"integer (>= {axis.minimum})", "size": "size", "percent": "percent, (0, 100]"}.get(
-        axis.kind, "text"
-    )
-    if axis.choices:
-        kind = ("one of " if len(axis.choices) > 1 else "") + ", ".join(f"`{c}`" for c in axis.choices)
-    default = (
-        units.format_size(axis.default)
-        if axis.kind == "size"
-        else axis.text(axis.default)
-        if axis.kind == "percent"
-        else axis.default
-    )
+    kinds = {"int": f"integer (>= {axis.minimum})", "size": "size", "percent": "percent, (0, 100]"}
+    kind = choices_text(axis.choices) if axis.choices else kinds.get(axis.kind, "text")
+    default = {"size": units.format_size, "percent": axis.text}.get(axis.kind, str)(axis.default)
     return f"| `{axis.name}` | {kind} | `{default}` | {axis.help} |"
 
 
@@ -121,40 +114,21 @@ def configuration() -> str:
     """The whole page."""
     from storelab.workloads import WORKLOADS  # the one place where both sides meet: the page lists the workloads' axes
 
-    lines = [HEAD.rstrip()]
-    top = {k: f for k, f in config.Config.model_fields.items() if k not in campaign.Campaign.model_fields}
-    lines += [
-        "",
-        "## What you edit: `config.yaml`",
-        "",
-        " ".join((config.Config.__doc__ or "").split()),
-        "",
-        *rows(config.Config)[:2],
-    ]
-    lines += [r for r in rows(config.Config)[2:] if r.split("`")[1] in top]
-    lines += section("## What is measured: `campaigns/*.yaml`", campaign.Campaign)
-    lines += section("### `sweeps.<name>`", campaign.Sweep)
-    lines += section("### `files.<name>`", campaign.RootFile)
-    lines += section("### `figures.<name>`", config.Figure)
-    lines += section("## `limits`", campaign.Limits)
-    for model in store_models():
-        kind = typing.get_args(model.model_fields["kind"].annotation)[0]
-        lines += section(f"## `stores.<name>` of kind `{kind}`", model)
-    lines += [
-        "",
-        "## Workloads and their axes",
-        "",
-        "What is not named in `axes` stands at its default; a list sweeps.",
-    ]
+    title = "## What you edit: `config.yaml`"
+    lines = [HEAD.rstrip(), *section(title, config.Config, campaign.Campaign.model_fields)]
+    kinds = {typing.get_args(model.model_fields["kind"].annotation)[0]: model for model in store_models()}
+    for title, model in {
+        "## What is measured: `campaigns/*.yaml`": campaign.Campaign,
+        "### `sweeps.<name>`": campaign.Sweep,
+        "### `files.<name>`": campaign.RootFile,
+        "### `figures.<name>`": config.Figure,
+        "## `limits`": campaign.Limits,
+        **{f"## `stores.<name>` of kind `{kind}`": model for kind, model in kinds.items()},
+    }.items():
+        lines += section(title, model)
+    said = "What is not named in `axes` stands at its default; a list sweeps."
+    lines += ["", "## Workloads and their axes", "", said]
+    head = ["", "| axis | type | default | meaning |", "|---|---|---|---|"]
     for workload in WORKLOADS.values():
-        lines += [
-            "",
-            f"### `{workload.name}`",
-            "",
-            workload.help,
-            "",
-            "| axis | type | default | meaning |",
-            "|---|---|---|---|",
-        ]
-        lines += [axis_row(a) for a in workload.axes]
+        lines += ["", f"### `{workload.name}`", "", workload.help, *head, *map(axis_row, workload.axes)]
     return "\n".join(lines) + "\n"

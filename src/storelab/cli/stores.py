@@ -4,15 +4,17 @@ May import: every room; what one command alone needs is imported when it runs.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from storelab.cli import Settings
-from storelab.cli.measuring import load, load_everywhere, load_stores
+from storelab.cli import Settings, known
+from storelab.cli.measuring import load, load_stores
 from storelab.core import units
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
+
+if TYPE_CHECKING:
+    from storelab.core.config import Config
 
 WIDE = 110  # letters of a table that is not folded
 
@@ -37,7 +39,7 @@ def doctor(settings: Settings, nodes: bool) -> None:
         raise UserError("doctor", "something is missing", "see the lines marked fail")
 
 
-def _doctor_of_nodes(config: Config) -> None:
+def _doctor_of_nodes(config: "Config") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -91,23 +93,19 @@ def install(kinds: tuple[str, ...], dry_run: bool) -> None:
         click.echo(f"    {kind}: done in {units.human_duration((time.monotonic() - begun) * 1e9)}")
 
 
-def chosen(config: Config, name: str | None, all_: bool, command: str) -> dict[str, Any]:
-    """The stores a command speaks of. Raises UserError."""
-    import difflib
-
+def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict[str, Any]:
+    """The stores that a command means. `down` means their past deployments, too. Raises UserError."""
     stores = load_stores(config)
     if all_:
-        return load_everywhere(config) if command == "down" else {name: stores[name] for name in config.use_stores}
-    if name is None:
+        names = list(config.use_stores)
+    elif name is None:
         raise UserError(command, "no store named", f"one of {', '.join(stores)}, or --all")
-    if name not in stores:
-        near = difflib.get_close_matches(name, stores, 1)
-        raise UserError(
-            command,
-            f"no one defined the store {name!r}",
-            f"did you mean {near[0]!r}?" if near else f"defined: {', '.join(stores)}",
-        )
-    return load_everywhere(config, name) if command == "down" else {name: stores[name]}
+    else:
+        known(command, [name], list(stores), "store")
+        names = [name]
+    if command != "down":
+        return {name: stores[name] for name in names}
+    return {n: s for n, s in load_stores(config, past=True).items() if all_ or n.partition("+")[0] in names}
 
 
 @click.command()
@@ -168,6 +166,6 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
 @click.pass_obj
 def status(settings: Settings) -> None:
     """State of all stores."""
-    for store in load_everywhere(settings.load()).values():
+    for store in load_stores(settings.load(), past=True).values():
         s = store.status()
         click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())

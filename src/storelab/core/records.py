@@ -14,115 +14,102 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 
 SCHEMA = 3  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`
-OPS = pa.schema(
-    [
-        ("client", pa.int16()),
-        ("worker", pa.int16()),
-        ("op", pa.dictionary(pa.int8(), pa.string())),
-        ("object", pa.dictionary(pa.int32(), pa.string())),
-        ("count", pa.int64()),
-        ("bytes", pa.int64()),
-        ("wire_bytes", pa.int64()),
-        ("requests", pa.int32()),
-        ("start_ns", pa.int64()),
-        ("first_byte_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-        ("status", pa.int16()),
-        ("error", pa.string()),
-        ("latency_hist", pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())]))),
-        ("intended_ns", pa.int64()),  # open loop: when the operation was due; null in a closed loop
-        ("endpoint", pa.int16()),  # number of the front-end, where a client uses several
-    ]
-)
-READS = pa.schema(
-    [
-        ("client", pa.int16()),
-        ("read", pa.int32()),
-        ("entries", pa.int64()),
-        ("branches", pa.int32()),
-        ("baskets", pa.int64()),
-        ("needed_bytes", pa.int64()),
-        ("asked_bytes", pa.int64()),
-        ("wire_bytes", pa.int64()),
-        ("requests", pa.int32()),
-        ("start_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-        ("open_ns", pa.int64()),
-        ("plan_ns", pa.int64()),
-        ("transfer_ns", pa.int64()),
-        ("decompress_ns", pa.int64()),
-        ("deserialise_ns", pa.int64()),
-    ]
-)
-ANOMALIES = pa.schema(
-    [
-        ("client", pa.int16()),
-        ("scenario", pa.string()),
-        ("key", pa.string()),
-        ("same_front_end", pa.bool_()),
-        ("start_ns", pa.int64()),
-        ("lasted_ns", pa.int64()),
-        ("watched_ns", pa.int64()),
-        ("evidence", pa.string()),
-    ]
-)
-SCENARIOS = pa.schema(
-    [
-        ("client", pa.int16()),
-        ("scenario", pa.string()),
-        ("same_front_end", pa.bool_()),
-        ("tried", pa.int64()),
-        ("anomalies", pa.int64()),
-        ("errors", pa.int64()),
-    ]
-)
-ANSWERS = pa.schema(
-    [
-        ("client", pa.int16()),
-        ("topic", pa.string()),
-        ("check", pa.string()),
-        ("answer", pa.string()),
-        ("evidence", pa.string()),
-        ("start_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-    ]
-)
+# The files' columns and their types: names that pyarrow knows, or those of `write_table`.
+OPS = {
+    "client": "int16",
+    "worker": "int16",
+    "op": "few words",
+    "object": "many words",
+    "count": "int64",
+    "bytes": "int64",
+    "wire_bytes": "int64",
+    "requests": "int32",
+    "start_ns": "int64",
+    "first_byte_ns": "int64",
+    "end_ns": "int64",
+    "status": "int16",
+    "error": "string",
+    "latency_hist": "histogram",
+    "intended_ns": "int64",  # open loop: when the operation was due; null in a closed loop
+    "endpoint": "int16",  # number of the front-end, where a client uses several
+}
+READS = {
+    "client": "int16",
+    "read": "int32",
+    "entries": "int64",
+    "branches": "int32",
+    "baskets": "int64",
+    "needed_bytes": "int64",
+    "asked_bytes": "int64",
+    "wire_bytes": "int64",
+    "requests": "int32",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "open_ns": "int64",
+    "plan_ns": "int64",
+    "transfer_ns": "int64",
+    "decompress_ns": "int64",
+    "deserialise_ns": "int64",
+}
+ANOMALIES = {
+    "client": "int16",
+    "scenario": "string",
+    "key": "string",
+    "same_front_end": "bool",
+    "start_ns": "int64",
+    "lasted_ns": "int64",
+    "watched_ns": "int64",
+    "evidence": "string",
+}
+SCENARIOS = {
+    "client": "int16",
+    "scenario": "string",
+    "same_front_end": "bool",
+    "tried": "int64",
+    "anomalies": "int64",
+    "errors": "int64",
+}
+ANSWERS = {
+    "client": "int16",
+    "topic": "string",
+    "check": "string",
+    "answer": "string",
+    "evidence": "string",
+    "start_ns": "int64",
+    "end_ns": "int64",
+}
 # What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`:
 # `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
-MONITOR = pa.schema(
-    [
-        ("host", pa.string()),
-        ("what", pa.string()),
-        ("name", pa.string()),
-        ("time_ns", pa.int64()),
-        ("cpu_user_s", pa.float64()),
-        ("cpu_system_s", pa.float64()),
-        ("rss_bytes", pa.int64()),  # host: memory in use
-        ("established", pa.int64()),  # TCP sockets of the host, by state
-        ("time_wait", pa.int64()),
-        ("syn", pa.int64()),  # SYN_SENT, SYN_RECV
-        ("closing", pa.int64()),  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
-        ("sockets", pa.int64()),  # client: sockets that it holds open
-        ("rx_bytes", pa.int64()),
-        ("tx_bytes", pa.int64()),
-        ("rx_packets", pa.int64()),
-        ("tx_packets", pa.int64()),
-    ]
-)
+MONITOR = {
+    "host": "string",
+    "what": "string",
+    "name": "string",
+    "time_ns": "int64",
+    "cpu_user_s": "float64",
+    "cpu_system_s": "float64",
+    "rss_bytes": "int64",  # host: memory in use
+    "established": "int64",  # TCP sockets of the host, by state
+    "time_wait": "int64",
+    "syn": "int64",  # SYN_SENT, SYN_RECV
+    "closing": "int64",  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+    "sockets": "int64",  # client: sockets that it holds open
+    "rx_bytes": "int64",
+    "tx_bytes": "int64",
+    "rx_packets": "int64",
+    "tx_packets": "int64",
+}
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
+REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Write a whole file or nothing: temporary name in the same folder, fsync (unless it is only in passing),
-    rename."""
+    """Write a whole file or nothing: temporary name in the same folder, fsync, rename. `sync`: False for a file that
+    is soon moved or read, and lost without harm."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -164,26 +151,32 @@ class _NoPandas:
 
 
 def without_pandas() -> None:
-    """From here on: pyarrow imports pandas for its first array, half a second of CPU in which others may still be
-    measuring."""
+    """Load pyarrow at once, and keep it from importing pandas for its first array: half a second of CPU in which other
+    clients may still be measuring."""
     sys.meta_path.insert(0, _NoPandas())
+    import pyarrow.parquet  # noqa: F401
 
 
-def write_table(path: Path, schema: pa.Schema, columns: Mapping[str, Any], sync: bool = True) -> None:
-    """Write columns (missing ones null; shape (n,) each) as Parquet, atomically. Times are delta-encoded: they
-    dominate."""
-    n = len(next(iter(columns.values()))) if columns else 0
+def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any], sync: bool = True) -> None:
+    """Write columns (shape (n,) each) as Parquet, atomically. `kinds`: OPS or another declaration of this module; a
+    column of it that is missing is null. Times are delta-encoded: they take most of the room."""
+    import pyarrow as pa  # here: most commands write no table, and start faster without
+    import pyarrow.parquet as pq
+
+    nested = {
+        "few words": pa.dictionary(pa.int8(), pa.string()),
+        "many words": pa.dictionary(pa.int32(), pa.string()),
+        "histogram": pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())])),
+    }
+    schema = pa.schema({name: nested.get(kind, kind) for name, kind in kinds.items()})
+    n, sink = len(next(iter(columns.values()))) if columns else 0, pa.BufferOutputStream()
     arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in schema]
-    delta = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name.endswith(("_ns", "bytes"))}
-    sink = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_arrays(arrays, schema=schema),
         sink,
         compression="zstd",
-        use_dictionary=[
-            f.name for f in schema if f.name in ("op", "object", "error", "client", "worker", "status", "count")
-        ],
-        column_encoding=delta,
+        use_dictionary=[name for name in kinds if name in REPEATED],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in kinds if name.endswith(("_ns", "bytes"))},
         write_statistics=False,
     )
     write_atomic(path, sink.getvalue().to_pybytes(), sync)
@@ -217,8 +210,8 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
-    """The valid `run.json` of a point's folder, or None: absent, other identity, unknown schema, or a Parquet file
-    missing."""
+    """The valid `run.json` of a point's folder; None where it is absent, of another point, of an unknown schema, or
+    without one of its Parquet files."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
         if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
@@ -274,8 +267,10 @@ def write_sums(raw: Path) -> int:
 
 
 def verify(raw: Path) -> int:
-    """Check every raw file against `SHA256SUMS`; returns their number. Raises UserError: missing, altered or foreign
-    files."""
+    """Check every raw file against `SHA256SUMS`; returns how many there are.
+
+    Raises UserError: a file is missing, was altered, or is not listed.
+    """
     sums = raw / "SHA256SUMS"
     if not sums.exists():
         raise UserError(
@@ -283,10 +278,8 @@ def verify(raw: Path) -> int:
             "is not there: the campaign was not collected",
             "run the campaign with measure=true, or `storelab collect`",
         )
-    listed = {}
-    for line in sums.read_text().splitlines():
-        digest, _, name = line.partition("  ")
-        listed[name] = digest
+    lines = (line.partition("  ") for line in sums.read_text().splitlines())
+    listed = {name: digest for digest, _, name in lines}
     for name, digest in listed.items():
         path = raw / name
         if not path.exists():

@@ -84,7 +84,7 @@ class Monitor:
             if row[1] == "interface":
                 counters.setdefault(row[2], set()).add(row[-4:])
         rows = [r for r in self._rows if r[1] != "interface" or len(counters[r[2]]) > 1]
-        return dict(zip(records.MONITOR.names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+        return dict(zip(records.MONITOR, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
 
     def _run(self, t0_ns: int) -> None:
         files = proc.Files()

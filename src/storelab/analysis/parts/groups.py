@@ -39,19 +39,6 @@ def spread(metrics: Iterable[Metric]) -> list[str]:
     return [f"{name}_{part}_{unit}" for name, unit in metrics for part in PARTS]
 
 
-def counts(values: Iterable[float]) -> dict[str, Any]:
-    """n (finite values), interval (what low and high are), coverage_percent (of the true median)."""
-    s = medians.summarise(values)
-    return dict(zip(COUNTS, (s.n, s.kind, 100 * s.coverage), strict=True))
-
-
-def summary(values: pd.Series, metric: Metric, complete: bool = False) -> dict[str, float]:
-    """Median, low and high of one metric, as columns. complete: NaN where a value is missing."""
-    s = medians.summarise(values.astype("Float64").to_numpy(float, na_value=np.nan))
-    known = s.n == len(values) or not complete
-    return {f"{metric[0]}_{part}_{metric[1]}": getattr(s, part) if known else np.nan for part in PARTS}
-
-
 def summarised(
     rows: pd.DataFrame,
     by: Sequence[str],
@@ -62,15 +49,20 @@ def summarised(
     complete: bool = False,
 ) -> pd.DataFrame:
     """One row per group (columns `by`) of runs, with exactly these `columns`: COUNTS, `spread(metrics)`, and what
-    `more` says of the group.
+    `more` says of the group. COUNTS are n (finite values), interval (what low and high are) and coverage_percent (of
+    the true median).
 
     counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it
     is null in one of the runs.
     """
-    metrics, out = list(metrics), []
+    metrics, out, rows = list(metrics), [], rows.reset_index(drop=True)
+    values = {m: rows["_".join(m)].astype("Float64").to_numpy(float, na_value=np.nan) for m in metrics if len(rows)}
     for key, group in grouped(rows, by):
-        row = key | counts(range(len(group)) if counted is None else group[counted].astype(float))
-        for metric in metrics:
-            row |= summary(group["_".join(metric)], metric, complete)
+        of = medians.summarise(range(len(group)) if counted is None else group[counted].astype(float))
+        row = key | dict(zip(COUNTS, (of.n, of.kind, 100 * of.coverage), strict=True))
+        for name, unit in metrics:
+            of = medians.summarise(values[name, unit][group.index])
+            known = of.n == len(group) or not complete
+            row |= {f"{name}_{part}_{unit}": getattr(of, part) if known else np.nan for part in PARTS}
         out.append(row | dict(more(group)))
     return pd.DataFrame(out, columns=list(columns)).astype({c: rows.dtypes[c] for c in by if c in rows})

@@ -34,10 +34,8 @@ def kind(metric: str) -> str:
 
 def _large(points: pd.DataFrame) -> pd.Series:
     """Whether an operation of the point moves 1 MB or more."""
-    sizes = [points[c].astype("Float64") for c in ("range_size_bytes", "object_size_bytes") if c in points]
-    if not sizes:
-        return pd.Series(False, index=points.index)
-    size = sizes[0] if len(sizes) == 1 else sizes[0].fillna(sizes[1])
+    sizes = points.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype("Float64")
+    size = sizes["range_size_bytes"].fillna(sizes["object_size_bytes"])
     return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
 
 

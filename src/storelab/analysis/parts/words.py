@@ -123,16 +123,10 @@ def interval_text(n: Iterable[int]) -> str:
 
 def grouped(text: str, gap: str = " ") -> str:
     """Thousands of a plain decimal number set apart: `12 345.6`; four digits stay together."""
-    sign, digits, tail = (
-        ("-" if text.startswith("-") else ""),
-        text.lstrip("-").partition(".")[0],
-        text.partition(".")[2],
-    )
-    parts = [digits]
-    if len(digits) > 4:
-        head = len(digits) % 3
-        parts = [p for p in (digits[:head], *(digits[i : i + 3] for i in range(head, len(digits), 3))) if p]
-    return sign + gap.join(parts) + (f".{tail}" if tail else "")
+    whole, point, tail = text.partition(".")
+    if len(whole.lstrip("-")) > 4:
+        whole = f"{int(whole):,}".replace(",", gap)
+    return whole + point + tail
 
 
 def decimals(value: float, significant: int = 3) -> int:

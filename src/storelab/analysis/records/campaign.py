@@ -31,6 +31,10 @@ class Campaign:
     def points(self) -> list[dict[str, Any]]:
         return self.plan["points"]
 
+    def measured(self, workload: str) -> list[dict[str, Any]]:
+        """The points of a workload that have a record, in the plan's order."""
+        return [p for p in self.points if p["workload"] == workload and p["key"] in self.runs]
+
     def files(self, prefix: str) -> dict[str, str]:
         """Path -> key of the `ops` or `reads` Parquet files of all runs."""
         return {
@@ -50,12 +54,16 @@ def read_plan(folder: Path) -> dict[str, Any]:
             "is not there: this is no measured campaign",
             "measure it (measure=true), or name another --campaign-dir",
         )
-    plan = records.read_json(path)
-    if plan.get("schema", 0) > 1:
-        raise UserError(
-            str(path), f"has schema {plan['schema']}, which this storelab does not know", "use a later storelab"
-        )
-    return plan
+    return _known(path, 1)
+
+
+def _known(path: Path, newest: int) -> dict[str, Any]:
+    """The JSON of a record. Raises UserError where its schema is later than the newest that is known."""
+    data = records.read_json(path)
+    if data.get("schema", 0) > newest:
+        problem = f"has schema {data['schema']}, which this storelab does not know"
+        raise UserError(str(path), problem, "use a later storelab")
+    return data
 
 
 def seal_of(folder: Path) -> dict[str, Any] | None:
@@ -70,17 +78,11 @@ def seal_of(folder: Path) -> dict[str, Any] | None:
     return seal
 
 
-def missing(raw: Path, plan: dict[str, Any]) -> list[str]:
-    """Keys of planned points with neither run.json nor failed.json."""
-    return records.missing(raw, [p["key"] for p in plan["points"]], failed_counts=True)
-
-
 def load(folder: Path) -> Campaign:
     """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never
     tried."""
     plan, raw = read_plan(folder), folder / "raw"
-    lost = missing(raw, plan)
-    if lost:
+    if lost := records.missing(raw, [p["key"] for p in plan["points"]], failed_counts=True):
         raise UserError(
             str(raw / lost[0]),
             f"was not measured ({len(lost)} of {len(plan['points'])} points)",
@@ -88,24 +90,14 @@ def load(folder: Path) -> Campaign:
         )
     records.verify(raw)
     seal_of(folder)
-    runs, failures = {}, {}
-    for point in plan["points"]:
-        key = point["key"]
-        if (raw / key / "run.json").exists():
-            runs[key] = _run(raw / key, point)
-        else:
-            failures[key] = records.read_json(raw / key / "failed.json")
+    points = {p["key"]: p for p in plan["points"]}
+    runs = {key: _run(raw / key, p) for key, p in points.items() if (raw / key / "run.json").exists()}
+    failures = {key: records.read_json(raw / key / "failed.json") for key in points if key not in runs}
     return Campaign(folder, plan, runs, failures)
 
 
 def _run(path: Path, point: dict[str, Any]) -> dict[str, Any]:
-    run = records.read_json(path / "run.json")
-    if run.get("schema", 0) > records.SCHEMA:
-        raise UserError(
-            str(path / "run.json"),
-            f"has schema {run['schema']}, which this storelab does not know",
-            "use a later storelab",
-        )
+    run = _known(path / "run.json", records.SCHEMA)
     if "point" not in run or not records.same_point(run["point"], point):
         raise UserError(
             str(path / "run.json"),
@@ -127,8 +119,7 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     if not (raw / "SHA256SUMS").exists():
         records.write_sums(raw)
     campaign = load(folder)
-    old = seal_of(folder)
-    if old:
+    if old := seal_of(folder):
         return old
     if campaign.failures and not with_failures:
         raise UserError(

@@ -9,14 +9,12 @@ Hettmansperger and S. J. Sheather do (*Confidence intervals based on interpolate
 Probability Letters 4, 1986, 75-79).
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.integrate import fixed_quad
-from scipy.stats import beta, binom, norm
-from scipy.stats.mstats import median_cihs
 
 RANGE = "range"
 INTERVAL = "95 % interval"
@@ -40,18 +38,32 @@ class Summary:
     coverage: float
 
 
-@lru_cache
-def order_statistics(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
-    """Rank k (from 1) so that the k-th smallest and k-th largest of n values bound the median, and the true coverage.
+def _covered(k: int, n: int) -> float:
+    """Probability that the k-th smallest and the k-th largest (k from 1) of n values hold the true median between them:
+    1 - 2 P(Bin(n, 1/2) <= k - 1); not above 0 where they are the same value, or have changed places."""
+    return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
 
-    Coverage = 1 - 2 P(Bin(n, 1/2) <= k - 1). The largest k that reaches `confidence`; k = 1 (min-max) where none does.
-    """
-    k = max(1, int(binom.ppf((1 - confidence) / 2, n, 0.5)))
-    while k > 1 and 1 - 2 * binom.cdf(k - 1, n, 0.5) < confidence:
-        k -= 1
-    while k + 1 <= (n + 1) // 2 and 1 - 2 * binom.cdf(k, n, 0.5) >= confidence:
-        k += 1
-    return k, float(max(0.0, 1 - 2 * binom.cdf(k - 1, n, 0.5)))
+
+def known(values: Iterable[float | None]) -> np.ndarray:
+    """The finite values (shape (n,)); None is not known."""
+    x = np.asarray([*values], dtype=float)
+    return x[np.isfinite(x)]
+
+
+@lru_cache
+def order_statistics(n: int) -> tuple[int, float]:
+    """The largest k whose two ranks cover the median with CONFIDENCE, and their true coverage; k = 1 (min-max) where
+    none does."""
+    k = max((k for k in range(1, n // 2 + 1) if _covered(k, n) >= CONFIDENCE), default=1)
+    return k, max(0.0, _covered(k, n))
+
+
+@lru_cache
+def _weight(n: int) -> float:
+    """Of the inner neighbour, where two ranks are interpolated: low = (1 - weight) x_(k) + weight x_(k+1)."""
+    k, outer = order_statistics(n)
+    part = (outer - CONFIDENCE) / (outer - _covered(k + 1, n))
+    return (n - k) * part / (k + (n - 2 * k) * part)
 
 
 @lru_cache
@@ -65,23 +77,25 @@ def coverage(n: int) -> float:
     k, exact = order_statistics(n)
     if n < LEAST:
         return exact
-    # the weight as SciPy has it, read off its interval of the ranks: low = (1 - weight) x_(k) + weight x_(k+1)
-    weight = float(median_cihs(np.arange(1.0, n + 1), 1 - CONFIDENCE)[0]) - k
+    from scipy import special  # here: text and figures of fewer runs do without
 
-    # density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above x lie above -x (1 - weight) / weight
-    def above(x: np.ndarray) -> np.ndarray:
-        rest = norm.logsf(-x * (1 - weight) / weight) - norm.logsf(x)
-        return beta.pdf(norm.cdf(x), k, n - k + 1) * norm.pdf(x) * np.exp((n - k) * rest)
-
-    least = float(norm.ppf(beta.ppf(1e-12, k, n - k + 1)))
-    return float(1 - 2 * (binom.cdf(k - 1, n, 0.5) + fixed_quad(above, least, 0, n=100)[0]))
+    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above lie above -x (1 - weight) / weight.
+    least, weight = special.ndtri(special.betaincinv(k, n - k + 1, 1e-12)), _weight(n)
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    x = least * (1 - nodes) / 2
+    logs = (k - 1) * special.log_ndtr(x) + (n - k) * special.log_ndtr(x * (1 - weight) / weight) - x**2 / 2
+    density = np.exp(logs - special.betaln(k, n - k + 1)) / math.sqrt(2 * math.pi)
+    return float(exact + least * (weights @ density))  # exact less twice the integral from least to 0
 
 
 def summarise(values: Iterable[float]) -> Summary:
     """Summary of the finite values (shape (n,), any unit). Never raises: no value gives n = 0 and NaN."""
-    x = np.sort(np.asarray([v for v in values if v is not None and np.isfinite(v)], dtype=float))
+    x = np.sort(known(values))
     n = len(x)
     if n == 0:
         return Summary(0, np.nan, np.nan, np.nan, RANGE, np.nan)
-    low, high = (x[0], x[-1]) if n < LEAST else median_cihs(x, 1 - CONFIDENCE)
-    return Summary(n, float(np.median(x)), float(low), float(high), RANGE if n < LEAST else INTERVAL, coverage(n))
+    if n < LEAST:
+        return Summary(n, float(np.median(x)), float(x[0]), float(x[-1]), RANGE, coverage(n))
+    k, weight = order_statistics(n)[0], _weight(n)
+    low, high = ((1 - weight) * x[outer] + weight * x[inner] for outer, inner in ((k - 1, k), (n - k, n - k - 1)))
+    return Summary(n, float(np.median(x)), float(low), float(high), INTERVAL, coverage(n))

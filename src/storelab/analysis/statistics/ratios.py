@@ -21,9 +21,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.stats import ttest_ind
+from scipy.special import stdtrit
 
-from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.statistics.medians import CONFIDENCE, known
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")  # of a table, in this order
@@ -80,13 +80,9 @@ def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
     return FASTER if (low > 1) != lower_is_better else SLOWER
 
 
-def _known(values: Iterable[float]) -> np.ndarray:
-    return np.asarray([v for v in values if v is not None and np.isfinite(v)], dtype=float)
-
-
 def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False) -> Ratio:
     """B over A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is left out). Never raises."""
-    x, y = _known(a), _known(b)
+    x, y = known(a), known(b)
     none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, CANNOT_TELL)
     if not len(x) or not len(y):
         return Ratio(*none, "no run on one side")
@@ -136,9 +132,11 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
 
 
 def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
-    if max(np.ptp(x), np.ptp(y)) == 0:  # a scatter of 0 has no t; imagined records only
-        low = high = middle = math.exp(float(np.mean(y) - np.mean(x)))
-    else:
-        found = ttest_ind(y, x, equal_var=False).confidence_interval(CONFIDENCE)
-        low, high, middle = (math.exp(float(v)) for v in (found.low, found.high, np.mean(y) - np.mean(x)))
+    """Of the mean of y over that of x, both logarithms (shapes (n,), (m,))."""
+    shift, half = float(y.mean() - x.mean()), 0.0
+    parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]
+    if any(parts):  # a scatter of 0 has no t; imagined records only
+        df = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (x, y), strict=True))
+        half = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * math.sqrt(sum(parts))
+    low, middle, high = (math.exp(v) for v in (shift - half, shift, shift + half))
     return Ratio(len(x), len(y), middle, low, high, CONFIDENCE, verdict(low, high, lower_is_better))

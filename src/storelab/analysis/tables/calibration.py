@@ -91,15 +91,10 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
     """points.csv with `ceiling_rate_per_s`, `ceiling_percent`, `client_bound`. ceilings: `table`'s."""
     known = ceilings[ceilings["target"] == NETWORK]
-    rate = {
-        tuple(row): value
-        for row, value in zip(known[list(AGREE)].itertuples(index=False, name=None), known["rate_per_s"], strict=True)
-    }
+    rate = known.set_index(list(AGREE))["rate_per_s"].to_dict()
     own = points["workload"].isin(calibration.OPERATIONS).tolist()
-    found = [
-        rate.get(tuple(row)) if o else None
-        for row, o in zip(_agreeing(campaign, points).itertuples(index=False, name=None), own, strict=True)
-    ]
+    wanted = _agreeing(campaign, points).itertuples(index=False, name=None)
+    found = [rate.get(row) if measured else None for row, measured in zip(wanted, own, strict=True)]
     out = points.assign(ceiling_rate_per_s=pd.array(found, dtype="Float64"))
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
     out["client_bound"] = (out["ceiling_percent"] > CLIENT_BOUND) & ~out["shared_host"]
@@ -109,16 +104,12 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
 
 def of_group(runs: pd.DataFrame, rate_per_s: float, shared_host: bool) -> dict[str, Any]:
     """The same three columns for the median rate of some runs (rows of points.csv)."""
-    known = runs["ceiling_rate_per_s"].dropna() if "ceiling_rate_per_s" in runs else []
-    if not len(known) or not np.isfinite(rate_per_s):
-        return {"ceiling_rate_per_s": None, "ceiling_percent": None, "client_bound": None}
-    ceiling = float(known.max())
-    percent = 100 * rate_per_s / ceiling
-    return {
-        "ceiling_rate_per_s": ceiling,
-        "ceiling_percent": percent,
-        "client_bound": percent > CLIENT_BOUND and not shared_host,
-    }
+    known = runs["ceiling_rate_per_s"].dropna()
+    if known.empty or not np.isfinite(rate_per_s):
+        return dict.fromkeys(("ceiling_rate_per_s", "ceiling_percent", "client_bound"))
+    ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
+    bound = percent > CLIENT_BOUND and not shared_host
+    return {"ceiling_rate_per_s": ceiling, "ceiling_percent": percent, "client_bound": bound}
 
 
 @NUMBERS("calibration", "points", "throughput", "calibration")
@@ -128,14 +119,11 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
     out: list[tuple[str, Any, str]] = [("client_bound_from", CLIENT_BOUND, "%")]
     if known.empty:
         return out
-    ok = points[points["state"] == "ok"]
-    out += [("calibration_ceilings", len(known), ""), ("calibration_runs", int((ok["workload"] == WORKLOAD).sum()), "")]
+    runs = (points["state"] == "ok") & (points["workload"] == WORKLOAD)
+    out += [("calibration_ceilings", len(known), ""), ("calibration_runs", int(runs.sum()), "")]
     drift = known["drift_percent"].abs().dropna()
-    out += (
-        [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
-        if len(drift)
-        else []
-    )
+    if len(drift):
+        out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
     groups = throughput[throughput["ceiling_percent"].notna()]
     bound = groups["client_bound"].fillna(False).astype(bool)
     out += [("ceiling_groups", len(groups), ""), ("client_bound", int(bound.sum()), "")]
@@ -144,8 +132,8 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
         out += [
             ("ceiling_percent_most", top["ceiling_percent"], "%"),
             ("ceiling_percent_most_workload", top["workload"], ""),
+            ("ceiling_percent_most_object_size", units.format_size(int(top["object_size_bytes"])), ""),
         ]
-        out += [("ceiling_percent_most_object_size", units.format_size(int(top["object_size_bytes"])), "")]
     return out
 
 
@@ -153,6 +141,5 @@ def shown(row: Mapping[str, Any]) -> str:
     """What a row of `calibration.csv` measured, in words: `get`, `memory copy`, `write to tmpfs`."""
     if row["target"] == NETWORK:
         return str(row["operation"]).replace("_", " ")
-    return {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}[
-        row["operation"]
-    ]
+    said = {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}
+    return said[row["operation"]]

@@ -19,11 +19,6 @@ UNCLEAR = "unclear"
 COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 
 
-def keys(campaign: Campaign) -> list[str]:
-    """Keys of the measured points of the probe."""
-    return [p["key"] for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
-
-
 def answers(campaign: Campaign) -> pd.DataFrame:
     """Every answer that was recorded: store, the axes of its deployment, key, and the columns of
     `answers.<client>.parquet`.
@@ -56,14 +51,11 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
         weak = min(answered.itertuples(), key=lambda row: WEAK.index(row.answer))
         return {"answer": weak.answer, "evidence": weak.evidence, "asked": 0}
     counts = tried["answer"].value_counts()
+    first = tried.drop_duplicates("answer").set_index("answer")["evidence"]
     if len(counts) == 1:
-        return {"answer": tried["answer"].iloc[0], "evidence": tried["evidence"].iloc[0], "asked": len(tried)}
-    first = {a: tried[tried["answer"] == a]["evidence"].iloc[0] for a in counts.index}
-    return {
-        "answer": UNCLEAR,
-        "evidence": "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items()),
-        "asked": len(tried),
-    }
+        return {"answer": counts.index[0], "evidence": first.iloc[0], "asked": len(tried)}
+    evidence = "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items())
+    return {"answer": UNCLEAR, "evidence": evidence, "asked": len(tried)}
 
 
 @TABLE("capabilities", "campaign", "axes")
@@ -76,8 +68,6 @@ def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
         for key, group in found.groupby([*by, "topic", "check"], sort=False, dropna=False)
     ]
     table = pd.DataFrame(rows, columns=[*by, *COLUMNS])
-    stores = {name: i for i, name in enumerate(campaign.plan["stores"])}
-    table = (
-        table.assign(rank=table["store"].map(stores)).sort_values(["rank", *by[1:]], kind="stable").drop(columns="rank")
-    )
-    return table.reset_index(drop=True).astype({c: axes[c] for c in by if c in axes} | COLUMNS)
+    rank = {name: i for i, name in enumerate(campaign.plan["stores"])}
+    table = table.assign(rank=table["store"].map(rank)).sort_values(["rank", *by[1:]], kind="stable", ignore_index=True)
+    return table.drop(columns="rank").astype({c: axes[c] for c in by if c in axes} | COLUMNS)

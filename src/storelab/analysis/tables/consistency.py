@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import TABLE
@@ -63,14 +63,14 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
         raise ValueError(f"{anomalies} anomalies of {tried} tries")
     if tried == 0:
         return float("nan")
-    return 1.0 if anomalies == tried else float(beta.ppf(confidence, anomalies + 1, tried - anomalies))
+    return 1.0 if anomalies == tried else float(betaincinv(anomalies + 1, tried - anomalies, confidence))
 
 
 def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
     files = campaign.files(name)
     if not files:
-        return pd.DataFrame(columns=["point", *records.TABLES[name].names])
+        return pd.DataFrame(columns=["point", *records.TABLES[name]])
     con = duckdb.connect()
     con.register("files", pd.DataFrame({"filename": list(files), "point": list(files.values())}))
     con.register("parquet", con.read_parquet(list(files), filename=True))
@@ -96,7 +96,7 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     if len(tries):
         points = [
             {"point": p["key"], "store": p["store"]} | {columns[k]: v for k, v in p["axes"].items()}
-            for p in _points(campaign)
+            for p in campaign.measured(WORKLOAD)
         ]
         tries, found = (t.merge(pd.DataFrame(points), on="point") for t in (tries, found))
         for key, group in tries.groupby([*by, "scenario", "same_front_end"], dropna=False):
@@ -105,16 +105,11 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
             rows.append(_row(of, group, wrong))
     table = pd.DataFrame(rows, columns=[*head, *MEASURES])
     order = {s: i for i, s in enumerate(SCENARIOS)}
-    rank = table["scenario"].map(lambda s: order.get(s, len(order)))
-    table = table.assign(rank=rank).sort_values(
+    table = table.assign(rank=table["scenario"].map(lambda s: order.get(s, len(order)))).sort_values(
         [*by, "rank", "scenario", "front_end"], ascending=[True] * (len(by) + 2) + [False]
     )
     types = {c: axes[c] for c in columns.values() if c in axes}
     return table.drop(columns="rank").reset_index(drop=True).astype(types | MEASURES)
-
-
-def _points(campaign: Campaign) -> list[dict[str, Any]]:
-    return [p for p in campaign.points if p["workload"] == WORKLOAD and p["key"] in campaign.runs]
 
 
 def _row(of: Mapping[str, Any], tries: pd.DataFrame, wrong: pd.DataFrame) -> dict[str, Any]:

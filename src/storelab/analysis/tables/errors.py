@@ -34,13 +34,14 @@ def budget(campaign: Campaign) -> float:
 
 def label(status: Any, error: Any) -> str:
     """`503 SlowDown`, or the class alone where there was no HTTP status."""
-    return (
-        GOOD
-        if pd.isna(error)
-        else f"{int(status)} {error}"
-        if status and str(int(status)) not in str(error)
-        else str(error)
-    )
+    if pd.isna(error):
+        return GOOD
+    return f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
+
+
+def labels(rows: pd.DataFrame) -> list[str]:
+    """`label` of each row, from its columns status and error."""
+    return [label(s, e) for s, e in zip(rows["status"], rows["error"], strict=True)]
 
 
 def _runs(points: pd.DataFrame) -> pd.DataFrame:
@@ -101,12 +102,8 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     if con is None:
         return pd.DataFrame(columns=head)
     found = con.execute(_SECONDS).df()
-    found["class"] = [label(s, e) for s, e in zip(found["status"], found["error"], strict=True)]
-    both = (
-        wanted[["key", "store", "workload", "state", "run_fraction", "shared_host"]]
-        .merge(found, on="key")
-        .assign(failure_budget=budget(campaign))
-    )
+    found = found.assign(**{"class": labels(found)}, failure_budget=budget(campaign))
+    both = wanted[["key", "store", "workload", "state", "run_fraction", "shared_host"]].merge(found, on="key")
     both = both.sort_values(["run_fraction", "key", "second", "class"], ascending=[False, True, True, True])
     return both[head].reset_index(drop=True)
 
@@ -122,18 +119,16 @@ def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> li
         ("errors_all", int(points["errors"].sum()), ""),
         ("errors_runs", len(wanted), ""),
     ]
-    if len(found):
-        totals = (
-            found.assign(c=[label(s, e) for s, e in zip(found["status"], found["error"], strict=True)])
-            .groupby("c")["operations"]
-            .sum()
-        )
-        classes = totals.sort_values(ascending=False, kind="stable")
-        worst = found.iloc[0]
-        out += [("errors_worst", 100 * worst["run_fraction"], "%"), ("errors_worst_store", worst["store"], "")]
-        out += [
-            ("errors_worst_workload", worst["workload"], ""),
-            ("errors_classes", words.counted(len(classes), "kind"), ""),
-        ]
-        out += [("errors_commonest", classes.index[0], ""), ("errors_commonest_count", int(classes.iloc[0]), "")]
-    return out
+    if found.empty:
+        return out
+    classes = found["operations"].groupby(labels(found)).sum().sort_values(ascending=False, kind="stable")
+    worst = found.iloc[0]
+    return [
+        *out,
+        ("errors_worst", 100 * worst["run_fraction"], "%"),
+        ("errors_worst_store", worst["store"], ""),
+        ("errors_worst_workload", worst["workload"], ""),
+        ("errors_classes", words.counted(len(classes), "kind"), ""),
+        ("errors_commonest", classes.index[0], ""),
+        ("errors_commonest_count", int(classes.iloc[0]), ""),
+    ]

@@ -55,8 +55,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
     for, told by all. Columns per event are null where no step ended in the window.
     """
-    keys = [key for key, run in campaign.runs.items() if run["point"]["workload"] == WORKLOAD]
-    con = scan.connect(campaign, "reads", keys)
+    con = scan.connect(campaign, "reads", [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     t = con.execute(_STEPS).df().set_index("key").astype(float)
@@ -133,21 +132,17 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         if len(rows) < 2:
             continue
         ranked = rows.sort_values("events_median_per_s")
-        name = f"events_{navigation}"
+        name, least, most = f"events_{navigation}", ranked.iloc[0], ranked.iloc[-1]
         out += [
-            (f"{name}_jobs", words.plural(ranked["clients"].iloc[0], "job"), ""),
-            (f"{name}_store", ranked["store"].iloc[0], ""),
+            (f"{name}_jobs", words.plural(least["clients"], "job"), ""),
+            (f"{name}_store", least["store"], ""),
+            (f"{name}_factor", most["events_median_per_s"] / least["events_median_per_s"], ""),
         ]
-        out += [(f"{name}_factor", ranked["events_median_per_s"].iloc[-1] / ranked["events_median_per_s"].iloc[0], "")]
-        for which, row in (("least", ranked.iloc[0]), ("most", ranked.iloc[-1])):
-            moved = (
-                row["wire_median_mb_per_s"]
-                if not pd.isna(row["wire_median_mb_per_s"])
-                else row["asked_median_mb_per_s"]
-            )
+        for which, row in (("least", least), ("most", most)):
+            wire, asked = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
             out += [
                 (f"{name}_{which}", row["events_median_per_s"], "events/s"),
-                (f"{name}_{which}_moved", moved, "MB/s"),
+                (f"{name}_{which}_moved", asked if pd.isna(wire) else wire, "MB/s"),
+                (f"{name}_{which}_setting", setting(row), ""),
             ]
-            out += [(f"{name}_{which}_setting", setting(row), "")]
     return out

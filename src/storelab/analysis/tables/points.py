@@ -84,7 +84,8 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     axes = axis_columns(campaign.plan, but="")
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    rates = windows.operations(campaign).drop(index=capabilities.keys(campaign))  # a probe has no rate
+    probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
+    rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
     return table.astype(whole).join(latency.of_points(latencies), on="key")
@@ -183,12 +184,18 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ]
     other = ok["other_cpu_percent"].dropna()
     if len(other):
-        out += [("other_cpu_median", other.median(), "%"), ("other_cpu_most", other.max(), "%")]
-        out += [("disturbed", int((other > DISTURBED_PERCENT).sum()), ""), ("disturbed_from", DISTURBED_PERCENT, "%")]
+        out += [
+            ("other_cpu_median", other.median(), "%"),
+            ("other_cpu_most", other.max(), "%"),
+            ("disturbed", int((other > DISTURBED_PERCENT).sum()), ""),
+            ("disturbed_from", DISTURBED_PERCENT, "%"),
+        ]
     if len(ok):
-        out += [("nodes_most", ok["nodes"].max(), "")]
         days = dict.fromkeys((ok["started"].min()[:10], ok["started"].max()[:10]))
-        out += [("measured_on", " to ".join(days), "")]
-        out += [("lateness_most", ok["lateness_max_ms"].max(), "ms")]
-        out += [("tail_most", ok["tail_s"].max(), "s")] if ok["tail_s"].notna().any() else []  # probes have none
-    return out
+        out += [
+            ("nodes_most", ok["nodes"].max(), ""),
+            ("measured_on", " to ".join(days), ""),
+            ("lateness_most", ok["lateness_max_ms"].max(), "ms"),
+            ("tail_most", ok["tail_s"].max(), "s"),
+        ]
+    return [row for row in out if not pd.isna(row[1])]  # probes have no tail

@@ -81,6 +81,11 @@ def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     return out
 
 
+def _per(value: float | None, whole: float | None, factor: float = 1.0) -> float | None:
+    """`factor` times the value per `whole`; None where one is not known, or nothing was done."""
+    return None if value is None or not whole else factor * value / whole
+
+
 def of_run(
     run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -91,18 +96,14 @@ def of_run(
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     for kind in ("user", "system"):
         cpu = sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients)
-        out[f"client_{kind}_cores"] = cpu / seconds if seconds else None
-        out[f"client_{kind}_s_per_1000"] = 1000 * cpu / operations if operations else None
-        out[f"client_{kind}_s_per_gb"] = 1e9 * cpu / moved_bytes if moved_bytes else None
+        out[f"client_{kind}_cores"] = _per(cpu, seconds)
+        out[f"client_{kind}_s_per_1000"] = _per(1000 * cpu, operations)
+        out[f"client_{kind}_s_per_gb"] = _per(1e9 * cpu, moved_bytes)
     out["client_cpu_cores"] = out["client_user_cores"] + out["client_system_cores"] if seconds else None
-    if seconds and host.get("server_cpu_s") is not None:
-        out["server_cpu_cores"] = host["server_cpu_s"] / seconds
-    if seconds and host.get("cores") and host.get("cpu_busy_s") is not None:
-        out["host_cpu_percent"] = 100 * host["cpu_busy_s"] / seconds / host["cores"]
-    if seconds and host.get("monitor_cpu_s") is not None:
-        out["monitor_percent"] = 100 * host["monitor_cpu_s"] / seconds
-    if operations and host.get("connections_opened") is not None:
-        out["opened_per_operation"] = host["connections_opened"] / operations
+    out["server_cpu_cores"] = _per(host.get("server_cpu_s"), seconds)
+    out["host_cpu_percent"] = _per(_per(host.get("cpu_busy_s"), seconds, 100), host.get("cores"))
+    out["monitor_percent"] = _per(host.get("monitor_cpu_s"), seconds, 100)
+    out["opened_per_operation"] = _per(host.get("connections_opened"), operations)
     if seen:
         units = {"host_memory": "mb", "client_rss": "mb"}
         out |= {
@@ -112,8 +113,8 @@ def of_run(
         }
         ports = seen["one_host" if shared else "two_hosts"]
         memory = (run.get("environment") or {}).get("memory_bytes")
-        out["host_memory_percent"] = 100e6 * seen["host_memory"] / memory if memory else None
-        out["ports_percent"] = 100 * ports / host["ports"] if host.get("ports") else None
+        out["host_memory_percent"] = _per(seen["host_memory"], memory, 100e6)
+        out["ports_percent"] = _per(ports, host.get("ports"), 100)
     counted = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     if counted:  # the engines look five times a second, the monitor once
         out["open_sockets"] = max(sum(counted), out.get("open_sockets") or 0)
@@ -133,9 +134,7 @@ def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFra
         told.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
     runs = pd.DataFrame(told, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
-    out = groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
-    # Where workloads differ in their axes, this file has always said 100.0 percent, others 100.
-    return out.astype({c: object for c in by if c.endswith("_percent") and out[c].hasnans})
+    return groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
 
 
 def _more(runs: pd.DataFrame) -> dict[str, Any]:

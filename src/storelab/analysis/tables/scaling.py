@@ -15,20 +15,19 @@ A curve is the speed (`speed`) of the points that differ in one axis alone; the 
   else the knee lies beyond `knee_low`, if anywhere.
 * slope: of the straight line through the runs up to the knee, per unit of the axis (relative weights;
   scipy.optimize.curve_fit).
-* linearity: slope of log speed against log value over all that was measured (scipy.stats.linregress): 1 is
-  proportional, 0 no gain.
+* linearity: slope of log speed against log value over all that was measured: 1 is proportional, 0 no gain.
 """
 
 import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
-from scipy.optimize import curve_fit
+from scipy import special
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
@@ -38,6 +37,8 @@ from storelab.core.axes import ALL
 AXES = tuple(a.column for a in ALL.values() if a.curve)
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
+# Columns: what of a curve, and which part of its interval.
+PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 KNEE, RISING, BENDING, LEVEL, CANNOT_TELL = "knee", "still rising", "bending", "not rising", "cannot tell"
 
 
@@ -58,16 +59,16 @@ class Curve:
     """What `fit` found of runs (x, y); see the module's definitions. plateau and slope in the unit of y (per unit of
     x)."""
 
-    shape: str
-    knee: Interval
-    plateau: Interval
-    slope: Interval
-    linearity: Interval
+    shape: str = CANNOT_TELL
+    knee: Interval = UNKNOWN
+    plateau: Interval = UNKNOWN
+    slope: Interval = UNKNOWN
+    linearity: Interval = UNKNOWN
     reason: str = ""
 
 
 def _t(df: int) -> float:
-    return float(scipy_stats.t.ppf((1 + CONFIDENCE) / 2, df))
+    return float(special.stdtrit(df, (1 + CONFIDENCE) / 2))
 
 
 def _around(value: float, error: float, df: int) -> Interval:
@@ -111,9 +112,9 @@ def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:
     knees, squares = profile(x, y)
     best, free = int(np.argmin(squares)), len(y) - 3
     level = ((np.log(y) - np.log(y).mean()) ** 2).sum()
-    if best == 0 or level <= squares[best] * (1 + 2 * scipy_stats.f.ppf(CONFIDENCE, 2, free) / free):
+    if best == 0 or level <= squares[best] * (1 + 2 * special.fdtri(2, free, CONFIDENCE) / free):
         return LEVEL, UNKNOWN
-    held = np.flatnonzero(squares <= squares[best] * (1 + scipy_stats.f.ppf(CONFIDENCE, 1, free) / free))
+    held = np.flatnonzero(squares <= squares[best] * (1 + special.fdtri(1, free, CONFIDENCE) / free))
     low, high = knees[max(held[0] - 1, 0)], knees[min(held[-1] + 1, len(knees) - 1)]  # outwards to the next one tried
     throughout, rises = held[-1] == len(knees) - 1, _last_step_rises(x, y)
     if not throughout and not rises:
@@ -126,14 +127,16 @@ def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
     """Of the line through the runs, weighted by their relative scatter."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
+    from scipy.optimize import curve_fit  # here: few campaigns have a curve, and it is slow to load
+
     sigma = np.array([y[x == v].mean() for v in x])
     (_, slope), covariance = curve_fit(lambda v, a, b: a + b * v, x, y, p0=(y.mean(), 0.0), sigma=sigma)
     return _around(float(slope), math.sqrt(covariance[1][1]), len(x) - 2)
 
 
 def _linearity(x: np.ndarray, y: np.ndarray) -> Interval:
-    found = scipy_stats.linregress(np.log(x), np.log(y))
-    return _around(float(found.slope), float(found.stderr), len(x) - 2)
+    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
 def _plateau(x: np.ndarray, y: np.ndarray, knee: float) -> Interval:
@@ -149,17 +152,10 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     values = len(np.unique(x))
     if values < LEAST_VALUES:
-        return Curve(
-            CANNOT_TELL,
-            UNKNOWN,
-            UNKNOWN,
-            UNKNOWN,
-            UNKNOWN,
-            f"{values} values of the axis: {LEAST_VALUES} are the fewest",
-        )
+        return Curve(reason=f"{values} values of the axis: {LEAST_VALUES} are the fewest")
     if len(y) < max(values + 2, 5):
         reason = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
-        return Curve(CANNOT_TELL, UNKNOWN, UNKNOWN, UNKNOWN, _linearity(x, y), reason)
+        return Curve(linearity=_linearity(x, y), reason=reason)
     shape, found = knee(x, y)
     rising = x <= found.value if shape == KNEE else np.full(len(x), True)
     plateau = _plateau(x, y, found.value) if shape == KNEE else UNKNOWN
@@ -193,16 +189,12 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
                     "n": len(x),
                 }
                 rows.append(key | head | _columns(fit(x, group["value"].to_numpy(dtype=float))))
-    parts = [
-        f"{name}_{part}" for name in ("knee", "plateau", "slope", "linearity") for part in ("value", "low", "high")
-    ]
-    columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *parts, "reason"]
+    columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *PARTS, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 
 
 def _columns(curve: Curve) -> dict[str, Any]:
-    found = {name: getattr(curve, name) for name in ("knee", "plateau", "slope", "linearity")}
-    parts = {f"{name}_{part}": getattr(i, part) for name, i in found.items() for part in ("value", "low", "high")}
+    parts = {column: attrgetter(column.replace("_", "."))(curve) for column in PARTS}
     return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
@@ -212,13 +204,14 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     over the curves of front-ends. Absent data, no row."""
     if found.empty:
         return []
-    counts = found["curve"].value_counts()
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    out += [
-        ("knees", int(counts.get(KNEE, 0)), ""),
-        ("curves_rising", int(counts.get(RISING, 0) + counts.get(BENDING, 0)), ""),
-    ]
-    out += [("curves_level", int(counts.get(LEVEL, 0)), ""), ("curves_unknown", int(counts.get(CANNOT_TELL, 0)), "")]
+    for name, shapes in (
+        ("knees", [KNEE]),
+        ("curves_rising", [RISING, BENDING]),
+        ("curves_level", [LEVEL]),
+        ("curves_unknown", [CANNOT_TELL]),
+    ):
+        out.append((name, int(found["curve"].isin(shapes).sum()), ""))
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))

@@ -145,9 +145,11 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
             continue
         best = rows.loc[rows[of.median].astype(float).idxmax()]
         said = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
-        out += [(f"best_{name}", best[of.median], of.shown)]
-        out += [(f"best_{name}_spread", words.spread([best[c] for c in groups.spread([of.metric])]), of.shown)]
-        out += [(f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), "")]
-        out += [(f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")]
-        out += [(f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in said]
+        out += [
+            (f"best_{name}", best[of.median], of.shown),
+            (f"best_{name}_spread", words.spread([best[c] for c in groups.spread([of.metric])]), of.shown),
+            (f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), ""),
+            *((f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")),
+            *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in said),
+        ]
     return out

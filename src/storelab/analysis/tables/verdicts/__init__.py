@@ -81,10 +81,9 @@ def _plain(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd.DataFrame:
     """The rows that have these values in these columns; None is null."""
-    keep = pd.Series(True, index=rows.index)
-    for c in columns:
-        keep &= rows[c].isna() if axes[c] is None else (rows[c] == axes[c]).fillna(False).astype(bool)
-    return rows[keep]
+    wanted = tuple(axes[c] for c in columns)
+    found = rows[columns].astype(object).where(rows[columns].notna(), None)
+    return rows[[row == wanted for row in found.itertuples(index=False, name=None)]]
 
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:

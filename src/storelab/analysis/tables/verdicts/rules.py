@@ -19,10 +19,8 @@ FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
 LINK_FULL = 90.0  # percent of what the network card can carry in one direction
-ONE_CORE, MORE_THAN_ONE = (
-    0.9,
-    1.1,
-)  # cores that a client with one interpreter thread takes when it is full; beyond, it has more threads
+# Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
+ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
 MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
 OTHERS = 10.0  # percent of the host's cores taken by neither side, worth a word
@@ -59,35 +57,23 @@ def drifting(s: Subject) -> str | None:
 
 
 def sockets(s: Subject) -> str | None:
-    used, ports, waiting = (
-        s.number("ports_median_percent"),
-        s.number("host_ports"),
-        s.number("time_wait_median_sockets"),
-    )
-    if (
-        used is None or ports is None or s.shared
-    ):  # over loopback the kernel takes a port in TIME_WAIT again after a second
-        return None
+    names = ("ports_median_percent", "host_ports", "time_wait_median_sockets")
+    used, ports, waiting = (s.number(name) or 0.0 for name in names)
     ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
-    if used / ends < PORTS_FULL:
+    if s.shared or used / ends < PORTS_FULL:  # over loopback the kernel takes a port in TIME_WAIT again after a second
         return None
     each = f" for each of {ends} front-ends" if ends > 1 else ""
-    return f"TIME_WAIT {_n(waiting or 0)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
+    return f"TIME_WAIT {_n(waiting)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
 
 
 def memory(s: Subject) -> str | None:
-    used = s.number("host_memory_median_percent")
-    if used is None or used < MEMORY_FULL:
-        return None
-    return (
-        f"{_n(used)} % of the memory of the clients' host in use, {_n(s.number('client_rss_median_mb') or 0)} MB "
-        "of it by the clients"
-    )
+    used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
+    said = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
+    return said if used >= MEMORY_FULL else None
 
 
 def ceiling(s: Subject) -> str | None:
-    bound = s.row.get("client_bound")
-    if bound is None or pd.isna(bound) or not bool(bound):
+    if not s.number("client_bound"):
         return None
     share = s.number("ceiling_percent")
     reached = f"{_n(share)} % of what" if share is not None else "about what"
@@ -95,27 +81,22 @@ def ceiling(s: Subject) -> str | None:
 
 
 def network(s: Subject) -> str | None:
-    used, moved = s.number("link_median_percent"), s.number("network_median_mb_per_s")
-    if used is None or moved is None or used < LINK_FULL:
-        return None
-    return f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
+    used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
+    said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
+    return said if used >= LINK_FULL else None
 
 
 def client_thread(s: Subject) -> str | None:
-    cpu, clients = s.number("client_cpu_median_cores"), s.best.axes.get("clients")
-    if (
-        cpu is None
-        or not clients
-        or s.best.axes.get("engine") not in ONE_THREAD
-        or not ONE_CORE <= cpu / clients <= MORE_THAN_ONE
-    ):
+    clients = s.best.axes.get("clients") or 1
+    cpu = (s.number("client_cpu_median_cores") or 0.0) / clients
+    if s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu <= MORE_THAN_ONE:
         return None
     each = "client" if clients == 1 else "each client"
-    return f"{each} took {_n(cpu / clients)} of 1 core it can use (one interpreter thread)"
+    return f"{each} took {_n(cpu)} of 1 core it can use (one interpreter thread)"
 
 
-def _sides(s: Subject) -> tuple[float, float, float | None, float, str] | None:
-    """Of a busy host: cores busy, of clients, of the server (None: not here, or not known), in all; in words."""
+def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
+    """Of a busy host: cores busy, of the clients, of the server (None: not here, or not known); in words."""
     busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
     if busy is None or client is None or not cores or busy < BUSY:
         return None
@@ -127,22 +108,20 @@ def _sides(s: Subject) -> tuple[float, float, float | None, float, str] | None:
     said += f" of {_n(cores)} cores"
     if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
         said += f", {_n(other)} taken by the kernel and by other programs"
-    return used, client, server, cores, said
+    return used, client, server, said
 
 
-def client_cpu(s: Subject) -> str | None:
-    sides = _sides(s)
-    return sides[4] if sides and sides[1] >= MOSTLY * sides[0] else None
+def busy_with(side: str) -> Test:
+    """Of a busy host: whether most of it is `client` or `server`, or, of a shared one, `neither`."""
 
+    def test(s: Subject) -> str | None:
+        if not (sides := _sides(s)):
+            return None
+        used, client, server, said = sides
+        most = {"client": client >= MOSTLY * used, "server": (server or 0.0) >= MOSTLY * used}
+        return said if most.get(side, s.shared and not any(most.values())) else None
 
-def server_cpu(s: Subject) -> str | None:
-    sides = _sides(s)
-    return sides[4] if sides and sides[2] is not None and sides[2] >= MOSTLY * sides[0] else None
-
-
-def shared_cpu(s: Subject) -> str | None:
-    sides = _sides(s)
-    return sides[4] if sides and s.shared and not client_cpu(s) and not server_cpu(s) else None
+    return test
 
 
 def gain(less: Group, more: Group, axis: str) -> str | None:
@@ -215,17 +194,20 @@ def _same(a: Any, b: Any) -> bool:
     return bool((b is None and pd.isna(a)) or a == b)
 
 
+# What a limit shows in: column -> its name in a sentence, and the unit.
+MEASURED = {
+    "client_cpu_median_cores": ("clients", "cores"),
+    "server_cpu_median_cores": ("server", "cores"),
+    "host_cpu_median_percent": ("host", "% busy"),
+    "ports_median_percent": ("ports", "%"),
+    "link_median_percent": ("link", "%"),
+    "ceiling_percent": ("calibrated ceiling", "%"),
+}
+
+
 def unknown(s: Subject) -> str:
     """What is known and was below its limit: the evidence of `not known`."""
-    known = (
-        ("clients", "client_cpu_median_cores", "cores"),
-        ("server", "server_cpu_median_cores", "cores"),
-        ("host", "host_cpu_median_percent", "% busy"),
-        ("ports", "ports_median_percent", "%"),
-        ("link", "link_median_percent", "%"),
-        ("calibrated ceiling", "ceiling_percent", "%"),
-    )
-    parts = [f"{name} {_n(value)} {unit}" for name, column, unit in known if (value := s.number(column)) is not None]
+    parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in MEASURED.items() if (value := s.number(c)) is not None]
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
         if curve is not None and curve["curve"] == KNEE and not pd.isna(curve["knee_value"]):
@@ -235,25 +217,19 @@ def unknown(s: Subject) -> str:
 
 def would_tell(s: Subject) -> str:
     """What is missing, where the verdict is not known."""
-    out = []
-    if all(len(s.along(axis)) < 2 for axis in ("clients", "workers")):
-        out.append("more than one number of clients or workers")
-    if s.number("ceiling_percent") is None and not s.shared:
-        out.append("a calibration")
-    if s.number("host_cpu_median_percent") is None or s.number("ports_median_percent") is None:
-        out.append("records with a monitor")
-    if s.number("server_cpu_median_cores") is None:
-        out.append("the CPU of the server")
-    if s.number("link_median_percent") is None and not s.shared:
-        out.append("the speed of the clients' link")
-    out += [
-        f"more than one number of {what}"
-        for axis, what in (("buckets", "buckets"), ("front_ends", "front-ends"))
-        if len(s.along(axis)) < 2
-    ]
-    if len(s.best.values) < LEAST_RUNS + 1:
-        out.append(f"{LEAST_RUNS + 1} or more runs of each point")
-    return "; ".join(out)
+    unknown_ = {c for c in MEASURED if s.number(c) is None}
+    few = {axis for axis in ("clients", "workers", "buckets", "front_ends") if len(s.along(axis)) < 2}
+    missing = {
+        "more than one number of clients or workers": few >= {"clients", "workers"},
+        "a calibration": "ceiling_percent" in unknown_ and not s.shared,
+        "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
+        "the CPU of the server": "server_cpu_median_cores" in unknown_,
+        "the speed of the clients' link": "link_median_percent" in unknown_ and not s.shared,
+        "more than one number of buckets": "buckets" in few,
+        "more than one number of front-ends": "front_ends" in few,
+        f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
+    }
+    return "; ".join(what for what, lacks in missing.items() if lacks)
 
 
 NOT_KNOWN = "not known"
@@ -271,12 +247,13 @@ RULES = (
                                     "link can carry in one direction")),
     Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
                                                    f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
-    Rule("client CPU", client_cpu, (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or more of "
-                                   "that with the clients")),
-    Rule("server CPU", server_cpu, (f"client and server share a host that was {BUSY:g} % busy or more, "
-                                   f"{100 * MOSTLY:g} % or more of that with the server")),
-    Rule("CPU of the host that both share", shared_cpu, (f"client and server share a host that was {BUSY:g} % busy "
-                                                        f"or more, and neither took {100 * MOSTLY:g} % of that")),
+    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "
+                                            "more of that with the clients")),
+    Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
+                                            f"{100 * MOSTLY:g} % or more of that with the server")),
+    Rule("CPU of the host that both share", busy_with("neither"), (
+        f"client and server share a host that was {BUSY:g} % busy or more, "
+        f"and neither took {100 * MOSTLY:g} % of that")),
     Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
                                             "buckets alone was a gain")),
     Rule("accounts", spread_over("accounts"), "the same, for accounts"),

@@ -1,0 +1,61 @@
+"""What `storelab compare` prints: one row per comparable point, then the whole. May import: what `sides` may."""
+
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Column, Table
+
+from storelab.analysis.compare import sides
+from storelab.analysis.parts import speed, words
+from storelab.analysis.parts.groups import joined
+from storelab.analysis.statistics import ratios
+
+COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
+RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
+
+
+def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, int]) -> None:
+    """The table on the terminal, with what it was read from and how many verdicts chance alone may give."""
+    # Into a file or pipe: one line per row.
+    console = Console(highlight=False, width=None if Console().is_terminal else 160)
+    points = table[table["workload"] != sides.ALL]
+    console.print(f"A: {joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True)
+    console.print(f"B: {joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True)
+    shown = Table("point", "measure", *(Column(name, justify="right") for name in RIGHT), "B is")
+    for said, row in zip(sides.described(points), points.to_dict("records"), strict=True):
+        shown.add_row(said, *_cells(row))
+    shown.add_section()
+    for row in table[table["workload"] == sides.ALL].to_dict("records"):
+        shown.add_row(f"all {row['points']} points", *_cells(row))
+    console.print(shown)
+    for said in sides.in_common(points):
+        console.print(f"Held fixed: {said}", markup=False, soft_wrap=True)
+    for reason in dict.fromkeys(table["reason"].dropna()):
+        console.print(f"Cannot tell: {reason}", markup=False, soft_wrap=True)
+    if sum(alone):
+        console.print(
+            f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
+        )
+    if chance := sides.by_chance(table):
+        console.print(
+            f"Were A and B the same, up to {chance:.1f} of {len(points)} rows would still differ by chance; the "
+            "whole weighs more."
+        )
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    unit = speed.UNITS.get(row["metric"], "")
+    name = row["metric"].replace("_", " ")
+    ratio = [row["ratio"], row["low"], row["high"]]
+    interval = words.number(row["ratio"]) if pd.isna(row["low"]) else words.spread(ratio)
+    bound = " (client-bound)" if row["client_bound"] is True else ""
+    verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]{bound}"
+    medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
+    return [
+        f"{name} [{unit}]".replace("[", r"\[") if unit else name,
+        *medians,
+        f"{row['n_a']}, {row['n_b']}",
+        interval.replace("[", r"\["),
+        verdict,
+    ]

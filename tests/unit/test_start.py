@@ -1,0 +1,56 @@
+"""What a command loads: its own side, and nothing heavy before something asks for it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ["numpy", "pandas", "scipy", "scipy.stats", "matplotlib", "duckdb", "pyarrow", "boto3", "rich", "pydantic"]
+PROGRAM = """
+import json, sys
+from storelab.cli import cli
+try:
+    cli.main(sys.argv[2:], standalone_mode=False)
+finally:
+    print("\\n" + json.dumps([name for name in json.loads(sys.argv[1]) if name in sys.modules]))
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Those of HEAVY that a process has loaded when the command is done."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """What `tables` of a campaign loads, and its folder."""
+    folder = tmp_path_factory.mktemp("start") / "intervals"
+    shutil.copytree(ROOT / "tests/data/golden/intervals/raw", folder / "raw")
+    return loaded("tables", "--campaign-dir", str(folder)), folder
+
+
+def test_help_loads_nothing_heavy():
+    assert loaded("--help") == set()
+
+
+def test_the_plan_needs_the_configuration_alone(tmp_path):
+    assert loaded("--set", f"results={tmp_path}", "plan") == {"pydantic"}
+
+
+def test_check_loads_nothing_of_the_analysis(tmp_path):
+    of_analysis = {"pandas", "scipy", "matplotlib", "duckdb"}
+    assert not loaded("--set", f"results={tmp_path}", "check") & of_analysis
+
+
+def test_tables_do_without_what_is_slow_to_load(campaign):
+    assert campaign[0] >= {"pandas", "duckdb"} and not campaign[0] & {"scipy.stats", "matplotlib", "pydantic"}
+
+
+def test_one_file_of_tex_is_made_from_the_tables_alone(campaign):
+    assert loaded("latex", "numbers", "--campaign-dir", str(campaign[1])) <= {"numpy", "pandas", "pyarrow", "scipy"}
