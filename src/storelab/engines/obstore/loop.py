@@ -78,7 +78,6 @@ class Loop:
             t.start()
         for t in threads:
             t.join(max(0.0, (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S))
-        self.ended_ns = clock.now_ns()
         self.closed = True
         for lock in self.locks:  # operations that end later are no longer recorded
             lock.acquire()
@@ -126,8 +125,7 @@ class Loop:
                     now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed
                 )
             except LimitExceeded as limit:
-                first = next(iter(self.messages.values()), "")
-                self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
+                self.stop = limit.because(self.messages.values())
 
     def save(self, path: Path) -> None:
         """Write columns of all threads, shape (operations,) each, and the failures by row, as one .npz file."""

@@ -21,10 +21,6 @@ class Output:
     summary: dict[str, Any] | None
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    @property
-    def first_message(self) -> str:
-        return next((m["message"] for m in self.messages.values()), "")
-
 
 def lines(chunks: Chunks) -> list[tuple[int, str]]:
     """(arrival of the line's end in ns, line) of all non-empty lines."""
