@@ -19,6 +19,7 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
+from storelab.datasets.root.header import COLUMNS
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
@@ -41,6 +42,20 @@ class WrongData(Exception):
     def __init__(self, kind: str, message: str):
         self.kind = kind
         super().__init__(message)
+
+
+def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
+    """Compare what the file `where` says of its baskets with the side-car; crc: of `staged`. Raises WrongData."""
+    if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+        raise not_staged(where)
+    for row in found.inside:
+        if found.inside_crc(row) != crc[row]:
+            raise WrongData("ChecksumMismatch", f"a basket in the header of {where} is not the one that was staged")
+
+
+def not_staged(where: str) -> WrongData:
+    said = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
+    return WrongData("SideCarMismatch", said)
 
 
 class SelectionClient(Client):
@@ -114,6 +129,8 @@ class SelectionClient(Client):
         self.side_car = baskets.read(job.manifest.parent / root["sidecar"])
         objects = manifest["objects"]
         mine = job.client % len(objects["key"])  # of several copies, each client keeps to one
+        self.root, self.staged = root, baskets.Baskets.from_table(self.side_car)
+        self.crc = self.side_car["crc32"].to_numpy()
         self.bucket = job.buckets[objects["bucket"][mine]]
         self.object = objects["key"][mine]
         self.key = f"{self.bucket.prefix}{self.object}"
@@ -190,6 +207,8 @@ class SelectionClient(Client):
             opening = self._open()
         opened_ns = clock.now_ns()
         done = self.selection(entries)
+        if self.opens and done.decoded != (wanted := len(entries) * len(self.branches)):
+            raise WrongData("EntriesMismatch", f"{done.decoded} entries decoded over all branches, {wanted} wanted")
         end_ns, spent = clock.now_ns(), self._spent()
         self.tally.add(spent - opening, done)
         return {

@@ -12,7 +12,11 @@ import struct
 import threading
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from storelab.stores.protocols.endpoint import Endpoint
+
+PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 _RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
 _FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
 
@@ -162,3 +166,9 @@ class ProcessWire:
                     and sock.getpeername()[1] == self.port
                 ):
                     yield os.fstat(sock.fileno()).st_ino, received(sock)
+
+
+def port_wire(endpoint: Endpoint) -> ProcessWire | None:
+    """All connections to the endpoint's port; None without a wire, or if servers elsewhere send the bytes (WebHDFS)."""
+    parts = urlsplit(endpoint.url)
+    return ProcessWire(parts.port or PORTS[parts.scheme]) if endpoint.protocol in ("s3", "http", "root") else None

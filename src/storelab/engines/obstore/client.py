@@ -25,7 +25,7 @@ from storelab.engines.common.arrivals import Closed, Open
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
-from storelab.engines.obstore.loop import COLUMNS, DRAIN_S, Loop, Outcome, Task
+from storelab.engines.obstore.loop import COLUMNS, DRAIN_S, FAILED, Loop, Outcome, Task
 from storelab.host import proc, processes
 
 FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
@@ -165,19 +165,16 @@ class ObstoreClient(TransferClient):
         import numpy as np
 
         parts = [np.load(self.job.scratch / f"ops.{i}.npz") for i in range(self.processes)]
-        facts = self.facts
-        columns = {name: np.concatenate([p[name] for p in parts]) for name in COLUMNS}
-        n = len(columns["end_ns"])
-        errors, statuses = np.full(n, None, object), np.zeros(n, np.int16)
-        before = 0
-        for p in parts:
-            errors[before + p["row"]], statuses[before + p["row"]] = p["error"], p["status"]
-            before += len(p["end_ns"])
-        ops = self._columns(columns, errors, statuses)
-        good = int(columns["count"][[e is None for e in errors]].sum()) if n else 0
-        self.messages = {name: text for f in facts for name, text in f["messages"].items()}
-        kept, right = sum(f["kept"] for f in facts), sum(f["good"] for f in facts)
-        checks = [Check("content", right == kept, f"{right} of {kept} {f['what']}") for f in facts[:1] if f["what"]]
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in COLUMNS + FAILED}
+        classes = [np.array([None, *f["messages"]], object) for f in self.facts]
+        errors = np.concatenate([known[p["error"]] for known, p in zip(classes, parts, strict=True)])
+        ops = self._columns(columns, errors, columns["status"].astype(np.int16))
+        good = int(columns["count"][columns["error"] == 0].sum())
+        self.messages = {name: text for f in self.facts for name, text in f["messages"].items()}
+        kept, right = sum(f["kept"] for f in self.facts), sum(f["good"] for f in self.facts)
+        checks = [
+            Check("content", right == kept, f"{right} of {kept} {f['what']}") for f in self.facts[:1] if f["what"]
+        ]
         settings = {
             "processes": self.processes,
             "payload": "unsigned",
@@ -192,8 +189,10 @@ class ObstoreClient(TransferClient):
             settings,
             {self.op: self.requests()},
             checks,
-            cut_off=sum(f["cut_off"] for f in facts),
-            not_begun=sum(f["missed"] for f in facts),  # open loop: due before the deadline, and no worker was free
+            cut_off=sum(f["cut_off"] for f in self.facts),
+            not_begun=sum(
+                f["missed"] for f in self.facts
+            ),  # open loop: due before the deadline, and no worker was free
         )
 
     def _columns(self, columns: dict[str, Any], errors: Any, statuses: Any) -> dict[str, Any]:

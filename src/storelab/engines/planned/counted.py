@@ -10,16 +10,15 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from storelab.engines.common import s3_library
-from storelab.engines.common.wire import Counts, ProcessWire, Wire
+from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.readplan.several import HttpTransport, VectorTransport
 from storelab.readplan.transports import FsspecTransport, ObstoreTransport
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
 SIGNED_FOR = timedelta(days=1)
 
@@ -75,13 +74,6 @@ class Counted:
         if wire is not None and wire < self.body - self.twice:
             wire = None  # the server redirected the client: the bytes came by connections that are not counted
         return Counts(self.inner.requests, self.asked, self.body, wire)
-
-
-def port_wire(endpoint: Endpoint) -> ProcessWire | None:
-    """All connections to the endpoint's port; None if there is no wire."""
-    parts = urlsplit(endpoint.url)
-    port = parts.port or PORTS.get(parts.scheme)
-    return ProcessWire(port) if port and endpoint.protocol in LIBRARIES else None
 
 
 def make(

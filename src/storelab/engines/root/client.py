@@ -15,8 +15,8 @@ import numpy as np
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets, decode
-from storelab.engines.common.selections import Done, Late, SelectionClient, WrongData
-from storelab.engines.common.wire import Counts, ProcessWire
+from storelab.engines.common.selections import Done, Late, SelectionClient, not_staged
+from storelab.engines.common.wire import Counts, ProcessWire, port_wire
 from storelab.engines.contract import Check, Job
 from storelab.stores.protocols import filesystems
 
@@ -60,15 +60,12 @@ class RootClient(SelectionClient):
         from storelab.engines.root import loop
 
         loop.library()
-        endpoint, self.root = self.job.endpoint, root
+        endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
         if endpoint.protocol == "root":
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
-            self.wire = ProcessWire(
-                int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094
-            )
+            self.wire = port_wire(endpoint)
             self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
-        self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
         self.settings = {
             "protocol": endpoint.protocol,
             "library": "ROOT",
@@ -86,16 +83,10 @@ class RootClient(SelectionClient):
 
         tree = loop.Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(loop.library().storelab.baskets(tree.branches)).reshape(-1, 2)
-        place = {name: i for i, name in enumerate(self.branches)}
-        code = np.array([place.get(name, -1) for name in self.staged.names])[self.staged.branch]
-        rows = np.lexsort((self.staged.basket, code))
-        self.rows = rows[code[rows] >= 0]
-        if not np.array_equal(found, np.stack((self.staged.offset[self.rows], self.staged.size[self.rows]), 1)):
+        rows, _ = self.staged.chosen(self.branches)
+        if not np.array_equal(found, np.stack((self.staged.offset[rows], self.staged.size[rows]), 1)):
             tree.close()
-            raise WrongData(
-                "SideCarMismatch",
-                f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
-            )
+            raise not_staged(self.key)
         self.tree = tree
 
     def fresh(self) -> None:
@@ -117,11 +108,6 @@ class RootClient(SelectionClient):
             raise Late
         if decoded < 0:
             raise OSError(f"ROOT cannot read branch {self.branches[-1 - decoded]!r} of {self.key}")
-        if decoded != len(entries) * len(self.branches):
-            raise WrongData(
-                "EntriesMismatch",
-                f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted",
-            )
         self.read = entries
         spent = self.counts() - before
         disk, unzip = (round(1e9 * (b - a)) for a, b in zip(times, self.tree.times(), strict=True))
@@ -186,9 +172,6 @@ class RootClient(SelectionClient):
         wanted = [self.read[(self.read >= a) & (self.read < b)] - a for a, b in edges]
         found = decode.take(form, [decode.unpack(data[r]) for r in rows], wanted)
         return np.frombuffer((found[1] if isinstance(form, decode.Lists) else found).tobytes(), np.uint8)
-
-    def _compare(self, spent: Counts, done: Done) -> None:
-        """There is no plan to compare with."""
 
     def close(self) -> None:
         self.fresh()
