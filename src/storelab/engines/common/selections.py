@@ -23,7 +23,7 @@ from storelab.datasets.root.header import COLUMNS
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
-from storelab.engines.common.wire import Counts
+from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
 
@@ -78,6 +78,7 @@ class SelectionClient(Client):
         self.pages: PageCache | None = None
         self.abandoned = {"reads": 0, **asdict(Counts())}
         self.tally = Tally()
+        self.wire: Wire | ProcessWire | None = None  # counts the connections, if they can be counted
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1
 
@@ -105,9 +106,9 @@ class SelectionClient(Client):
     def counts(self) -> Counts:
         """Running totals of all network traffic."""
 
-    @abstractmethod
     def connections(self) -> tuple[int, int, int]:
-        """(open now, most at a time, opened so far)."""
+        """(open now, most at a time, opened so far); zeros where nothing is known."""
+        return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def settle(self, timeout_s: float) -> None:
         """After an error: let requests in flight end within `timeout_s` seconds, or cancel them."""

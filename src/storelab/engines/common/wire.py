@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,10 +66,7 @@ class Wire:
     @property
     def bytes(self) -> int | None:
         with self._lock:
-            total = self._closed_bytes
-            for sock in self._open:
-                total = _add(total, received(sock))
-            return total
+            return reduce(_add, map(received, self._open), self._closed_bytes)
 
     @property
     def open(self) -> int:
@@ -123,14 +121,12 @@ class ProcessWire:
 
     def __init__(self, port: int):
         self.port = port
-        self._seen: dict[int, int | None] = {}  # by inode of the socket: bytes at the last look
-        self._gone: int | None = 0
-        self.open = self.most_open = self.opened = self.lost = 0
-        self._base: int | None = 0
-        self._before: set[int] = set()
-        self._base = self.bytes
+        self._seen: dict[int, int | None] = dict(self._look())  # by inode of the socket: bytes at the last look
         self._before = set(self._seen)  # older connections: their end is no loss
-        self.opened = 0
+        self.open = self.most_open = len(self._seen)
+        self.opened = self.lost = 0
+        before = reduce(_add, self._seen.values(), 0)
+        self._gone = None if before is None else -before  # bytes of connections that ended, without those of before
 
     @property
     def bytes(self) -> int | None:
@@ -143,10 +139,7 @@ class ProcessWire:
         self._seen = now
         self.open = len(now)
         self.most_open = max(self.most_open, self.open)
-        total = self._gone
-        for count in now.values():
-            total = _add(total, count)
-        return None if total is None or self._base is None else total - self._base
+        return reduce(_add, now.values(), self._gone)
 
     def _look(self) -> Any:
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths

@@ -74,13 +74,10 @@ class FsspecGet(FsspecClient):
             return await fs._cat_file(task.path, start=task.begin, end=task.end)
         return fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
 
-    def expected(self, task: Transfer) -> int:
-        return self.size
-
     def judge(self, task: Transfer, answer: bytes | None) -> int:
-        got = len(answer or b"")
-        if got != self.expected(task):
-            raise WrongAnswer(f"{got} B instead of {self.expected(task)} B")
+        got, wanted = len(answer or b""), self.size if task.begin is None else task.end - task.begin
+        if got != wanted:
+            raise WrongAnswer(f"{got} B instead of {wanted} B")
         return got
 
     def check_content(self) -> Check:
@@ -108,9 +105,6 @@ class FsspecGetRange(FsspecGet):
         for task in orders(self.objects, rng):
             for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
                 yield task._replace(begin=begin, end=begin + self.length)
-
-    def expected(self, task: Transfer) -> int:
-        return self.length
 
     def check_content(self) -> Check:
         """The kept answers against the bodies: a wrong offset or a whole object never counts."""

@@ -154,7 +154,7 @@ class ObstoreDelete(ObstoreClient):
     def prepare_tasks(self) -> None:
         self.batch = self.job.point.axes["batch"]
         self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
-        self.multi_delete = self.per_bucket = self.batch > 1
+        self.multi_delete = self.batch > 1
         self.pieces = shares.to_delete(self.job, self.batch)
 
     def tasks(self, worker: int) -> Iterator[Task]:

@@ -121,7 +121,7 @@ class PlannedBase(SelectionClient):
 
     def facts(self) -> dict[str, Any]:
         wire = self.transport.wire
-        known = {"link": self.link.facts(), "calibration": self.calibration} if self.calibration else {}
+        known = {"link": asdict(self.link), "calibration": self.calibration} if self.calibration else {}
         asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
         return {
             "libraries": self.transport.versions,

@@ -16,8 +16,9 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets, decode
 from storelab.engines.common.selections import Done, Late, SelectionClient, not_staged
-from storelab.engines.common.wire import Counts, ProcessWire, port_wire
+from storelab.engines.common.wire import Counts, port_wire
 from storelab.engines.contract import Check, Job
+from storelab.engines.root import loop
 from storelab.stores.protocols import filesystems
 
 # Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
@@ -52,13 +53,10 @@ class RootClient(SelectionClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.tree: Any = None
-        self.wire: ProcessWire | None = None
         self.past = np.zeros(2, "i8")  # read calls and bytes of files before this one
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
-        from storelab.engines.root import loop
-
         loop.library()
         endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
@@ -74,13 +72,9 @@ class RootClient(SelectionClient):
         }
 
     def version(self) -> str:
-        from storelab.engines.root import loop
-
         return loop.version()
 
     def open_file(self) -> None:
-        from storelab.engines.root import loop
-
         tree = loop.Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(loop.library().storelab.baskets(tree.branches)).reshape(-1, 2)
         rows, _ = self.staged.chosen(self.branches)
@@ -96,8 +90,6 @@ class RootClient(SelectionClient):
             self.tree = None
 
     def selection(self, entries: np.ndarray) -> Done:
-        from storelab.engines.root import loop
-
         library, before, times = loop.library(), self.counts(), self.tree.times()
         wanted = library.std.vector("long long")(entries.tolist())
         self.tree.forget()
@@ -120,9 +112,6 @@ class RootClient(SelectionClient):
     def counts(self) -> Counts:
         calls, size = np.add(self.past, self.tree.counts() if self.tree else (0, 0)).tolist()
         return Counts(calls, size, size, self.wire.bytes if self.wire and not self.wire.lost else None)
-
-    def connections(self) -> tuple[int, int, int]:
-        return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
         return {
