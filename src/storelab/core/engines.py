@@ -28,7 +28,7 @@ class Engine:
     """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError
     where something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts
     are whole multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become
-    requests, `gap`, `planned` or '' where neither holds. one_thread: a client works in one interpreter thread.
+    requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread.
     """
 
     name: str

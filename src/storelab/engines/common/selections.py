@@ -179,10 +179,10 @@ class SelectionClient(Client):
 
     def _cool(self, number: int) -> None:
         """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""
+        assert self.pages is not None
         if number:
             self.fresh()
             self.is_open = False
-        assert self.pages is not None
         self.pages.drop()
 
     def begin(self, latest_ns: int) -> None:

@@ -1,8 +1,8 @@
 """Bytes on the wire, from the kernel's count of each TCP connection. Standard library only.
 
 `Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `ProcessWire`
-looks at all connections of this process to an endpoint, for libraries that make their own: exact while these stay open
-between two looks, and it reports lost ones.
+looks at all connections of this process to an endpoint, for libraries that make their own. Its count is exact
+while these stay open between two looks; it reports the ones that it lost.
 """
 
 import contextlib

@@ -71,8 +71,7 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
         ends.append(stamp)
         errors.append(name)
         statuses.append(int(match.group(1)) if (match := _STATUS.search(message)) else 0)
-    bad = len(ends) - n
-    total = n + bad
+    total, bad = len(ends), len(ends) - n
     ops = {
         "client": [client] * total,
         "op": [op] * total,

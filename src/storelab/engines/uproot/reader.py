@@ -9,6 +9,7 @@ source) → verify (CRC-32 against the side-car; counted in no phase) → decomp
 import queue
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
@@ -143,10 +144,10 @@ class Reader:
         data: of `decompress()`; baskets from the tree's header are added here.
         """
         inside, held = self.embedded(entries)
-        n = dict.fromkeys(self.branches, 0)
+        n: Counter[str] = Counter()
         for name, array in self.arrays(np.concatenate((rows, inside)), data + held, entries):
             n[name] += len(array)
-        return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
+        return len(+n), len(rows) + len(inside), n.total()
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (others).
@@ -192,12 +193,11 @@ class TupleReader(Reader):
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
     def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
-        names, decoded = set(), 0
+        n: Counter[str] = Counter()
         for name, array in self.pages.arrays(self.branches, data, entries):
             self._hurry()
-            names.add(name)
-            decoded += len(array)
-        return len(names), len(rows), decoded
+            n[name] += len(array)
+        return len(n), len(rows), n.total()
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
