@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 import zlib
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Planned:
     def facts(self) -> dict[str, Any]:
         last = self.source.last_plan
         plan = {"gap": last.gap, "piece": last.piece, "expected_s": last.seconds} if last else {}
-        return {"calibration_s": self.calibration_s, "link": self.source.link.facts(), "plan": plan}
+        return {"calibration_s": self.calibration_s, "link": asdict(self.source.link), "plan": plan}
 
     def read(self, ranges: np.ndarray) -> list[Any]:
         return _chunks(self.source, ranges)

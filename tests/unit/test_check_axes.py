@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from storelab.core import plan
+from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines import load
-from storelab.measure import check_axes
+from storelab.measure import check_axes, point
 from storelab.measure.check import summarise
 from storelab.workloads import WORKLOADS
 
@@ -230,3 +232,22 @@ def test_an_engine_that_is_not_installed_says_so(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="ROOT is not installed in this environment; run `storelab install root`"):
         load(CATALOGUE["root"].program)()
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [({"engine": "fsspec", "part_size": "16 MiB"}, "part_size"), ({"engine": "s5cmd", "payload": "sha256"}, "payload")],
+)
+def test_measuring_a_point_by_its_key_refuses_what_check_refuses(tmp_path, monkeypatch, axes, words):
+    """Snakemake and people call `storelab measure` with a key: nobody need have called `check` before."""
+    monkeypatch.setattr(point, "_measure", lambda *_: pytest.fail("nothing may be started"))
+    places = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
+    stores = {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"]}
+    sweeps = {"up": {"workload": "put", "axes": axes}}
+    config = Config.model_validate(
+        {"campaign": "x", "name": "x", "calibrate": False, **places, **stores, "sweeps": sweeps}
+    )
+    points = plan.make(config, WORKLOADS)
+    with pytest.raises(UserError, match=f"engine {axes['engine']} has no {words}"):
+        point.point(config, points, points[0].key)
+    assert not list(tmp_path.iterdir())

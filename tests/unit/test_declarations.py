@@ -72,7 +72,7 @@ def test_an_axis_that_an_engine_obeys_joins_its_workloads_at_the_end(monkeypatch
     old = WORKLOADS["put"]
     joined = Workload("put", old.axes, "")
     assert [a.name for a in joined.axes] == [*(a.name for a in old.axes), "pause"]
-    assert engines.alone_obeyed("put")["pause"] == ("obstore",)
+    assert engines.obeyed("put")["pause"] == ("obstore",)
 
 
 def test_scaled_values_follow_the_kind_of_the_axis():

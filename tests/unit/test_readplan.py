@@ -2,6 +2,7 @@
 
 import itertools
 import queue
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, 
 WAN = Link(rtt_s=0.02, first_s=1e-4, request_s=3.2e-4, bandwidth=1e9, stream=2e8, parallel=64)
 BENT = Link(
     **{
-        **LAN.facts(),
+        **asdict(LAN),
         "curve": ((2**17, 2e-4), (2**19, 1.6e-3), (2**21, 3e-3)),
         "bandwidth": 2**21 / 3e-3,
         "stream": 4e8,
@@ -114,7 +115,7 @@ def test_lengths_that_a_server_is_slow_with_are_avoided():
     offsets = np.arange(2000) * 60_000
     sizes = np.full(2000, 30_000)
     offsets += np.cumsum(np.where(np.arange(2000) % 10 == 9, 200_000, 0))  # ten together: 570 kB
-    plain = Link(**{**BENT.facts(), "curve": ()})
+    plain = Link(**{**asdict(BENT), "curve": ()})
     planned = {link.curve: plan(offsets, sizes, link, pieces=()) for link in (plain, BENT)}
     there = planned[BENT.curve]
     assert there.seconds < BENT.seconds(planned[()].stop - planned[()].start)
@@ -122,7 +123,7 @@ def test_lengths_that_a_server_is_slow_with_are_avoided():
 
 def test_several_ranges_in_a_request_ask_for_few_bytes():
     offsets, sizes = some_ranges(np.random.default_rng(6), 20_000)
-    multi = Link(**{**WAN.facts(), "ranges": 1000, "part_bytes": 150, "part_s": 1e-6})
+    multi = Link(**{**asdict(WAN), "ranges": 1000, "part_bytes": 150, "part_s": 1e-6})
     single, several = plan(offsets, sizes, WAN), plan(offsets, sizes, multi)
     assert several.wire_bytes < single.wire_bytes / 3 and several.seconds < single.seconds
 
@@ -156,7 +157,7 @@ def test_what_cannot_be_is_refused(offsets, sizes, options, said):
 )
 def test_a_link_that_cannot_be(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Link(**{**LAN.facts(), **wrong})
+        Link(**{**asdict(LAN), **wrong})
 
 
 class Clock:

@@ -45,20 +45,20 @@ def test_scale_s_is_what_it_says(file):
 
 def test_clusters_lie_side_by_side_and_small_branches_do_not(file):
     path, _ = file
-    b = baskets.Baskets.from_table(baskets.basket_table(path))
+    b = baskets.Baskets.from_table(baskets.basket_table(path, generated.TREE))
     order = np.argsort(b.offset)
     # uproot may put a basket or two into a hole near the begin of the file.
     assert (np.diff(b.basket[order]) < 0).sum() <= 2, "a cluster is written whole before the next one"
     starts, _ = baskets.merge(b.offset[order], b.size[order], 0)
     assert len(starts) <= 4, "the baskets of a cluster are contiguous"
-    chosen = baskets.select_branches(baskets.basket_table(path), 1)
+    chosen = baskets.select_branches(baskets.basket_table(path, generated.TREE), 1)
     starts, _ = baskets.merge(*np.array(baskets.ranges(b, chosen, np.array([0]))[2]).T, 0)
     assert len(starts) > 0.6 * len(chosen) > 30, "the small branches are scattered over the cluster"
 
 
 def test_sizes_have_a_heavy_but_capped_tail(file):
     path, _ = file
-    table = baskets.basket_table(path)
+    table = baskets.basket_table(path, generated.TREE)
     sizes = np.array(table.group_by("branch").aggregate([("size", "sum")])["size_sum"].to_pylist())
     assert 10 < sizes.max() / np.median(sizes) < 400 and sizes.max() < 0.1 * sizes.sum()
     assert np.log(sizes).std() > 0.8
@@ -148,7 +148,7 @@ def test_unknown_scale_and_failure_leave_nothing(tmp_path, small, monkeypatch):
 
 def test_basket_table_is_what_uproot_tells(file, tmp_path):
     path, facts = file
-    table = baskets.basket_table(path)
+    table = baskets.basket_table(path, generated.TREE)
     data = path.read_bytes()
     assert baskets.facts(table) == {
         "tree": facts["tree"],
@@ -165,8 +165,6 @@ def test_basket_table_is_what_uproot_tells(file, tmp_path):
                 offset, size = int(branch.member("fBasketSeek")[i]), branch.basket_compressed_bytes(i)
                 expected.append((name, i, start, stop, offset, size, zlib.crc32(data[offset : offset + size])))
     assert [tuple(r.values()) for r in rows] == expected
-    with uproot.open(path) as f:
-        assert baskets.basket_table(f[facts["tree"]]).equals(table)
     baskets.write(table, tmp_path / "side.parquet")
     back = baskets.read(tmp_path / "side.parquet")
     assert back.equals(table) and baskets.facts(back) == baskets.facts(table)
@@ -216,11 +214,3 @@ def test_real_files(name, tree, branches, held, embedded):
             branch = objects[b.names[code]]
             sizes = [branch.basket_compressed_bytes(i) for i in b.basket[positions[free[positions]]].tolist()]
             assert sizes == b.size[positions[free[positions]]].tolist() and branch.num_baskets == len(positions)
-
-
-def test_several_trees_need_a_name():
-    path = REAL / "uproot-issue-123b.root"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here (files of scikit-hep-testdata, kept outside of the repository)")
-    with pytest.raises(ValueError, match="holds 9 TTrees"):
-        baskets.basket_table(path)

@@ -28,7 +28,7 @@ class Engine:
     """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError
     where something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts
     are whole multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become
-    requests, `gap`, `planned` or '' where neither holds. one_thread: a client works in one interpreter thread.
+    requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread.
     """
 
     name: str
@@ -171,9 +171,8 @@ def merges(name: str) -> str:
     return CATALOGUE[name].merges if name in CATALOGUE else ""
 
 
-def alone_obeyed(workload: str) -> dict[str, tuple[str, ...]]:
-    """{axis: engines that obey it} of the axes of a workload that not every one of its engines obeys."""
+def obeyed(workload: str) -> dict[str, tuple[str, ...]]:
+    """{axis: engines that obey it} of the axes of a workload that the catalogue names for an engine."""
     every = of(workload)
     names = dict.fromkeys(name for e in every for name in e.uses[workload].obeys)
-    found = {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}
-    return {name: able for name, able in found.items() if len(able) < len(every)}
+    return {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}

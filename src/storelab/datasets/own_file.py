@@ -184,8 +184,8 @@ def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
     from uproot.interpretation.grouped import AsGrouped
     from uproot.interpretation.jagged import AsJagged
 
-    table, entries, out = baskets.basket_table(tree), int(tree.num_entries), {}
-    layout = baskets.Baskets.from_table(table)
+    layout, entries, out = baskets.Baskets.from_tree(tree), int(tree.num_entries), {}
+    table = baskets.table_of(layout, path, tree.name, entries)
     held = np.bincount(layout.branch, layout.entry_stop - layout.entry_start, len(layout.names)).astype("i8").tolist()
     branches = dict(tree.iteritems(recursive=True, full_paths=True))
     for name, n in zip(layout.names, held, strict=True):

@@ -1,5 +1,6 @@
-"""Engines: what moves the bytes. `contract` (Job, Client, Result), a folder for each engine, `common` for what several
-share.
+"""Engines: what moves the bytes. `contract` has Job, Client and Result; each engine has a folder.
+
+`common` has what several engines share.
 
 May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`. Which engines there are: `core/engines.py`.
 """

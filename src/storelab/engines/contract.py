@@ -46,8 +46,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of `records.OPS` that an engine's program wrote itself, and its sums: objects done and failed, useful
-    bytes."""
+    """A file of `records.OPS` that an engine's program wrote itself.
+
+    Its sums: objects done, objects failed, useful bytes.
+    """
 
     file: Path
     operations: int

@@ -4,7 +4,7 @@ What an engine obeys stands in the catalogue.
 """
 
 from storelab.core import units
-from storelab.core.engines import CATALOGUE, alone_obeyed, of, protocols
+from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.stores.base import Store
@@ -44,7 +44,7 @@ def _obeyed(point: Point) -> None:
     """Axes off their default that the point's engine does not obey."""
     engine = point.axes["engine"]
     for axis in WORKLOADS[point.workload].axes:
-        able = alone_obeyed(point.workload).get(axis.name)
+        able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
             mend = f"sweep engine {' or '.join(able)}"
             raise UserError(_place(point, axis.name), f"engine {engine} has no {axis.name}", mend)

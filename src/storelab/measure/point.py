@@ -22,7 +22,7 @@ from storelab.gang import coordinator, credentials, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import check, plan_file, progress, record
+from storelab.measure import check, check_axes, plan_file, progress, record
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
@@ -57,6 +57,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     if records.sealed(config.raw):
         problem, mend = "the campaign is sealed: it is not measured any more", "give the new campaign another name"
         raise UserError(str(config.raw), problem, mend)
+    check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):
         if not again and records.load_run(folder, chosen):  # measured by another run while this one waited

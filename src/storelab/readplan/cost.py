@@ -87,7 +87,3 @@ class Link:
         total = self.wire(pieces, asked)
         moving = float((self.busy(lengths) * counts).sum()) + (total - asked) / self.bandwidth
         return answering + max(moving, total / (first * self.stream), float(lengths.max()) / self.stream)
-
-    def facts(self) -> dict[str, Any]:
-        """For records and kept headers."""
-        return asdict(self)

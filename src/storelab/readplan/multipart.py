@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.message import Message
 
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
@@ -36,15 +37,9 @@ def content_range(text: str | None) -> tuple[int, int, int | None] | None:
 
 def boundary(content_type: str) -> str | None:
     """The boundary of `multipart/byteranges`, quoted or not; None for other types."""
-    kind, *parameters = content_type.split(";")
-    if kind.strip().lower() != "multipart/byteranges":
-        return None
-    for parameter in parameters:
-        name, _, value = parameter.strip().partition("=")
-        if name.strip().lower() == "boundary" and value.strip(' "'):
-            value = value.strip()
-            return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
-    return None
+    head = Message()
+    head["content-type"] = content_type
+    return (head.get_boundary() or None) if head.get_content_type() == "multipart/byteranges" else None
 
 
 def parse(body: bytes, mark: str) -> list[Part]:

@@ -71,7 +71,6 @@ class HttpTransport:
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         groups = self.groups(starts, stops)
         calls = [self.pool.submit(self.ask, starts[g], stops[g]) for g in groups]
         return checked([part for call in calls for part in call.result()], starts, stops)
@@ -201,7 +200,6 @@ class VectorTransport:
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         from fsspec.asyn import sync
 
-        starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         if not starts:
             return []
         if not self.opened:

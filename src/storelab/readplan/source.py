@@ -83,7 +83,7 @@ class PlannedSource(uproot.source.chunk.Source):
         self._num_requests += 1
         self._num_requested_chunks += 1
         self._num_requested_bytes += stop - start
-        (part,) = self.transport.fetch([start], [stop])
+        (part,) = self.transport.fetch([int(start)], [int(stop)])
         return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
 
     def requests_for(self, pairs: np.ndarray) -> Requests:

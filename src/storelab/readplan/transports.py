@@ -73,7 +73,6 @@ class ObstoreTransport:
         return obstore.get_ranges(self.store, self.path, starts=starts, ends=stops, coalesce=0)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         self.requests += len(starts)
         lanes = min(self.threads, len(starts))
         if lanes <= 1:
@@ -103,7 +102,6 @@ class FsspecTransport:
         self.requests = 0
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        starts, stops = [int(s) for s in starts], [int(s) for s in stops]
         self.requests += len(starts)
         more = {"batch_size": self.parallel} if getattr(self.fs, "async_impl", False) else {}
         return checked(

@@ -1,7 +1,6 @@
-"""Every axis, declared once. Workloads pick theirs, in an order of their own; who needs another default takes a copy
-by `replace`.
+"""Every axis, declared once. Workloads pick theirs, in their own order; for another default they `replace` it.
 
-Found here by name (`axes.CLIENTS`) and by column in tables. The order of ALL is that of words in verdicts.
+Axes are found here by name (`axes.CLIENTS`) and by their column in tables. Verdicts name them in the order of ALL.
 May import: `core.model`, `core.engines`.
 """
 

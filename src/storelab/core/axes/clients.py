@@ -53,9 +53,8 @@ TRANSPORT = Axis(
     "text",
     "default",
     "Transport",
-    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where "
-    "the store "
-    "truly answers them.",
+    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where the "
+    "store truly answers them.",
     choices=("default", "http"),
 )
 ACCESS = Axis(
@@ -64,8 +63,7 @@ ACCESS = Axis(
     "warm",
     "Access",
     "`warm`: the file stays open; `cold`: each read opens it anew, on fresh connections, and the pages of a store "
-    "on this "
-    "machine's disks are dropped.",
+    "on this machine's disks are dropped.",
     choices=("warm", "cold"),
 )
 HEADER = Axis(

@@ -1,5 +1,7 @@
-"""Axes that make a deployment of a managed store; the default is the store as it is configured. May import:
-`core.model`."""
+"""Axes that make a deployment of a managed store; the default is the store as it is configured.
+
+May import: `core.model`.
+"""
 
 from storelab.core.model import Axis
 

@@ -104,6 +104,14 @@ class Baskets:
     def __len__(self) -> int:
         return len(self.branch)
 
+    def chosen(self, branches: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of these branches, shape (m,), in their order and then by basket; for each row the branch's."""
+        place = {name: i for i, name in enumerate(branches)}
+        code = np.array([place.get(name, -1) for name in self.names])[self.branch]
+        rows = np.lexsort((self.basket, code))
+        rows = rows[code[rows] >= 0]
+        return rows, code[rows]
+
     def inside_crc(self, row: int) -> int:
         """CRC-32 of the header's content of an embedded basket."""
         return zlib.crc32(_plain(self.inside[row]))
@@ -124,41 +132,16 @@ def _plain(basket: Any) -> np.ndarray:
     return np.concatenate((np.asarray(basket.data, "u1"), offsets.view("u1")))
 
 
-def trees(file: Any) -> list[str]:
-    """Names (without cycle) of the TTrees in an open ROOT file; RNTuples and other objects do not count."""
-    return sorted({k.partition(";")[0] for k, v in file.classnames().items() if v == "TTree"})
+def basket_table(path: Path, tree: str) -> pa.Table:
+    """One row per basket of a local file: `branch, basket, entry_start, entry_stop, offset, size, crc32` (compressed).
 
-
-def _open_tree(path: Path, name: str | None) -> Any:
+    Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`.
+    """
     import uproot
 
-    file = uproot.open({str(path): None})
-    if name is None:
-        found = trees(file)
-        if len(found) != 1:
-            raise ValueError(f"{path.name} holds {len(found)} TTrees ({', '.join(found)}): name one")
-        name = found[0]
-    return file[name]
-
-
-def basket_table(source: Any, tree: str | None = None) -> pa.Table:
-    """One row per basket: `branch, basket, entry_start, entry_stop, offset, size, crc32` of the compressed bytes.
-
-    source: path of a local ROOT file (`tree`: name of the tree, needed if there are several) or an open local tree of
-    uproot. Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`. Raises ValueError: no single
-    tree, or no local file.
-    """
-    opened = None
-    if isinstance(source, str | Path):
-        source = opened = _open_tree(Path(source), tree)
-    try:
-        path = Path(source.file.file_path)
-        if not path.is_file():
-            raise ValueError(f"{source.file.file_path} is no local file: the bytes of its baskets are not at hand")
-        return table_of(Baskets.from_tree(source), path, source.name, int(source.num_entries))
-    finally:
-        if opened is not None:
-            opened.file.close()
+    with uproot.open({str(path): None}) as file:
+        found = file[tree]
+        return table_of(Baskets.from_tree(found), path, found.name, int(found.num_entries))
 
 
 def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storelab.core import records
-from storelab.datasets.root.baskets import Baskets
+from storelab.datasets.root.baskets import Baskets, write
 from storelab.datasets.root.decode import Flat, Form, Lists, form_of
 
 VERSION = 2
@@ -59,10 +58,8 @@ class Header:
         table = pa.table({k: getattr(self.layout, k) for k in COLUMNS}).replace_schema_metadata(
             {"storelab": json.dumps(facts)}
         )
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", write_statistics=False)
         path.parent.mkdir(parents=True, exist_ok=True)
-        records.write_atomic(path, sink.getvalue().to_pybytes())
+        write(table, path)
 
     @classmethod
     def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":

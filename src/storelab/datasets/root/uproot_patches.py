@@ -17,6 +17,7 @@ import textwrap
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest import mock
 
 UUID = uuid.UUID(int=0x73746F72656C6162)
 TIME = datetime.datetime(2015, 4, 13, 9, 0, 0)  # uproot stores naive local times
@@ -103,11 +104,7 @@ def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
     ]
     if linear:
         patches.append((uproot.writing._cascadetree.Tree, "_build_out", linear_build_out()))
-    before = [getattr(owner, name) for owner, name, _ in patches]
-    try:
-        for owner, name, value in patches:
-            setattr(owner, name, value)
+    with contextlib.ExitStack() as restored:
+        for patch in patches:
+            restored.enter_context(mock.patch.object(*patch))
         yield lambda: UUID
-    finally:
-        for (owner, name, _), value in zip(patches, before, strict=True):
-            setattr(owner, name, value)

@@ -1,10 +1,15 @@
 """The limits of a production store, watched while a client runs. Standard library only."""
 
+from collections.abc import Iterable
 from typing import Any
 
 
 class LimitExceeded(Exception):
     """A limit of config.yaml was exceeded: the client stops at once and the point fails with this reason."""
+
+    def because(self, messages: Iterable[str]) -> "LimitExceeded":
+        """The same with the first message of an operation that failed, if there is one."""
+        return LimitExceeded(": ".join([str(self), *messages][:2]))
 
 
 class Guard:

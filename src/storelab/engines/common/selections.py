@@ -19,10 +19,11 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
+from storelab.datasets.root.header import COLUMNS
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
-from storelab.engines.common.wire import Counts
+from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
 
@@ -41,6 +42,20 @@ class WrongData(Exception):
     def __init__(self, kind: str, message: str):
         self.kind = kind
         super().__init__(message)
+
+
+def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
+    """Compare what the file `where` says of its baskets with the side-car; crc: of `staged`. Raises WrongData."""
+    if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+        raise not_staged(where)
+    for row in found.inside:
+        if found.inside_crc(row) != crc[row]:
+            raise WrongData("ChecksumMismatch", f"a basket in the header of {where} is not the one that was staged")
+
+
+def not_staged(where: str) -> WrongData:
+    said = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
+    return WrongData("SideCarMismatch", said)
 
 
 class SelectionClient(Client):
@@ -63,6 +78,7 @@ class SelectionClient(Client):
         self.pages: PageCache | None = None
         self.abandoned = {"reads": 0, **asdict(Counts())}
         self.tally = Tally()
+        self.wire: Wire | ProcessWire | None = None  # counts the connections, if they can be counted
         self.settings: dict[str, Any] = {}
         self.latest_ns = 2**63 - 1
 
@@ -90,9 +106,9 @@ class SelectionClient(Client):
     def counts(self) -> Counts:
         """Running totals of all network traffic."""
 
-    @abstractmethod
     def connections(self) -> tuple[int, int, int]:
-        """(open now, most at a time, opened so far)."""
+        """(open now, most at a time, opened so far); zeros where nothing is known."""
+        return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def settle(self, timeout_s: float) -> None:
         """After an error: let requests in flight end within `timeout_s` seconds, or cancel them."""
@@ -114,6 +130,8 @@ class SelectionClient(Client):
         self.side_car = baskets.read(job.manifest.parent / root["sidecar"])
         objects = manifest["objects"]
         mine = job.client % len(objects["key"])  # of several copies, each client keeps to one
+        self.root, self.staged = root, baskets.Baskets.from_table(self.side_car)
+        self.crc = self.side_car["crc32"].to_numpy()
         self.bucket = job.buckets[objects["bucket"][mine]]
         self.object = objects["key"][mine]
         self.key = f"{self.bucket.prefix}{self.object}"
@@ -161,10 +179,10 @@ class SelectionClient(Client):
 
     def _cool(self, number: int) -> None:
         """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""
+        assert self.pages is not None
         if number:
             self.fresh()
             self.is_open = False
-        assert self.pages is not None
         self.pages.drop()
 
     def begin(self, latest_ns: int) -> None:
@@ -190,6 +208,8 @@ class SelectionClient(Client):
             opening = self._open()
         opened_ns = clock.now_ns()
         done = self.selection(entries)
+        if self.opens and done.decoded != (wanted := len(entries) * len(self.branches)):
+            raise WrongData("EntriesMismatch", f"{done.decoded} entries decoded over all branches, {wanted} wanted")
         end_ns, spent = clock.now_ns(), self._spent()
         self.tally.add(spent - opening, done)
         return {

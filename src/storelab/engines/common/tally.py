@@ -1,5 +1,7 @@
-"""What a client's selection reads add up to, and the checks that follow. May import: `engines.common.wire`,
-`contract`."""
+"""What a client's selection reads add up to, and the checks that follow.
+
+May import: `engines.common.wire`, `contract`.
+"""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """Bytes on the wire, from the kernel's count of each TCP connection. Standard library only.
 
 `Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `ProcessWire`
-looks at all connections of this process to an endpoint, for libraries that make their own: exact while these stay open
-between two looks, and it reports lost ones.
+looks at all connections of this process to an endpoint, for libraries that make their own. Its count is exact
+while these stay open between two looks; it reports the ones that it lost.
 """
 
 import contextlib
@@ -11,8 +11,13 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
+from urllib.parse import urlsplit
 
+from storelab.stores.protocols.endpoint import Endpoint
+
+PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 _RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
 _FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
 
@@ -61,10 +66,7 @@ class Wire:
     @property
     def bytes(self) -> int | None:
         with self._lock:
-            total = self._closed_bytes
-            for sock in self._open:
-                total = _add(total, received(sock))
-            return total
+            return reduce(_add, map(received, self._open), self._closed_bytes)
 
     @property
     def open(self) -> int:
@@ -119,14 +121,12 @@ class ProcessWire:
 
     def __init__(self, port: int):
         self.port = port
-        self._seen: dict[int, int | None] = {}  # by inode of the socket: bytes at the last look
-        self._gone: int | None = 0
-        self.open = self.most_open = self.opened = self.lost = 0
-        self._base: int | None = 0
-        self._before: set[int] = set()
-        self._base = self.bytes
+        self._seen: dict[int, int | None] = dict(self._look())  # by inode of the socket: bytes at the last look
         self._before = set(self._seen)  # older connections: their end is no loss
-        self.opened = 0
+        self.open = self.most_open = len(self._seen)
+        self.opened = self.lost = 0
+        before = reduce(_add, self._seen.values(), 0)
+        self._gone = None if before is None else -before  # bytes of connections that ended, without those of before
 
     @property
     def bytes(self) -> int | None:
@@ -139,10 +139,7 @@ class ProcessWire:
         self._seen = now
         self.open = len(now)
         self.most_open = max(self.most_open, self.open)
-        total = self._gone
-        for count in now.values():
-            total = _add(total, count)
-        return None if total is None or self._base is None else total - self._base
+        return reduce(_add, now.values(), self._gone)
 
     def _look(self) -> Any:
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
@@ -162,3 +159,9 @@ class ProcessWire:
                     and sock.getpeername()[1] == self.port
                 ):
                     yield os.fstat(sock.fileno()).st_ino, received(sock)
+
+
+def port_wire(endpoint: Endpoint) -> ProcessWire | None:
+    """All connections to the endpoint's port; None without a wire, or if servers elsewhere send the bytes (WebHDFS)."""
+    parts = urlsplit(endpoint.url)
+    return ProcessWire(parts.port or PORTS[parts.scheme]) if endpoint.protocol in ("s3", "http", "root") else None

@@ -1,16 +1,16 @@
 """Uploads, downloads and downloads of ranges by the engine `fsspec`, and the checks of what was moved."""
 
 import hashlib
+import itertools
 import os
-import random
 from collections.abc import Iterator
 from typing import Any
 
-from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import shares
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
+from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check
 from storelab.engines.fsspec.client import FsspecClient, Transfer
 from storelab.readplan.transports import WrongAnswer
@@ -36,22 +36,18 @@ class FsspecPut(FsspecClient):
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
 
     def tasks(self) -> Iterator[Transfer]:
-        buckets, client, n = self.job.own_buckets, self.job.client, 0
-        while True:
-            bucket = buckets[(client + n) % len(buckets)]
-            key = put_key(self.job.attempt, client, n)
-            yield Transfer(bucket.prefix + key, filesystems.path(self.endpoint, bucket, key), n % payload.BODIES)
-            n += 1
+        for to in map(self.upload, itertools.count()):
+            yield Transfer(to.key, filesystems.path(self.endpoint, to.place, to.name), to.body)
 
-    def do(self, fs: Any, task: Transfer) -> None:
-        if self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
+    async def do(self, fs: Any, task: Transfer) -> None:
+        body = self.bodies[task.body]
+        if self.asynchronous:
+            await fs._pipe_file(task.path, body, **self.single_put)
+        elif self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
             with fs.open(task.path, "wb") as f:
-                f.write(self.bodies[task.body])
+                f.write(body)
         else:
-            fs.pipe_file(task.path, self.bodies[task.body])
-
-    async def ado(self, fs: Any, task: Transfer) -> None:
-        await fs._pipe_file(task.path, self.bodies[task.body], **self.single_put)
+            fs.pipe_file(task.path, body)
 
     def judge(self, task: Transfer, answer: bytes | None) -> int:
         return self.size
@@ -71,23 +67,17 @@ class FsspecGet(FsspecClient):
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
 
     def tasks(self) -> Iterator[Transfer]:
-        rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
-        while True:
-            yield from rng.sample(self.objects, len(self.objects))
+        return orders(self.objects, self.rng())
 
-    def do(self, fs: Any, task: Transfer) -> bytes:
+    async def do(self, fs: Any, task: Transfer) -> bytes:
+        if self.asynchronous:
+            return await fs._cat_file(task.path, start=task.begin, end=task.end)
         return fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
 
-    async def ado(self, fs: Any, task: Transfer) -> bytes:
-        return await fs._cat_file(task.path, start=task.begin, end=task.end)
-
-    def expected(self, task: Transfer) -> int:
-        return self.size
-
     def judge(self, task: Transfer, answer: bytes | None) -> int:
-        got = len(answer or b"")
-        if got != self.expected(task):
-            raise WrongAnswer(f"{got} B instead of {self.expected(task)} B")
+        got, wanted = len(answer or b""), self.size if task.begin is None else task.end - task.begin
+        if got != wanted:
+            raise WrongAnswer(f"{got} B instead of {wanted} B")
         return got
 
     def check_content(self) -> Check:
@@ -111,14 +101,10 @@ class FsspecGetRange(FsspecGet):
         self.bodies = [f.read_bytes() for f in files]
 
     def tasks(self) -> Iterator[Transfer]:
-        rng = random.Random(derive_seed(self.job.point.seed, self.job.client))
-        while True:
-            for task in rng.sample(self.objects, len(self.objects)):
-                for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
-                    yield task._replace(begin=begin, end=begin + self.length)
-
-    def expected(self, task: Transfer) -> int:
-        return self.length
+        rng = self.rng()
+        for task in orders(self.objects, rng):
+            for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
+                yield task._replace(begin=begin, end=begin + self.length)
 
     def check_content(self) -> Check:
         """The kept answers against the bodies: a wrong offset or a whole object never counts."""

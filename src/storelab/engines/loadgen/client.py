@@ -7,7 +7,6 @@ from memory; downloads are compared with it for every 64th answer, and thrown aw
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -21,10 +20,11 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, shares
-from storelab.engines.common.guard import Guard, LimitExceeded
+from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import fixed
-from storelab.engines.contract import Check, Client, Result, Written
+from storelab.engines.common.transfers import TransferClient
+from storelab.engines.contract import Check, Job, Result, Written
 from storelab.host import processes
 from storelab.install import program
 
@@ -39,23 +39,23 @@ def binary() -> Path:
     return program("loadgen", "loadgen", "engine loadgen")
 
 
-class LoadgenClient(Client):
+class LoadgenClient(TransferClient):
     """Starts the program and lets it connect in `prepare`, sends it the times in `run`, takes over its records."""
 
-    op = ""
+    engine = "loadgen"
 
-    def prepare(self) -> None:
-        axes = self.job.point.axes
-        self.size, self.workers = axes["object_size"], axes["workers"]
-        self.guard = Guard(self.job.limits, axes["clients"])
-        self.samples: list[tuple[int, int]] = []
-        self.last: dict[str, Any] = {}
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.parallel = self.parallel or 1
+        self.process: subprocess.Popen | None = None
+        self.version = ""
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
         self.plain: list[str] = []  # lines that are no JSON: error messages
-        self.records = self.job.scratch / "ops.parquet"
-        self.job.scratch.mkdir(parents=True, exist_ok=True)
+        self.records = job.scratch / "ops.parquet"
         self.ready = threading.Event()
+
+    def prepare(self) -> None:
         job = self._common() | self.told()
         self.process = subprocess.Popen(
             [binary()],
@@ -67,9 +67,8 @@ class LoadgenClient(Client):
         self.reader = threading.Thread(target=self._listen, daemon=True)
         self.reader.start()
         self._tell(job)
-        if not self.ready.wait(GRACE_S) or not self.last.get("version"):
+        if not self.ready.wait(GRACE_S) or not self.version:
             self._failed("did not come up")
-        self.version = self.last["version"]
 
     def _common(self) -> dict[str, Any]:
         job, axes = self.job, self.job.point.axes
@@ -92,8 +91,8 @@ class LoadgenClient(Client):
             "buckets": [b.name for b in job.buckets],
             "operations": [{"op": self.op}],
             "object_size": self.size,
-            "part_size": axes.get("part_size", 0),
-            "parallel_parts": axes.get("parallel_parts", 0) or 1,
+            "part_size": self.part_size,
+            "parallel_parts": self.parallel,
             "payload": self.payload(),
             "workers": self.workers,
             "threads": max(1, len(os.sched_getaffinity(0)) // axes["clients"]),
@@ -144,7 +143,7 @@ class LoadgenClient(Client):
                 continue
             now = clock.now_ns()
             if what == "ready":
-                self.last = values
+                self.version = values["version"]
                 self.ready.set()
             elif what == "progress" and self.stop is None:
                 self.samples.append((now, values["connections"]))
@@ -166,57 +165,35 @@ class LoadgenClient(Client):
             self._failed(f"did not end {DRAIN_S + GRACE_S:.0f} s after the deadline")
         self.reader.join(5)
         if self.stop is not None:
-            first = next(iter(self.summary.get("messages", {}).values()), "")
-            raise LimitExceeded(f"{self.stop}{': ' if first else ''}{first}")
+            raise self.stop.because(self.summary.get("messages", {}).values())
         if self.status or not self.summary:
             self._failed("failed")
 
     def result(self) -> Result:
         told = self.summary
-        messages = told["messages"]
-        checks = [
-            Check(
-                "something moved",
-                told["operations"] > 0,
-                next(iter(messages.values()), f"{told['operations']} operations"),
-            )
-        ]
-        checks += self.checks()
-        engine = {
-            "name": "loadgen",
-            "version": self.version,
-            "settings": {
-                "workers": self.workers,
-                "threads": told["threads"],
-                "retries": 0,
-                "payload": self.payload(),
-                "timeout_s": TIMEOUT_S,
-                "part_size_bytes": self.job.point.axes.get("part_size") or None,
-                "parallel_parts": self.job.point.axes.get("parallel_parts", 0) or 1,
-                "verified_every": VERIFY_EVERY,
-            },
-            "requests_per_operation": told["requests_per_operation"],
-            "errors": messages,
-            "cut_off": told["cut_off"],
-            "not_begun": told["not_begun"],
-            "dials": told["dials"],
+        self.messages = told["messages"]
+        settings = {
+            "threads": told["threads"],
+            "payload": self.payload(),
+            "timeout_s": TIMEOUT_S,
+            "part_size_bytes": self.part_size or None,
+            "parallel_parts": self.parallel,
+            "verified_every": VERIFY_EVERY,
         }
-        written = Written(self.records, told["operations"], told["errors"], told["bytes"])
-        return Result(
-            {},
-            engine=engine,
-            checks=checks,
-            connections={"max": told["connections_max"], "samples": self.samples},
-            written=written,
-        )
+        requests = told["requests_per_operation"]
+        facts = {name: told[name] for name in ("cut_off", "not_begun", "dials")}
+        out = self.outcome({}, told["operations"], self.version, settings, requests, self.checks(), **facts)
+        out.connections["max"] = told["connections_max"]
+        out.written = Written(self.records, told["operations"], told["errors"], told["bytes"])
+        return out
 
     def checks(self) -> Sequence[Check]:
         return ()
 
     def close(self) -> None:
-        if getattr(self, "process", None) is not None:
+        if self.process is not None:
             processes.stop(self.process, 2.0, signal.SIGINT)
-        shutil.rmtree(self.job.scratch, ignore_errors=True)
+        super().close()
 
 
 class LoadgenPut(LoadgenClient):
@@ -227,10 +204,9 @@ class LoadgenPut(LoadgenClient):
     def told(self) -> dict[str, Any]:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         name = put_key(self.job.attempt, self.job.client, 0).removesuffix("00000000")
-        own = [(i, b) for i, b in enumerate(self.job.buckets) if b.account == self.job.account]
         return {
             "bodies": [str(f) for f in files],
-            "uploads": [{"bucket": i, "prefix": b.prefix + name} for i, b in own],
+            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
             "first_put": self.job.client,
         }
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storelab.core import clock
 from storelab.engines.common.arrivals import Closed, Open
@@ -22,6 +22,7 @@ from storelab.engines.common.guard import Guard, LimitExceeded
 DRAIN_S = 5.0  # operations in flight at the deadline may take this long to end; then they are cut off
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
+FAILED = ("status", "error")  # HTTP status; 0, or 1 + the place of the error's class in `messages`
 
 
 class Task(NamedTuple):
@@ -65,8 +66,7 @@ class Loop:
     def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
         """Work until the deadline, then wait at most DRAIN_S for operations in flight. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
-        self.parts = [{name: array("q") for name in COLUMNS} for _ in self.workers]
-        self.failures: list[dict[int, tuple[str, int]]] = [{} for _ in self.workers]
+        self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
         most = max(1, min(KEPT, KEPT_BYTES // max(self.size, 1)))
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
         self.busy = [0] * len(self.workers)
@@ -78,7 +78,6 @@ class Loop:
             t.start()
         for t in threads:
             t.join(max(0.0, (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S))
-        self.ended_ns = clock.now_ns()
         self.closed = True
         for lock in self.locks:  # operations that end later are no longer recorded
             lock.acquire()
@@ -87,34 +86,33 @@ class Loop:
             raise self.stop
 
     def _work(self, i: int, arrivals: Closed | Open) -> None:
-        part, failures, worker = self.parts[i], self.failures[i], self.workers[i]
-        appends = [part[name].append for name in COLUMNS]
+        worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
         for n in itertools.count():
             if self.stop is not None or (due := arrivals.next()) is None or (task := next(tasks, None)) is None:
                 return
             self.busy[i] = 1
             begun = now()
-            failure: tuple[str, int] | None = None
+            status = error = 0
             try:
                 done = self.operation(task, n % EVERY == 0)
             except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
-                failure, done = classify(caught), Outcome(max(1, len(task.paths)), 0, 0)
-                self.messages.setdefault(failure[0], f"{type(caught).__name__}: {caught}"[:300])
+                kind, status = classify(caught)
+                self.messages.setdefault(kind, f"{type(caught).__name__}: {caught}"[:300])
+                error, done = list(self.messages).index(kind) + 1, Outcome(max(1, len(task.paths)), 0, 0)
             ended = now()
-            values = (worker, task.key, done.count, done.size, self.requests, begun, done.first_ns, ended, due)
+            times = (begun, done.first_ns, ended, due)
+            values = (worker, task.key, done.count, done.size, self.requests, *times, status, error)
             with self.locks[i]:
                 if self.closed:
                     return
-                if failure:
-                    failures[len(part["worker"])] = failure
-                elif done.content is not None:
+                if done.content is not None:
                     self.kept.append((task, done.content))
                 for append, value in zip(appends, values, strict=True):
                     append(value)
                 self.busy[i] = 0
             if self.guard.active:
-                self._watch(ended, done.size, failure is not None)
+                self._watch(ended, done.size, error > 0)
 
     def _watch(self, now_ns: int, size: int, failed: bool) -> None:
         with self.lock:
@@ -126,23 +124,11 @@ class Loop:
                     now_ns, self.moved, self.operations * self.requests, self.operations - self.failed, self.failed
                 )
             except LimitExceeded as limit:
-                first = next(iter(self.messages.values()), "")
-                self.stop = LimitExceeded(f"{limit}{': ' if first else ''}{first}")
+                self.stop = limit.because(self.messages.values())
 
     def save(self, path: Path) -> None:
-        """Write columns of all threads, shape (operations,) each, and the failures by row, as one .npz file."""
+        """Write columns of all threads, shape (operations,) each, as one .npz file."""
         import numpy as np
 
-        columns = {name: np.concatenate([np.frombuffer(p[name], np.int64) for p in self.parts]) for name in COLUMNS}
-        rows, classes, statuses, before = [], [], [], 0
-        for part, failures in zip(self.parts, self.failures, strict=True):
-            rows += [before + row for row in failures]
-            classes += [name for name, _ in failures.values()]
-            statuses += [status for _, status in failures.values()]
-            before += len(part["worker"])
-        extra: dict[str, Any] = {
-            "row": np.array(rows, np.int64),
-            "error": np.array(classes, "U"),
-            "status": np.array(statuses, np.int16),
-        }
-        np.savez(path, **columns, **extra)
+        names = COLUMNS + FAILED
+        np.savez(path, **{n: np.concatenate([np.frombuffer(p[n], np.int64) for p in self.parts]) for n in names})

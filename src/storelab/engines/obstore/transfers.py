@@ -3,18 +3,16 @@
 import hashlib
 import itertools
 import mmap
-import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import shares
-from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
+from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient
 from storelab.engines.obstore.loop import Outcome, Task
@@ -31,23 +29,15 @@ class ObstorePut(ObstoreClient):
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         self.bodies = [_mapped(f) for f in files]
-        self.own = [i for i, b in enumerate(self.job.buckets) if b.account == self.job.account]
         self.in_parts = bool(self.part_size) and self.size > self.part_size
-
-    def bucket_of(self, n: int) -> int:
-        return self.own[(self.job.client + n) % len(self.own)]
 
     def tasks(self, worker: int) -> Iterator[Task]:
         for n in itertools.count(worker, self.workers):
-            bucket = self.bucket_of(n)
-            key = (
-                f"{self.paths[bucket]}{self.job.buckets[bucket].prefix}{put_key(self.job.attempt, self.job.client, n)}"
-            )
-            yield Task(n, bucket, key, n % payload.BODIES)
+            to = self.upload(n)
+            yield Task(n, to.number, self.paths[to.number] + to.key, to.body)
 
     def names(self, keys: Any) -> list[str | None]:
-        places, attempt, client = self.job.buckets, self.job.attempt, self.job.client
-        return [places[self.bucket_of(n)].prefix + put_key(attempt, client, n) for n in keys.tolist()]
+        return [self.upload(n).key for n in keys.tolist()]
 
     def do(self, task: Task, keep: bool) -> Outcome:
         parts = {"chunk_size": self.part_size, "max_concurrency": self.parallel} if self.in_parts else {}
@@ -66,22 +56,18 @@ class ObstoreGet(ObstoreClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, own = shares.staged(self.job)
-        self.objects = [(o.number, o.key, o.body) for o in own]
+        self.manifest, self.objects = shares.staged(self.job)
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
-        rng = random.Random(derive_seed(self.job.point.seed, self.job.client, worker))
-        every = range(len(self.objects))
-        while True:
-            for i in rng.sample(every, len(every)):
-                bucket, key, body = self.objects[i]
-                yield Task(i, bucket, self.paths[bucket] + key, body, 0, self.size)
+        for i in orders(range(len(self.objects)), self.rng(worker)):
+            staged = self.objects[i]
+            yield Task(i, staged.number, self.paths[staged.number] + staged.key, staged.body, 0, self.size)
 
     tasks = orders
 
     def names(self, keys: Any) -> list[str | None]:
-        known = [key for _, key, _ in self.objects]
+        known = [staged.key for staged in self.objects]
         return [known[i] for i in keys.tolist()]
 
     def open(self) -> None:
@@ -109,8 +95,8 @@ class ObstoreGet(ObstoreClient):
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
                 a
-                for batch in _batches(edges, self.parallel)
-                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), batch)
+                for i in range(0, len(edges), self.parallel)
+                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), edges[i : i + self.parallel])
             ]
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]
@@ -136,11 +122,6 @@ def _mapped(path: Path) -> Any:
         return mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
 
 
-def _batches(edges: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
-    for i in range(0, len(edges), most):
-        yield edges[i : i + most]
-
-
 class ObstoreGetRange(ObstoreGet):
     """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
 
@@ -152,7 +133,7 @@ class ObstoreGetRange(ObstoreGet):
         self.bodies = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
 
     def tasks(self, worker: int) -> Iterator[Task]:
-        rng = random.Random(derive_seed(self.job.point.seed, self.job.client, worker, "ranges"))
+        rng = self.rng(worker, "ranges")
         for task in self.orders(worker):
             for begin in begins(self.offset, self.size, self.length, rng):
                 yield task._replace(begin=begin, end=begin + self.length)
@@ -173,7 +154,7 @@ class ObstoreDelete(ObstoreClient):
     def prepare_tasks(self) -> None:
         self.batch = self.job.point.axes["batch"]
         self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
-        self.multi_delete = self.per_bucket = self.batch > 1
+        self.multi_delete = self.batch > 1
         self.pieces = shares.to_delete(self.job, self.batch)
 
     def tasks(self, worker: int) -> Iterator[Task]:
@@ -195,9 +176,5 @@ class ObstoreDelete(ObstoreClient):
         out = super().result()
         left = sum(len(keys) for _, keys in self.pieces) - int(sum(out.ops["count"]))
         out.engine["left"] = left  # objects that no operation reached before the deadline
-        return Result(
-            out.ops,
-            engine=out.engine,
-            checks=[*out.checks, Check("no object twice", left >= 0, f"{left} objects left")],
-            connections=out.connections,
-        )
+        out.checks.append(Check("no object twice", left >= 0, f"{left} objects left"))
+        return out

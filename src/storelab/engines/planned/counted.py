@@ -9,18 +9,16 @@ import importlib.metadata
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from storelab.core.errors import UserError
-from storelab.engines.common.wire import Counts, ProcessWire, Wire
+from storelab.engines.common import s3_library
+from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.readplan.several import HttpTransport, VectorTransport
 from storelab.readplan.transports import FsspecTransport, ObstoreTransport
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
 SIGNED_FOR = timedelta(days=1)
 
@@ -78,46 +76,6 @@ class Counted:
         return Counts(self.inner.requests, self.asked, self.body, wire)
 
 
-def s3_store(endpoint: Endpoint, bucket: str, timeout_s: float) -> Any:
-    """An obstore store of one bucket. Raises UserError if the environment holds no credentials."""
-    from obstore.store import S3Store
-
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if not key or not secret:
-        raise UserError(
-            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
-        )
-    options: dict[str, Any] = {
-        "allow_http": True,
-        "http1_only": True,
-        "allow_invalid_certificates": not endpoint.verify,
-        "connect_timeout": "10s",
-        "timeout": f"{max(1, round(timeout_s))}s",
-        "randomize_addresses": False,
-    }
-    if endpoint.ca_file:
-        options["root_certificate"] = Path(endpoint.ca_file).read_bytes()
-    virtual = endpoint.addressing == "virtual"
-    return S3Store(
-        bucket,
-        endpoint=endpoint.url.replace("://", f"://{bucket}.", 1) if virtual else endpoint.url,
-        virtual_hosted_style_request=virtual,
-        region=endpoint.region,
-        access_key_id=key,
-        secret_access_key=secret,
-        **({"session_token": token} if (token := os.environ.get("AWS_SESSION_TOKEN")) else {}),
-        client_options=options,
-        retry_config={"max_retries": 0},
-    )
-
-
-def port_wire(endpoint: Endpoint) -> ProcessWire | None:
-    """All connections to the endpoint's port; None if there is no wire."""
-    parts = urlsplit(endpoint.url)
-    port = parts.port or PORTS.get(parts.scheme)
-    return ProcessWire(port) if port and endpoint.protocol in LIBRARIES else None
-
-
 def make(
     endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default"
 ) -> Counted:
@@ -128,7 +86,7 @@ def make(
     if way == "http":
         return _http(endpoint, bucket, key, parallel, timeout_s)
     if library == "obstore" and endpoint.protocol == "s3":
-        store = s3_store(endpoint, bucket.name, timeout_s)
+        store = _store(endpoint, bucket, timeout_s)
         return Counted(
             ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), port_wire(endpoint), _versions("obstore")
         )
@@ -151,7 +109,7 @@ def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s
     if endpoint.protocol == "s3":
         import obstore
 
-        url = obstore.sign(s3_store(endpoint, bucket.name, timeout_s), "GET", f"{bucket.prefix}{key}", SIGNED_FOR)
+        url = obstore.sign(_store(endpoint, bucket, timeout_s), "GET", f"{bucket.prefix}{key}", SIGNED_FOR)
         versions = _versions("urllib3") | _versions("obstore")
     else:
         url, versions = quote(filesystems.path(endpoint, bucket, key), safe="/:@[]"), _versions("urllib3")
@@ -162,6 +120,10 @@ def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s
     wire = HttpWire()
     inner.http.pool_classes_by_scheme = wire.pools()
     return Counted(inner, wire, versions)
+
+
+def _store(endpoint: Endpoint, bucket: Bucket, timeout_s: float) -> Any:
+    return s3_library.store(endpoint, bucket.name, {"timeout": f"{max(1, round(timeout_s))}s"})
 
 
 def _versions(*names: str) -> dict[str, str]:

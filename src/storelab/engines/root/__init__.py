@@ -1,2 +1,4 @@
-"""Engine `root`: ROOT reads, as the reference; the entry loop in C++ lies beside it. May import: what `engines` may,
-and `common`."""
+"""Engine `root`: ROOT itself reads, as the reference; its entry loop is `loop.cpp`.
+
+May import: what `engines` may, and `common`.
+"""

@@ -15,9 +15,10 @@ import numpy as np
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets, decode
-from storelab.engines.common.selections import Done, Late, SelectionClient, WrongData
-from storelab.engines.common.wire import Counts, ProcessWire
+from storelab.engines.common.selections import Done, Late, SelectionClient, not_staged
+from storelab.engines.common.wire import Counts, port_wire
 from storelab.engines.contract import Check, Job
+from storelab.engines.root import loop
 from storelab.stores.protocols import filesystems
 
 # Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
@@ -52,23 +53,17 @@ class RootClient(SelectionClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.tree: Any = None
-        self.wire: ProcessWire | None = None
         self.past = np.zeros(2, "i8")  # read calls and bytes of files before this one
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
-        from storelab.engines.root import loop
-
         loop.library()
-        endpoint, self.root = self.job.endpoint, root
+        endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
         if endpoint.protocol == "root":
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
-            self.wire = ProcessWire(
-                int(endpoint.url.rstrip("/").rpartition(":")[2]) if endpoint.url.count(":") > 1 else 1094
-            )
+            self.wire = port_wire(endpoint)
             self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
-        self.staged, self.crc = baskets.Baskets.from_table(self.side_car), self.side_car["crc32"].to_numpy()
         self.settings = {
             "protocol": endpoint.protocol,
             "library": "ROOT",
@@ -77,25 +72,15 @@ class RootClient(SelectionClient):
         }
 
     def version(self) -> str:
-        from storelab.engines.root import loop
-
         return loop.version()
 
     def open_file(self) -> None:
-        from storelab.engines.root import loop
-
         tree = loop.Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(loop.library().storelab.baskets(tree.branches)).reshape(-1, 2)
-        place = {name: i for i, name in enumerate(self.branches)}
-        code = np.array([place.get(name, -1) for name in self.staged.names])[self.staged.branch]
-        rows = np.lexsort((self.staged.basket, code))
-        self.rows = rows[code[rows] >= 0]
-        if not np.array_equal(found, np.stack((self.staged.offset[self.rows], self.staged.size[self.rows]), 1)):
+        rows, _ = self.staged.chosen(self.branches)
+        if not np.array_equal(found, np.stack((self.staged.offset[rows], self.staged.size[rows]), 1)):
             tree.close()
-            raise WrongData(
-                "SideCarMismatch",
-                f"the baskets of {self.key} are not those of its side-car: the object is not the staged file",
-            )
+            raise not_staged(self.key)
         self.tree = tree
 
     def fresh(self) -> None:
@@ -105,8 +90,6 @@ class RootClient(SelectionClient):
             self.tree = None
 
     def selection(self, entries: np.ndarray) -> Done:
-        from storelab.engines.root import loop
-
         library, before, times = loop.library(), self.counts(), self.tree.times()
         wanted = library.std.vector("long long")(entries.tolist())
         self.tree.forget()
@@ -117,11 +100,6 @@ class RootClient(SelectionClient):
             raise Late
         if decoded < 0:
             raise OSError(f"ROOT cannot read branch {self.branches[-1 - decoded]!r} of {self.key}")
-        if decoded != len(entries) * len(self.branches):
-            raise WrongData(
-                "EntriesMismatch",
-                f"{decoded} entries decoded over all branches, {len(entries) * len(self.branches)} wanted",
-            )
         self.read = entries
         spent = self.counts() - before
         disk, unzip = (round(1e9 * (b - a)) for a, b in zip(times, self.tree.times(), strict=True))
@@ -134,9 +112,6 @@ class RootClient(SelectionClient):
     def counts(self) -> Counts:
         calls, size = np.add(self.past, self.tree.counts() if self.tree else (0, 0)).tolist()
         return Counts(calls, size, size, self.wire.bytes if self.wire and not self.wire.lost else None)
-
-    def connections(self) -> tuple[int, int, int]:
-        return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -186,9 +161,6 @@ class RootClient(SelectionClient):
         wanted = [self.read[(self.read >= a) & (self.read < b)] - a for a, b in edges]
         found = decode.take(form, [decode.unpack(data[r]) for r in rows], wanted)
         return np.frombuffer((found[1] if isinstance(form, decode.Lists) else found).tobytes(), np.uint8)
-
-    def _compare(self, spent: Counts, done: Done) -> None:
-        """There is no plan to compare with."""
 
     def close(self) -> None:
         self.fresh()

@@ -6,10 +6,10 @@ then counts operations in flight as errors without a line: they are cut off, not
 (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 """
 
+import contextlib
 import importlib.util
+import itertools
 import os
-import selectors
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,17 +17,19 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import UserError
-from storelab.engines.common.guard import Guard, LimitExceeded
-from storelab.engines.contract import Check, Client, Result
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
+from storelab.engines.contract import Check, Job, Result
 from storelab.engines.s5cmd import output
 from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Endpoint
 
 PART_SIZE = 50 * 2**20
-SETTINGS = {"retries": 0, "part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
+SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
 
 
 @cache
@@ -93,22 +95,19 @@ def requests_per_operation(op: str, size: int, multipart: bool = True, part_size
     return 1 if parts == 1 else parts + 2
 
 
-class S5cmdClient(Client):
+class S5cmdClient(TransferClient):
     """Common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
 
-    op = ""
+    engine = "s5cmd"
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.per_operation = requests_per_operation(self.op, self.size, job.endpoint.multipart, self.part_size)
+        self.process: subprocess.Popen | None = None
+        self.printed: tuple[output.Chunks, output.Chunks] = ([], [])  # on standard output and standard error
+        self.lines = [0, 0]  # on each
 
     def prepare(self) -> None:
-        point = self.job.point
-        self.size, self.workers = point.axes["object_size"], point.axes["workers"]
-        self.guard = Guard(self.job.limits, point.axes["clients"])
-        self.part_size, self.parallel = point.axes.get("part_size", 0), point.axes.get("parallel_parts", 0)
-        self.per_operation = requests_per_operation(self.op, self.size, self.job.endpoint.multipart, self.part_size)
-        self.process: subprocess.Popen | None = None
-        self.chunks: list[tuple[int, bytes]] = []
-        self.error_chunks: list[tuple[int, bytes]] = []
-        self.samples: list[tuple[int, int]] = []
-        self.job.scratch.mkdir(parents=True, exist_ok=True)
         self.prepare_files()
         # This reads the environment, and puts the binary into the page cache, before anything is measured.
         self.version = version()
@@ -126,88 +125,56 @@ class S5cmdClient(Client):
         """Compare a sample of what was moved with the data set."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        endpoint = self.job.endpoint
+        """Raises LimitExceeded. At the deadline s5cmd gets SIGINT, and SIGKILL 10 s later."""
         self.process = process = subprocess.Popen(
-            command(endpoint, self.workers),
+            command(self.job.endpoint, self.workers),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environ(endpoint),
+            env=environ(self.job.endpoint),
             preexec_fn=processes.die_with_parent(),
         )
-        feeder = threading.Thread(target=self._feed, args=(process,), daemon=True)
-        feeder.start()
-        sampler = threading.Thread(target=self._sample, args=(process, deadline_ns), daemon=True)
-        sampler.start()
-        self._collect(process, deadline_ns)
-        self.exit_status = process.wait()
-        feeder.join(5)
-        sampler.join(5)
+        threads = [
+            threading.Thread(target=self._feed, args=(process,), daemon=True),
+            threading.Thread(target=self._stamp, args=(process.stdout, 0), daemon=True),
+            threading.Thread(target=self._stamp, args=(process.stderr, 1), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        while (now := clock.now_ns()) < deadline_ns and process.poll() is None:
+            self.samples.append((now, proc.sockets(process.pid) or 0))
+            self._watch(now)
+            clock.sleep_until(min(now + SAMPLE_NS, deadline_ns))
+        self.exit_status = processes.stop(process, 10.0, signal.SIGINT)
+        for thread in threads:
+            thread.join(5)
 
     def _feed(self, process: subprocess.Popen) -> None:
         """Keep the pipe full. s5cmd reads a line when a worker is free; after its end the pipe breaks, as expected."""
         assert process.stdin is not None
         lines, batch = self.commands(), 64
-        try:
+        with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
             while process.poll() is None:
-                process.stdin.write("".join(next(lines) for _ in range(batch)).encode())
-                process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass
-        finally:
-            try:
-                process.stdin.close()
-            except BrokenPipeError:
-                process.stdin = None
+                pipe.write("".join(itertools.islice(lines, batch)).encode())
+                pipe.flush()
 
-    def _collect(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Stamp output as it arrives; it is parsed after the deadline. SIGINT at the deadline, SIGKILL 10 s later."""
-        assert process.stdout is not None and process.stderr is not None
-        done = failed = 0
-        interrupted = False
-        with selectors.DefaultSelector() as selector:
-            for stream in (process.stdout, process.stderr):
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
-                now = clock.now_ns()
-                if now >= deadline_ns and not interrupted:
-                    process.send_signal(signal.SIGINT)
-                    interrupted = True
-                elif now >= deadline_ns + 10_000_000_000:
-                    process.kill()
-                left_s = (deadline_ns - now) / 1e9 if not interrupted else 1.0
-                for key, _ in selector.select(max(0.0, min(left_s, 1.0))):
-                    data = os.read(key.fd, 1 << 20)
-                    if not data:
-                        selector.unregister(key.fileobj)
-                    elif key.fileobj is process.stdout:
-                        self.chunks.append((clock.now_ns(), data))
-                        done += data.count(b"\n")
-                    else:
-                        self.error_chunks.append((clock.now_ns(), data))
-                        failed += data.count(b"\n")
-                if not interrupted:
-                    try:
-                        self.guard.observe(clock.now_ns(), done * self.size, done * self.per_operation, done, failed)
-                    except LimitExceeded as error:
-                        process.kill()
-                        first = (
-                            self.error_chunks[0][1].decode(errors="replace").splitlines()[0]
-                            if self.error_chunks
-                            else ""
-                        )
-                        raise LimitExceeded(f"{error}{': ' if first else ''}{first[:300]}") from None
+    def _stamp(self, stream: Any, which: int) -> None:
+        """Stamp output as it arrives; it is parsed after the deadline."""
+        while data := os.read(stream.fileno(), 1 << 20):
+            self.printed[which].append((clock.now_ns(), data))
+            self.lines[which] += data.count(b"\n")
 
-    def _sample(self, process: subprocess.Popen, deadline_ns: int) -> None:
-        """Count s5cmd's open connections five times a second."""
-        while clock.now_ns() < deadline_ns and process.poll() is None:
-            self.samples.append((clock.now_ns(), proc.sockets(process.pid) or 0))
-            clock.sleep_until(min(clock.now_ns() + 200_000_000, deadline_ns))
+    def _watch(self, now_ns: int) -> None:
+        done, failed = self.lines
+        try:
+            self.guard.observe(now_ns, done * self.size, done * self.per_operation, done, failed)
+        except LimitExceeded as limit:
+            raise limit.because(text[:300] for _, text in output.lines(self.printed[1][:1])) from None
 
     def result(self) -> Result:
-        out = output.parse(self.job.client, self.op, self.size, self.chunks, self.error_chunks)
+        out = output.parse(self.job.client, self.op, self.size, *self.printed)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
+        self.messages = {name: said["message"] for name, said in out.messages.items()}
         checks = [
             Check(
                 "exit status",
@@ -219,27 +186,22 @@ class S5cmdClient(Client):
                 listed is not None and listed["success"] == successes,
                 f"--stat says {listed}, lines of success: {successes}",
             ),
-            Check("something moved", successes > 0, out.first_message or f"{successes} operations"),
             self.check_content(),
         ]
-        engine = {
-            "name": "s5cmd",
-            "version": self.version,
-            "settings": {
-                **SETTINGS,
-                "part_size_bytes": self.part_size or PART_SIZE,
-                "concurrency": self.parallel or SETTINGS["concurrency"],
-                "numworkers": self.workers,
-            },
-            "requests_per_operation": {self.op: self.per_operation},
-            "errors": out.messages,
-            # Operations in flight at the deadline: s5cmd counts them as errors without a line.
-            "cut_off": listed["error"] - (len(out.ops["error"]) - successes) if listed else None,
+        settings = {
+            **SETTINGS,
+            "part_size_bytes": self.part_size or PART_SIZE,
+            "concurrency": self.parallel or SETTINGS["concurrency"],
+            "numworkers": self.workers,
         }
-        most = max((n for _, n in self.samples), default=None)
-        return Result(out.ops, engine=engine, checks=checks, connections={"max": most, "samples": self.samples})
+        requests = {self.op: self.per_operation}
+        # Operations in flight at the deadline: s5cmd counts them as errors without a line.
+        cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
+        return self.outcome(
+            out.ops, successes, self.version, settings, requests, checks, errors=out.messages, cut_off=cut_off
+        )
 
     def close(self) -> None:
-        if getattr(self, "process", None) is not None:
+        if self.process is not None:
             processes.stop(self.process, 2.0, signal.SIGINT)
-        shutil.rmtree(self.job.scratch, ignore_errors=True)
+        super().close()

@@ -21,10 +21,6 @@ class Output:
     summary: dict[str, Any] | None
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    @property
-    def first_message(self) -> str:
-        return next((m["message"] for m in self.messages.values()), "")
-
 
 def lines(chunks: Chunks) -> list[tuple[int, str]]:
     """(arrival of the line's end in ns, line) of all non-empty lines."""
@@ -75,8 +71,7 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
         ends.append(stamp)
         errors.append(name)
         statuses.append(int(match.group(1)) if (match := _STATUS.search(message)) else 0)
-    bad = len(ends) - n
-    total = n + bad
+    total, bad = len(ends), len(ends) - n
     ops = {
         "client": [client] * total,
         "op": [op] * total,

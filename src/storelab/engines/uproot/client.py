@@ -26,6 +26,7 @@ class UprootClient(SelectionClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.counter = s3fs_counted.Counter()
+        self.wire = self.counter.wire
         self.fs: s3fs_counted.OnceFileSystem | None = None
         axes = job.point.axes
         self.gap, self.pool, self.split = axes["max_range_gap"], axes.get("connections", 64), axes.get("split", 0)
@@ -35,7 +36,7 @@ class UprootClient(SelectionClient):
         endpoint = self.job.endpoint
         chosen = s3fs_counted.settings(endpoint, self.pool, max(5, math.ceil(self.duration_s * (1 + GRACE))))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}
-        self.fs, self.root = s3fs_counted.filesystem(endpoint, self.counter, chosen), root
+        self.fs = s3fs_counted.filesystem(endpoint, self.counter, chosen)
         self.fs.split, self.fs.latest_ns = self.split, self.latest_ns
         kind = TupleReader if root.get("format") == "RNTuple" else Reader
         self.reader = kind(
@@ -76,10 +77,6 @@ class UprootClient(SelectionClient):
 
     def counts(self) -> Counts:
         return self.counter.now()
-
-    def connections(self) -> tuple[int, int, int]:
-        wire = self.counter.wire
-        return wire.open, wire.most_open, wire.opened
 
     def facts(self) -> dict[str, Any]:
         return {"statuses": {str(k): v for k, v in sorted(self.counter.statuses.items())}}

@@ -9,6 +9,7 @@ source) → verify (CRC-32 against the side-car; counted in no phase) → decomp
 import queue
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from typing import Any
@@ -27,7 +28,7 @@ from uproot.source.cursor import Cursor
 from storelab.core import clock
 from storelab.datasets.root import baskets
 from storelab.datasets.root.pages import Pages
-from storelab.engines.common.selections import Late, WrongData
+from storelab.engines.common.selections import Late, WrongData, as_staged
 from storelab.engines.uproot.s3fs_counted import CountedSource, OnceFileSystem
 
 LIBRARIES = Awkward(), NumPy()
@@ -45,12 +46,9 @@ class Reader:
         self.file: Any = None
         self.layout: baskets.Baskets | None = None
         staged = baskets.Baskets.from_table(side_car)
-        place = {name: i for i, name in enumerate(branches)}
-        code = np.array([place.get(name, -1) for name in staged.names])[staged.branch]
-        rows = np.lexsort((staged.basket, code))
-        rows = rows[code[rows] >= 0]
+        rows, code = staged.chosen(branches)
         columns = (getattr(staged, k)[rows] for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
-        self.staged = baskets.Baskets(branches, code[rows], *columns)
+        self.staged = baskets.Baskets(branches, code, *columns)
         self.crc = side_car["crc32"].to_numpy()[rows]
 
     def open(self) -> None:
@@ -87,17 +85,7 @@ class Reader:
         """`baskets.ranges()` of these entries, from uproot's metadata. Raises WrongData if the side-car differs."""
         if self.layout is None:
             found = self.found()
-            names = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
-            if not all(np.array_equal(getattr(found, k), getattr(self.staged, k)) for k in names):
-                raise WrongData(
-                    "SideCarMismatch",
-                    f"the baskets of {self.url} are not those of its side-car: the object is not the staged file",
-                )
-            for row in found.inside:
-                if found.inside_crc(row) != self.crc[row]:
-                    raise WrongData(
-                        "ChecksumMismatch", f"a basket in the header of {self.url} is not the one that was staged"
-                    )
+            as_staged(found, self.staged, self.crc, self.url)
             self.layout = found
         return baskets.ranges(self.layout, self.branches, entries)
 
@@ -156,10 +144,10 @@ class Reader:
         data: of `decompress()`; baskets from the tree's header are added here.
         """
         inside, held = self.embedded(entries)
-        n = dict.fromkeys(self.branches, 0)
+        n: Counter[str] = Counter()
         for name, array in self.arrays(np.concatenate((rows, inside)), data + held, entries):
             n[name] += len(array)
-        return sum(map(bool, n.values())), len(rows) + len(inside), sum(n.values())
+        return len(+n), len(rows) + len(inside), n.total()
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
         """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (others).
@@ -205,17 +193,11 @@ class TupleReader(Reader):
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
     def deserialise(self, rows: np.ndarray, data: dict[int, np.ndarray], entries: np.ndarray) -> tuple[int, int, int]:
-        names, decoded = set(), 0
+        n: Counter[str] = Counter()
         for name, array in self.pages.arrays(self.branches, data, entries):
             self._hurry()
-            names.add(name)
-            decoded += len(array)
-        if decoded != len(entries) * len(self.branches):
-            raise WrongData(
-                "EntriesMismatch",
-                f"{decoded} entries decoded over all fields, {len(entries) * len(self.branches)} wanted",
-            )
-        return len(names), len(rows), decoded
+            n[name] += len(array)
+        return len(n), len(rows), n.total()
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:

@@ -6,7 +6,6 @@ bytes by the kernel's `TCP_INFO` of sockets that are made here and read once mor
 """
 
 import contextlib
-import os
 import re
 from concurrent.futures import Future
 from typing import Any
@@ -17,7 +16,7 @@ import s3fs
 import uproot.source.fsspec
 
 from storelab.core import clock
-from storelab.core.errors import UserError
+from storelab.engines.common import s3_library
 from storelab.engines.common.wire import Counts, Wire
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -105,16 +104,12 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
     Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
     missing.
     """
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if not key or not secret:
-        raise UserError(
-            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
-        )
+    own = s3_library.keys()
     fs = OnceFileSystem(
         anon=False,
-        key=key,
-        secret=secret,
-        token=os.environ.get("AWS_SESSION_TOKEN") or None,
+        key=own.access_key,
+        secret=own.secret_key,
+        token=own.session_token,
         endpoint_url=endpoint.url,
         client_kwargs={
             "region_name": endpoint.region,

@@ -13,7 +13,7 @@ from typing import Any
 from fsspec.caching import caches
 from fsspec.spec import AbstractBufferedFile
 
-from storelab.core.errors import UserError
+from storelab.engines.common import s3_library
 from storelab.engines.planned import counted as transports
 from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
@@ -118,12 +118,8 @@ class CachedFile:
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> transports.Counted:
     """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises
     UserError where the environment holds no credentials."""
-    if endpoint.protocol == "s3" and not (
-        os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY")
-    ):
-        raise UserError(
-            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
-        )
+    if endpoint.protocol == "s3":
+        s3_library.keys()
     fs = filesystems.data(endpoint, os.environ, FileRanges.parallel)
     inner = FileRanges(fs, filesystems.path(endpoint, bucket, key), size)
     return transports.Counted(inner, transports.port_wire(endpoint), transports.versions_of(endpoint))

@@ -1,0 +1,76 @@
+"""What the engines of put, get, get_range and delete share. May import: what `engines` may, but no engine."""
+
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from storelab.core.model import derive_seed
+from storelab.datasets import payload
+from storelab.engines.common.guard import Guard
+from storelab.engines.common.names import put_key
+from storelab.engines.common.shares import Staged
+from storelab.engines.contract import Check, Client, Job, Result
+
+SAMPLE_NS = 200_000_000  # between two looks at the open connections
+
+
+class TransferClient(Client):
+    """One client of an engine that moves whole objects or ranges of them."""
+
+    engine = ""
+    op = ""
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        axes = job.point.axes
+        self.size, self.workers = axes["object_size"], axes["workers"]
+        self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
+        self.guard = Guard(job.limits, axes["clients"])
+        self.own = [i for i, bucket in enumerate(job.buckets) if bucket.account == job.account]
+        self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
+        self.messages: dict[str, str] = {}  # the first one of each error class
+        job.scratch.mkdir(parents=True, exist_ok=True)
+
+    def rng(self, *more: Any) -> random.Random:
+        """The same numbers for the same point and client; more: tells several generators of a client apart."""
+        return random.Random(derive_seed(self.job.point.seed, self.job.client, *more))
+
+    def upload(self, n: int) -> Staged:
+        """The client's `n`-th upload: a new key; the account's buckets and the bodies take turns."""
+        number = self.own[(self.job.client + n) % len(self.own)]
+        key = put_key(self.job.attempt, self.job.client, n)
+        return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
+
+    def outcome(
+        self,
+        ops: dict[str, Any],
+        good: int,
+        version: str,
+        settings: dict[str, Any],
+        requests: Any,
+        checks: Sequence[Check],
+        **facts: Any,
+    ) -> Result:
+        """good: operations without an error; requests: HTTP requests by operation; facts: more entries of `engine`."""
+        engine = {
+            "name": self.engine,
+            "version": version,
+            "settings": {"workers": self.workers, "retries": 0, **settings},
+            "requests_per_operation": requests,
+            "errors": self.messages,
+            **facts,
+        }
+        moved = Check("something moved", good > 0, next(iter(self.messages.values()), f"{good} operations"))
+        most = max((count for _, count in self.samples), default=None)
+        connections = {"max": most, "samples": self.samples}
+        return Result(ops, engine=engine, checks=[moved, *checks], connections=connections)
+
+    def close(self) -> None:
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+
+def orders(objects: Sequence[Any], rng: random.Random) -> Iterator[Any]:
+    """All objects in a random order, then in another one, without end."""
+    while True:
+        yield from rng.sample(objects, len(objects))
