@@ -3,6 +3,7 @@
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
 """
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -94,24 +95,13 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
 
 
 def _name(key: str) -> str:
-    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`."""
+    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`. Names of axes hold `_`, values do not."""
     store, workload, axes = key.split("/")
-    said = [store, workload]
-    for part in _axes(axes):
-        name, _, value = part.partition("~")
-        said.append(f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}")
-    return ", ".join(said)
-
-
-def _axes(text: str) -> list[str]:
-    """`front_ends~0002_rep~001` into its axes: names hold `_`, values do not."""
-    parts: list[str] = []
-    for word in text.split("_"):
-        if parts and "~" not in parts[-1]:
-            parts[-1] += f"_{word}"
-        else:
-            parts.append(word)
-    return parts
+    said = [
+        f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}"
+        for name, value in re.findall("([^~]+)~([^_]*)_?", axes)
+    ]
+    return ", ".join([store, workload, *said])
 
 
 FIGURES = {
