@@ -41,26 +41,30 @@ def _fixed(rows: pd.DataFrame) -> pd.Series:
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of each selection that was read with several fixed gaps, at the least number of clients of its
-    workload, with `fixed`, `selection` and `subject` (in words: the store, and whatever else varies). Of replays the
-    engine, which moves the bytes of both, is a part of the subject."""
+    workload, with `fixed`, `selection` and `subject`."""
     if GAP not in table or table.empty:
         return table.iloc[:0]
     rows = table[table["workload"].isin(WORKLOADS) & table["transfer_median_s_per_read"].notna()]
     rows = rows[rows["clients"] == rows.groupby("workload")["clients"].transform("min")]
-    rows = rows.assign(fixed=_fixed(rows))
+    rows = _in_words(rows.assign(fixed=_fixed(rows)))
+    gaps = rows[GAP].where(rows["fixed"]).groupby([rows["subject"], rows["selection"]])
+    rows = _in_words(rows[gaps.transform("nunique") > 1])  # anew: less varies
+    return rows.sort_values(["subject", "volume_fraction_percent"], kind="stable")
+
+
+def _in_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `selection` and `subject`: the store, and whatever else varies. Of replays the engine, which moves the bytes
+    of both, is a part of the subject."""
     told = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
     apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
     others = [c for c in ("workload", *words.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
     several = rows.loc[rows["workload"] == "replay", "engine"].nunique() > 1
-    said, subjects = [], []
+    selections, subjects = [], []
     for _, row in rows.iterrows():
-        said.append(", ".join(words.value_text(c, row[c]) for c in told))
         more = [*others, *(["engine"] if several and row["workload"] == "replay" else [])]
+        selections.append(", ".join(words.value_text(c, row[c]) for c in told))
         subjects.append(", ".join(filter(None, [row["store"], *(words.value_text(c, row[c]) for c in more)])))
-    rows = rows.assign(selection=said, subject=subjects)
-    many = rows[GAP].where(rows["fixed"]).groupby([rows["subject"], rows["selection"]])
-    rows = rows[many.transform("nunique") > 1]
-    return rows.sort_values(["subject", "volume_fraction_percent"], kind="stable")
+    return rows.assign(selection=selections, subject=subjects)
 
 
 def _by_engine(rows: pd.DataFrame) -> pd.Series:

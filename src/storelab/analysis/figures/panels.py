@@ -200,8 +200,8 @@ def of(spec: Specification, table: pd.DataFrame) -> Layout | None:
 
 
 def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
-    said = [f"{words.heading(c)} {words.cell(c, v)}" for c, v in figure.at(table).items()]
-    return [f"at {' and '.join(said)} alone"] if said else []
+    said = [words.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
+    return [f"only {', '.join(said)}"] if said else []
 
 
 def left(figure: Declared, table: pd.DataFrame) -> str:

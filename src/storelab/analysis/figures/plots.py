@@ -186,11 +186,12 @@ SMALLEST = 1024  # bytes: where nothing stands on a logarithmic axis of sizes
 
 
 def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None:
-    """Plain numbers with thousands set apart. span: of a logarithmic axis the factor between its ends: below 300 it has
-    ticks at 1, 2 and 5, else at powers of ten, at most so many."""
+    """Plain numbers with thousands set apart. span: of a logarithmic axis the factor between its ends. Below 6 it has
+    few ticks at round numbers, below 300 ticks at 1, 2 and 5, else at powers of ten (at most `ticks`)."""
     axis.set_major_formatter(lambda v, _: f"{v:,.6g}".replace(",", THIN))
     if span:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if span < 300 else (1,), numticks=ticks))
+        logarithmic = LogLocator(subs=(1, 2, 5) if span < 300 else (1,), numticks=ticks)
+        axis.set_major_locator(MaxNLocator(4) if span < 6 else logarithmic)
         axis.set_minor_formatter(NullFormatter())
 
 
