@@ -190,7 +190,7 @@ def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
         (folder / "raw" / name).unlink()
     (tmp_path / "more.yaml").write_text(MINE.format(name="small_downloads"))
     with_mine = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
-    steps = (("plan", "--write"), ("tables",), ("figures",), ("latex",))
+    steps = (("plan", "--write"), ("collect",), ("tables",), ("figures",), ("latex",))
     for done in (storelab(*with_mine, *step) for step in steps):
         assert done.returncode == 0, done.stderr
     assert (folder / "figures/small_downloads.pdf").read_bytes()[:4] == b"%PDF"
