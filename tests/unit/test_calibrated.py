@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab.analysis.figures import catalogue, plots
+from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write
 from storelab.analysis.tables import build
@@ -264,7 +264,7 @@ def test_without_calibration_nothing_is_claimed(tmp_path):
     for name in ("points", "throughput"):
         t = build.read(tmp_path, name)
         assert t["client_bound"].isna().all() and t["ceiling_percent"].isna().all()
-    assert not plots.client_bound(build.read(tmp_path, "throughput")).any()
+    assert not panels.client_bound(build.read(tmp_path, "throughput")).any()
 
 
 def test_client_bound_points_are_open_and_shared_ones_say_their_cpu(example):

@@ -201,3 +201,14 @@ def test_captions_state_n_sizes_engine_and_bars(example):
     text = catalogue.caption(catalogue.FIGURES["throughput_upload"], build.read(example, "throughput"))
     for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 1 to 2 runs", "range (minimum to maximum)", "share one host"):
         assert part in text
+
+
+def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
+    """No first value is chosen of what else varied, and what a figure holds fixed is said."""
+    rows = requests[(requests["workload"] == "replay")]
+    two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)
+    for name, panels in (("gaps", 2), ("front", 4)):
+        titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
+        assert len(titles) == panels and sum("2 front-ends" in title for title in titles) == panels // 2
+    told = catalogue.caption(catalogue.FIGURES["replay"], rows)
+    assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")

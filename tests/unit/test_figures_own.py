@@ -1,6 +1,9 @@
 """A campaign's own figures: what docs/figures.md shows is planned, carried by the plan, drawn, and stands in the paper."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -64,8 +67,8 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
         not (folder / "nothing_there.pdf").exists()
         and not records.read_json(folder / "download_by_engine.json")["empty"]
     )
-    with pytest.raises(UserError, match="no figure 'downloads'"):
-        write.build(campaign, ["downloads"])
+    done = storelab("figures", "--campaign-dir", str(campaign), "downloads")
+    assert done.returncode == 2 and "there is no 'downloads'" in done.stderr
 
 
 def test_names_come_from_the_plan_alone(campaign):
@@ -152,3 +155,47 @@ def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
         not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf"))
         and (folder / "mine.pdf").exists()
     )
+
+
+ROOT = PAGE.parents[1]
+MINE = """
+figures:
+  {name}:
+    {{table: throughput, where: {{workload: get, object_size: "< 1 MB"}}, x: clients, y: rate, caption: Small downloads}}
+"""
+
+
+def storelab(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "storelab", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
+    (tmp_path / "more.yaml").write_text(MINE.format(name="systems"))
+    for command in (("check",), ("plan", "--write")):
+        done = storelab("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}", *command)
+        assert done.returncode == 2 and done.stdout == ""
+        assert done.stderr == (
+            "storelab: figures.systems: 'systems' is the name of a built-in figure; "
+            "give it another name, such as 'my_systems'\n"
+        )
+    assert not (tmp_path / "reference").exists()
+
+
+def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
+    """With the records of the reference campaign, before it was sealed."""
+    folder = tmp_path / "reference"
+    shutil.copytree(ROOT / "results/reference/raw", folder / "raw")
+    for name in ("SEAL", "SHA256SUMS"):
+        (folder / "raw" / name).unlink()
+    (tmp_path / "more.yaml").write_text(MINE.format(name="small_downloads"))
+    with_mine = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
+    steps = (("plan", "--write"), ("collect",), ("tables",), ("figures",), ("latex",))
+    for done in (storelab(*with_mine, *step) for step in steps):
+        assert done.returncode == 0, done.stderr
+    assert (folder / "figures/small_downloads.pdf").read_bytes()[:4] == b"%PDF"
+    caption = records.read_json(folder / "figures/index.json")["figures"]["small_downloads"]["caption"]
+    assert caption.startswith("Small downloads (") and "Medians; n = " in caption
+    told = (folder / "tex/figures.tex").read_text()
+    assert r"\newcommand{\FigSmallDownloads}" in told and "Small downloads (" in told
+    assert r"\FigSmallDownloads" in (folder / "tex/sections.tex").read_text()

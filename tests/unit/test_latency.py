@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from make_examples import LATENCY, REFUSED, T0, S, make
 
-from storelab.analysis.figures import catalogue, plots
+from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures import write as drawing
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
@@ -237,7 +237,7 @@ def test_too_many_panels_are_cut_and_said(folder):
     t = build.read(folder, "latency")
     many = pd.concat([t.assign(store=f"s{i:02d}") for i in range(12)])
     fig = draw(catalogue.FIGURES["latency_closed"], many)
-    assert len(fig.axes) == plots.room() == 15 and "15 of 24 panels" in texts(fig)
+    assert len(fig.axes) == panels.room() == 15 and "15 of 24 panels" in texts(fig)
     caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
     assert caption.endswith("Shown: 15 of 24 panels, all are in latency.csv.")
 

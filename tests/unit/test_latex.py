@@ -1,6 +1,8 @@
 """LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -161,3 +163,24 @@ def test_published_numbers_are_as_printed():
     assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [
         ""
     ] * 5
+
+
+def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex):
+    script = (
+        "import sys; from storelab.analysis.latex import write; from pathlib import Path; write.build(Path(sys.argv[1]));"
+        "print(sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script, str(tex.parent)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_names_and_captions_of_figures_load_no_matplotlib(tex):
+    script = (
+        "import sys; from pathlib import Path; from storelab.core import records\n"
+        "from storelab.analysis.figures import catalogue; from storelab.analysis.tables import build\n"
+        "folder = Path(sys.argv[1]); plan = records.read_json(folder / 'raw/plan.json')\n"
+        "said = [catalogue.caption(f, build.read(folder, f.table)) for f in catalogue.of(plan).values()]\n"
+        "print(len(said) > 3, all(said), sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script, str(tex.parent)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True True []\n"

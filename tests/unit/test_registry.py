@@ -110,7 +110,7 @@ def test_one_file_is_made_alone_and_needs_no_figures(folder):
         folder / "tex" / f"{n}.tex" for n in ("table_best", "numbers")
     ]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
-    with pytest.raises(UserError, match=r"table_bets: is no file of the paper; one of: .*table_best"):
+    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
         write.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
         write.build(folder, ["table_throughput", "figures"])

@@ -50,17 +50,7 @@ def _closure(todo: list[Path | None], barred: set[Path]) -> list[str]:
 
 
 def constant(module: str, name: str) -> tuple[str, ...]:
-    """Strings that a module assigns to `name`, read from its text; the module is loaded only where they are computed.
-
-    Raises KeyError for a module that is not there, AttributeError for a name that is not.
-    """
-    for node in ast.parse(_existing(module).read_text()).body:
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
-            try:
-                return tuple(ast.literal_eval(node.value))
-            except ValueError:
-                break
+    """Names that a module finds without loading anything slow: `NAMES` of the tables, `TEX` of the paper."""
     return tuple(getattr(importlib.import_module(module), name))
 
 

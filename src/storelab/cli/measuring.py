@@ -25,6 +25,18 @@ def load(settings: Settings) -> "tuple[Config, list[Point]]":
     return config, planning.make(config, WORKLOADS)
 
 
+def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
+    """As `load`. Raises UserError where a figure of the campaign has the name of a built-in one."""
+    config, points = load(settings)
+    if config.figures:
+        from storelab.analysis.figures.catalogue import FIGURES
+
+        for name in (n for n in config.figures if n in FIGURES):
+            mend = f"give it another name, such as 'my_{name}'"
+            raise UserError(f"figures.{name}", f"{name!r} is the name of a built-in figure", mend)
+    return config, points
+
+
 def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
     """Name -> store. `past`: also the deployments that there have been of them (`ceph+ec-2-1`)."""
     from storelab import stores
@@ -44,7 +56,7 @@ def check(settings: Settings) -> None:
     from storelab.measure import plan_file
     from storelab.workloads import WORKLOADS
 
-    config, points = load(settings)
+    config, points = load_for_plan(settings)
     stores = load_stores(config)
     console = Console()
     for store in planning.stores_of(config, points):
@@ -78,7 +90,7 @@ def check(settings: Settings) -> None:
 @click.pass_obj
 def plan(settings: Settings, write: bool) -> None:
     """List the points in the order of measuring."""
-    config, points = load(settings)
+    config, points = load_for_plan(settings)
     if write:
         from storelab.measure import check as checks
         from storelab.measure import plan_file

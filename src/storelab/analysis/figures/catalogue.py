@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures import draw, errors, events, gaps, latency, own, resources, sparse, systems, throughput
-from storelab.analysis.figures.plots import client_bound, limits
+from storelab.analysis.figures import errors, events, gaps, latency, own, panels, resources, sparse, systems, throughput
+from storelab.analysis.figures.panels import client_bound, limits
 from storelab.analysis.figures.specification import Declared, select
 from storelab.analysis.parts import words
 
@@ -45,7 +45,7 @@ def names(plan: Mapping[str, Any]) -> list[str]:
 
 def modules(name: str) -> tuple[str, ...]:
     """Dotted names of the modules that define and draw a figure: with what these import, all that it rests on."""
-    return _HOME.get(name, own.__name__), draw.__name__
+    return _HOME.get(name, own.__name__), f"{__package__}.draw"
 
 
 def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
@@ -69,7 +69,7 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     alone = shared.any() and not limits(rows).any()
-    said = draw.fields(rows) | {
+    said = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
         "scaling": "Front-ends and clients share the cores of one host: what more front-ends would bring, this "
@@ -88,5 +88,5 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
         if limits(rows).any()
         else "",
     }
-    left = draw.left(figure, table)
+    left = panels.left(figure, table)
     return figure.caption.format(**said).strip() + (f" Shown: {left}." if left else "")

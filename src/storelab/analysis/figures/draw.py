@@ -8,21 +8,17 @@ import textwrap
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.figures.panels import Panel
+from storelab.analysis.figures.panels import Panel, fields
+from storelab.analysis.figures.plots import Looks
 from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import words
-from storelab.analysis.parts.groups import joined
-from storelab.core import units
 
 INSIDE = 42  # letters of a line in a legend inside a panel
-Looks = dict[str, tuple[Any, str]]
 
 
 def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
@@ -30,7 +26,7 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
     if isinstance(figure, Function):
         return figure.function(table)
     assert isinstance(figure, Specification)
-    if not (shown := layout(figure, table)):
+    if not (shown := panels.of(figure, table)):
         return None
     rows = shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
@@ -45,42 +41,12 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
                 _curves(ax, figure, panel, looks)
             plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
             plots.labels(ax, fig, shown.columns)
-            sns.despine(ax=ax)
-        title = figure.title.format(**fields(rows))
+        dashes = {c.name: c.dash for c in figure.measures[0].curves} if figure.by_curve else {}
         handles = [
-            Line2D([], [], color=c, marker=m, label=s, linestyle=_dash(figure, s)) for s, (c, m) in looks.items()
+            Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
         ]
-        plots.key(fig, handles, title)
+        plots.key(fig, handles, figure.title.format(**fields(rows)))
     return fig
-
-
-def layout(spec: Specification, table: pd.DataFrame) -> panels.Layout | None:
-    """The panels of a specification; None without data."""
-    rows = spec.told(table)
-    rows = spec.prepare(rows) if len(rows) else rows
-    return panels.layout(spec, rows) if len(rows) else None
-
-
-def left(figure: Declared, table: pd.DataFrame) -> str:
-    """What of the data the figure does not show, and where it stands; empty where it shows all."""
-    if isinstance(figure, Function):
-        return figure.left(table)
-    assert isinstance(figure, Specification)
-    shown = layout(figure, table)
-    return shown.left if shown else ""
-
-
-def fields(rows: pd.DataFrame) -> dict[str, str]:
-    """What titles and captions may tell of rows: sizes, engine, scale, clients (the least), and the one deployment,
-    if it is one."""
-    sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
-    one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
-    return {
-        "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
-        "engine": (joined(rows["engine"]) or "") if "engine" in rows else "",
-        "clients": words.plural(rows["clients"].min(), "client") if "clients" in rows and len(rows) else "",
-        "deployment": f"{one}, " if one else "",
-    }
 
 
 def _is_text(values: pd.Series) -> bool:
@@ -93,10 +59,6 @@ def _looks(spec: Specification, shown: panels.Layout) -> Looks:
     curves = spec.measures[0].curves
     looks = plots.looks([c.name for c in curves])
     return {c.name: looks[c.name] for c in curves if shown.rows[c.column()].notna().any()}
-
-
-def _dash(spec: Specification, name: str) -> str:
-    return next((c.dash for c in spec.measures[0].curves if spec.by_curve and c.name == name), "-")
 
 
 def _lines(spec: Specification, panel: Panel, looks: Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
@@ -117,9 +79,9 @@ def _own(panel: Panel, spec: Specification) -> tuple[Panel, Looks]:
     rows = panel.rows.drop(columns="series", errors="ignore")
     rows = panels.with_series(rows, panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}))
     names = list(dict.fromkeys(rows["series"]))
-    tones = sns.color_palette("dark:0.6", len(names))
+    greys = plots.tones(len(names), "dark:0.6")
     return Panel(panel.heading, rows, panel.measure, panel.every), dict(
-        zip(names, zip(tones, plots.MARKERS * 9, strict=False), strict=False)
+        zip(names, zip(greys, plots.MARKERS * 9, strict=False), strict=False)
     )
 
 
@@ -232,9 +194,8 @@ def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list
     ax.set_ylim(-0.6, len(names) - 0.4)
     if measure.scale == "log" or (measure.scale == "auto" and values.max() > 20 * values.min() > 0):
         ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(numticks=6))
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        plots.plain_numbers(ax.xaxis, float("inf"), 6)
     else:
         ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if values.min() < 0 else 0)
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", plots.THIN)))
+        plots.plain_numbers(ax.xaxis)
     ax.set_xlabel(measure.label.format(**fields(panel.rows)))

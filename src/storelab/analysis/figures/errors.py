@@ -1,71 +1,58 @@
-"""The figure of errors over time: a panel for each of the worst runs, good and failed
-operations stacked.
+"""The figure of errors over time: a panel for each of the worst runs, good and failed operations stacked.
 
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
 """
 
+import re
 import textwrap
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
-from storelab.analysis.figures.plots import THIN, grid, key, style
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import words
 from storelab.analysis.tables import errors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_RUNS, MOST_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel
 REST = "other errors"
 
 
-def errors_over_time(table: pd.DataFrame) -> Figure | None:
-    """Operations per second by class over the seconds of the worst runs; marks below the axis where any operation
-    failed."""
+def errors_over_time(table: pd.DataFrame) -> "Figure | None":
+    """Operations per second by class over the seconds of the worst runs; crosses where few operations failed."""
+    from matplotlib.patches import Patch
+
+    from storelab.analysis.figures import plots
+
     if "run_fraction" not in table or table.empty:
         return None
     worst = _worst(table)
     rows = table[table["key"].isin(worst.head(MOST_RUNS))]
-    totals = (
-        rows[rows["class"] != errors.GOOD]
-        .groupby("class")["operations"]
-        .sum()
-        .sort_values(ascending=False, kind="stable")
-    )
-    classes = list(totals.index[:MOST_CLASSES])
+    totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum()
+    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MOST_CLASSES])
     if len(totals) > MOST_CLASSES:
-        rows, classes = (
-            rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)}),
-            [*classes, REST],
-        )
-    tones = sns.color_palette("colorblind")
+        rows = rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)})
+        classes.append(REST)
+    tones = plots.tones()
     colours = {errors.GOOD: "0.8"} | dict(zip(classes, [tones[i] for i in (3, 0, 1, 2, 4, 7)], strict=False))
-    with style():
-        fig, cells = grid(rows["key"].nunique(), 1.9, _note(table, len(worst)))
+    with plots.style():
+        fig, cells = plots.grid(rows["key"].nunique(), 1.9, _note(table, len(worst)))
         for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
-        handles = [mpl.patches.Patch(color=c, label=name) for name, c in colours.items()]
-        key(fig, handles, "Operations that ended, by outcome")
+            ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
+        handles = [Patch(color=c, label=name) for name, c in colours.items()]
+        plots.key(fig, handles, "Operations that ended, by outcome")
     return fig
 
 
 def _worst(table: pd.DataFrame) -> pd.Series:
     """Keys of the worst run of each group of points; the table has the worst run first."""
     return table[["key"]].assign(group=table["key"].str.rpartition("rep~")[0]).drop_duplicates("group")["key"]
-
-
-def _left(table: pd.DataFrame) -> str:
-    every = len(_worst(table))
-    return (
-        f"{MOST_RUNS} of {every} groups of points with errors, all are in errors_over_time.csv"
-        if every > MOST_RUNS
-        else ""
-    )
 
 
 def _note(table: pd.DataFrame, groups: int) -> str:
@@ -80,7 +67,7 @@ def _note(table: pd.DataFrame, groups: int) -> str:
     return f"{which}; {budget}. Counts per second; crosses: failures too few to be seen"
 
 
-def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
+def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     """One run: stacked steps of one second."""
     seconds = np.arange(int(run["second"].max()) + 1)
     counts = run.groupby(["class", "second"])["operations"].sum()
@@ -105,36 +92,25 @@ def _stack(ax: Axes, run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.set_ylim(0, top)
     ax.set_xlabel("Seconds from the agreed start")
     ax.set_ylabel("Operations/s")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: words.grouped(f"{v:g}", THIN)))
-    sns.despine(ax=ax)
 
 
 def _name(key: str) -> str:
-    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`."""
+    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`. Names of axes hold `_`, values do not."""
     store, workload, axes = key.split("/")
-    said = [store, workload]
-    for part in _axes(axes):
-        name, _, value = part.partition("~")
-        said.append(f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}")
-    return ", ".join(said)
-
-
-def _axes(text: str) -> list[str]:
-    """`front_ends~0002_rep~001` into its axes: names hold `_`, values do not."""
-    parts: list[str] = []
-    for word in text.split("_"):
-        if parts and "~" not in parts[-1]:
-            parts[-1] += f"_{word}"
-        else:
-            parts.append(word)
-    return parts
+    said = [
+        f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}"
+        for name, value in re.findall("([^~]+)~([^_]*)_?", axes)
+    ]
+    return ", ".join([store, workload, *said])
 
 
 FIGURES = {
     "errors_over_time": Function(
         table="errors_over_time",
         function=errors_over_time,
-        left=_left,
+        count=lambda table: len(_worst(table)),
+        most=MOST_RUNS,
+        things="groups of points with errors",
         caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
         "operations. Single "
         "runs. {shared}",

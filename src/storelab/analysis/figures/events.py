@@ -2,50 +2,51 @@
 
 import itertools
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from storelab.analysis.figures.panels import varying, with_series
-from storelab.analysis.figures.plots import MARKERS, grid, legend, looks, style, subtitle, value_axis
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import events
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from storelab.analysis.figures.plots import Looks
 
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
 PAPER = "0.96"  # ground of the published panels, so that nobody takes them for ours
 
 
-def events_throughput(table: pd.DataFrame) -> Figure | None:
+def events_throughput(table: pd.DataFrame) -> "Figure | None":
     """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point
     for each number of jobs; on the right the published points, on axes of their own."""
-    rows = (
-        table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"]))
-        if len(table)
-        else table
-    )
-    rows = rows[rows["moved"].notna() & rows["events_median_per_s"].notna()] if len(rows) else rows
+    from storelab.analysis.figures import plots
+
+    if table.empty:
+        return None
+    rows = table.assign(moved=table["wire_median_mb_per_s"].fillna(table["asked_median_mb_per_s"]))
+    rows = rows[rows["moved"].notna() & rows["events_median_per_s"].notna()]
     if rows.empty:
         return None
     rows = _with_settings(rows)
-    order = looks(list(dict.fromkeys(rows["series"])))
+    order = plots.looks(list(dict.fromkeys(rows["series"])))
     found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
-    with style():
-        fig, cells = grid(2 * len(found), 2.9, subtitle(rows), 2)
+    with plots.style():
+        fig, cells = plots.grid(2 * len(found), 2.9, plots.subtitle(rows), 2)
         for ours, theirs, navigation in zip(cells[::2], cells[1::2], found, strict=True):
-            _ours(ours, rows[rows["navigation"] == navigation], order)
+            shown = rows[rows["navigation"] == navigation]
+            _ours(ours, shown, order)
+            plots.value_axis(ours, shown["events_median_per_s"], "Events/s", factor=20)
             ours.set_title(f"{navigation}: measured here")
-            _theirs(theirs, USE_CASE[navigation])
-        legend(
-            fig,
-            order,
-            f"Events against throughput, by number of jobs ({joined(rows['scale'].map('file {}'.format))})",
-        )
+            _theirs(theirs, USE_CASE[navigation], plots.MARKERS)
+        files = joined(rows["scale"].map("file {}".format))
+        plots.key(fig, order, f"Events against throughput, by number of jobs ({files})")
     return fig
 
 
@@ -57,7 +58,7 @@ def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(series=rows["store"] + ", " + rows["series"]).sort_values("series", kind="stable")
 
 
-def _ours(ax: Axes, rows: pd.DataFrame, order: dict[str, tuple[Any, str]]) -> None:
+def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
     if _wide(rows["moved"]):
         rows = rows[rows["moved"] > 0]  # what came from caches alone has no place on a logarithmic axis
     for name, (colour, marker) in order.items():
@@ -72,27 +73,16 @@ def _ours(ax: Axes, rows: pd.DataFrame, order: dict[str, tuple[Any, str]]) -> No
             "xerr": [line["moved"] - low, high - line["moved"]],
         }
         ax.errorbar(line["moved"], y, **bars, color=colour, marker=marker, capsize=2, elinewidth=0.8)
-        _jobs(ax, line["moved"], y, line["clients"])
-    _axes(ax, rows["moved"], "Throughput into the node [MB/s]")
-    value_axis(ax, rows["events_median_per_s"], "Events/s", factor=20)
-
-
-def _jobs(ax: Axes, x: pd.Series, y: pd.Series, jobs: pd.Series) -> None:
-    """The number of jobs beside each point."""
-    for at in zip(x, y, jobs, strict=True):
-        ax.annotate(f"{at[2]:g}", at[:2], xytext=(3, 3), textcoords="offset points", fontsize=6, color="0.3")
-
-
-def _axes(ax: Axes, x: pd.Series, label: str) -> None:
+        for *at, jobs in zip(line["moved"], y, line["clients"], strict=True):
+            ax.annotate(f"{jobs:g}", at, xytext=(3, 3), textcoords="offset points", fontsize=6, color="0.3")
+    x = rows["moved"]
     if _wide(x):
-        known = x[x > 0]
         ax.set_xscale("log")
-        ax.set_xlim(known.min() / 1.6, known.max() * 1.6)
+        ax.set_xlim(x.min() / 1.6, x.max() * 1.6)
     else:
         ax.set_xlim(0, 1.12 * x.max() if x.max() > 0 else 1)
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-    ax.set_xlabel(label)
-    sns.despine(ax=ax)
+    ax.set_xlabel("Throughput into the node [MB/s]")
 
 
 def _wide(x: pd.Series) -> bool:
@@ -100,13 +90,13 @@ def _wide(x: pd.Series) -> bool:
     return bool(len(known)) and known.max() / known.min() > 20
 
 
-def _theirs(ax: Axes, use_case: str) -> None:
+def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
     """The published points of a use case: greys, on a grey ground; the two ways of reading one system in black."""
     printed = published.load("hepix_2010_storage_lab").dropna()
     printed = printed[printed["use_case"] == use_case]
     tuned = {n.removesuffix(PLAIN) for n in printed["solution"] if n.endswith(PLAIN)}
     shown = list(dict.fromkeys(printed["solution"]))
-    marks = dict(zip(shown, itertools.cycle(MARKERS), strict=False))
+    marks = dict(zip(shown, itertools.cycle(markers), strict=False))
     ax.set_facecolor(PAPER)
     for name in shown:
         line = printed[printed["solution"] == name].sort_values("threads")
@@ -133,7 +123,6 @@ def _theirs(ax: Axes, use_case: str) -> None:
         handlelength=1.8,
         labelspacing=0.3,
     )
-    sns.despine(ax=ax)
 
 
 FIGURES = {

@@ -5,18 +5,19 @@ fixed gap beside those that plan. A selection is what is read: file, part of the
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from storelab.analysis.figures.plots import grid, legend, looks, room, side_by_side, style, subtitle, title, value_axis
+from storelab.analysis.figures.panels import room, side_by_side
 from storelab.analysis.figures.specification import Curve, Function, Measure, Reference, Specification
 from storelab.analysis.parts import words
 from storelab.core import units
 from storelab.core.engines import merges
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
 SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "scale", "codec")
@@ -39,81 +40,89 @@ def _fixed(rows: pd.DataFrame) -> pd.Series:
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first of WORKLOADS in which a selection was read with several fixed gaps, with `fixed` and
-    `selection` (in words); nothing where there is none. Copies, front-ends and the like: the first value of each."""
+    """The rows of each selection that was read with several fixed gaps, at the least number of clients of its
+    workload, with `fixed`, `selection` and `subject`."""
     if GAP not in table or table.empty:
         return table.iloc[:0]
-    for workload in WORKLOADS:
-        rows = table[(table["workload"] == workload) & table["transfer_median_s_per_read"].notna()]
-        if rows.empty:
-            continue
-        rows = rows[rows["clients"] == rows["clients"].min()]
-        rows = rows.assign(fixed=_fixed(rows))
-        free = {"store", "workload", "engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
-        for axis in words.axes_of(rows):
-            if axis not in free and rows[axis].nunique() > 1:
-                rows = rows[rows[axis] == sorted(rows[axis].dropna())[0]]
-        if workload == "replay" and rows["engine"].nunique() > 1:  # one transport for both
-            rows = rows[rows["engine"] == sorted(rows["engine"])[-1]]
-        said = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
-        rows = rows.assign(
-            selection=[
-                ", ".join(words.value_text(c, v) for c, v in zip(said, r, strict=True)) for r in rows[said].to_numpy()
-            ]
-        )
-        many = rows[rows["fixed"]].groupby(["store", "selection"])[GAP].nunique()
-        kept = set(many[many > 1].index)
-        rows = rows[[place in kept for place in zip(rows["store"], rows["selection"], strict=True)]]
-        if len(rows):
-            return rows.sort_values(["store", "volume_fraction_percent"], kind="stable")
-    return table.iloc[:0]
+    rows = table[table["workload"].isin(WORKLOADS) & table["transfer_median_s_per_read"].notna()]
+    rows = rows[rows["clients"] == rows.groupby("workload")["clients"].transform("min")]
+    rows = _in_words(rows.assign(fixed=_fixed(rows)))
+    gaps = rows[GAP].where(rows["fixed"]).groupby([rows["subject"], rows["selection"]])
+    rows = _in_words(rows[gaps.transform("nunique") > 1])  # anew: less varies
+    return rows.sort_values(["subject", "volume_fraction_percent"], kind="stable")
+
+
+def _in_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `selection` and `subject`: the store, and whatever else varies. Of replays the engine, which moves the bytes
+    of both, is a part of the subject."""
+    told = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
+    apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
+    others = [c for c in ("workload", *words.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
+    several = rows.loc[rows["workload"] == "replay", "engine"].nunique() > 1
+    selections, subjects = [], []
+    for _, row in rows.iterrows():
+        more = [*others, *(["engine"] if several and row["workload"] == "replay" else [])]
+        selections.append(", ".join(words.value_text(c, row[c]) for c in told))
+        subjects.append(", ".join(filter(None, [row["store"], *(words.value_text(c, row[c]) for c in more)])))
+    return rows.assign(selection=selections, subject=subjects)
+
+
+def _by_engine(rows: pd.DataFrame) -> pd.Series:
+    """`, <engine>` where several engines merge over fixed gaps, so that no curve mixes two of them."""
+    several = rows.loc[rows["fixed"] & (rows["workload"] != "replay"), "engine"].nunique() > 1
+    return ", " + rows["engine"] if several else pd.Series("", index=rows.index)
 
 
 def _by_selection(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(series=rows["selection"])
+    return rows.assign(series=rows["selection"] + _by_engine(rows).where(rows["fixed"], ""))
 
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Of each selection what the read planner chose for least time."""
-    for selection, own in rows.groupby("selection", sort=False):
+    """Of each selection what the read planner chose for least time, in the colour of its first curve."""
+    for _, own in rows.groupby("selection", sort=False):
         free = own[~own["fixed"] & (own[THRIFT].fillna(0) == 0) & (own[BOUND].fillna(0) == 0)]
         for value in free[measure.curves[0].column()].head(1):
-            yield Reference(value, series=str(selection))
+            yield Reference(value, series=own.loc[own["fixed"], "series"].iloc[0])
 
 
-def front(table: pd.DataFrame) -> Figure | None:
-    """Transfer time against bytes on the wire, one panel per store and selection: fixed gaps, and plans by thrift
-    and bound."""
+def _on_the_front(table: pd.DataFrame) -> pd.DataFrame:
     rows = chosen(table)
-    rows = rows[rows["wire_median_mb_per_read"].notna()] if len(rows) else rows
+    return rows[rows["wire_median_mb_per_read"].notna()] if len(rows) else rows
+
+
+def front(table: pd.DataFrame) -> "Figure | None":
+    """Transfer time against bytes on the wire, one panel per subject and selection: fixed gaps, and plans by thrift
+    and bound."""
+    from storelab.analysis.figures import plots
+
+    rows = _on_the_front(table)
     if rows.empty or rows["fixed"].all():
         return None
-    panels = list(rows.groupby(["store", "selection"], sort=False))[: room()]
-    kinds = looks(["fixed gap", "planned"])
-    with style():
-        fig, cells = grid(len(panels), HEIGHT, subtitle(rows))
-        for ax, ((store, selection), part) in zip(cells, panels, strict=True):
-            for fixed, (colour, marker) in zip((True, False), kinds.values(), strict=True):
-                _points(ax, part[part["fixed"] == fixed], fixed, colour, marker)
+    rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
+    panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
+    kinds = plots.looks(sorted(rows["kind"].unique()))
+    with plots.style():
+        fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows))
+        for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
+            for kind, own in part.groupby("kind"):
+                _points(ax, own, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
-            value_axis(ax, part["transfer_median_s_per_read"], "Transfer of one read [s]", factor=3)
+            plots.value_axis(ax, part["transfer_median_s_per_read"], "Transfer of one read [s]", factor=3)
             wide = part["wire_median_mb_per_read"].max() / needed
             if wide > 3:
                 ax.set_xscale("log")
-                ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if wide < 300 else (1,)))
-                ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-                ax.xaxis.set_minor_formatter(NullFormatter())
+                plots.plain_numbers(ax.xaxis, wide)
             ax.margins(0.25, 0.12)
             ax.set_xlabel("On the wire, one read [MB]")
-            title(ax, f"{store}, {selection}", side_by_side(len(panels)))
-        legend(fig, kinds, "Time against bytes: what lies lower left is better")
+            plots.title(ax, f"{subject}, {selection}", side_by_side(len(panels)))
+        plots.key(fig, kinds, "Time against bytes: what lies lower left is better")
     return fig
 
 
-def _points(ax: Axes, rows: pd.DataFrame, fixed: bool, colour: tuple[float, ...], marker: str) -> None:
-    rows = rows.sort_values("wire_median_mb_per_read")
+def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> None:
+    rows, fixed = rows.sort_values("wire_median_mb_per_read"), rows["fixed"].all()
     x, y = rows["wire_median_mb_per_read"], rows["transfer_median_s_per_read"]
     bars = [y - rows["transfer_low_s_per_read"], rows["transfer_high_s_per_read"] - y]
     ax.errorbar(x, y, bars, color=colour, marker=marker, linestyle="-" if fixed else "--", capsize=2.5, linewidth=0.8)
@@ -121,7 +130,6 @@ def _points(ax: Axes, rows: pd.DataFrame, fixed: bool, colour: tuple[float, ...]
         ax.annotate(
             ", ".join(names), (a, b), (4, 4 if fixed else -9), textcoords="offset points", fontsize=6, color=colour
         )
-    sns.despine(ax=ax)
 
 
 def _together(points: Iterable[tuple[float, float, str]]) -> dict[tuple[float, float], list[str]]:
@@ -142,10 +150,8 @@ def _name(row: pd.Series, fixed: bool) -> str:
     return f"thrift {row[THRIFT]:g}" if row[THRIFT] else "least time"
 
 
-def _front_left(table: pd.DataFrame) -> str:
-    rows = chosen(table)
-    every = len(rows[["store", "selection"]].drop_duplicates()) if len(rows) else 0
-    return f"{room()} of {every} panels, all are in sparse.csv" if every > room() else ""
+def _panels_of_the_front(table: pd.DataFrame) -> int:
+    return len(_on_the_front(table)[["subject", "selection"]].drop_duplicates())
 
 
 FIGURES = {
@@ -158,7 +164,8 @@ FIGURES = {
         measures=METRICS,
         x=GAP,
         x_label="Largest gap merged",
-        panels=("store",),
+        panels=("subject",),
+        heading=lambda first, _: first["subject"],
         columns=True,
         references=_planned,
         height=2.2,
@@ -175,7 +182,9 @@ FIGURES = {
         rows=chosen,
         several=(GAP,),
         function=front,
-        left=_front_left,
+        count=_panels_of_the_front,
+        most=room(),
+        things="panels",
         caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps "
         "and with requests "
         "planned for least time, with thrift, and with a bound on the amplification ({engine}), at the least number "

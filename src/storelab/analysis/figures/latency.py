@@ -1,34 +1,23 @@
-"""Figures of latency: against concurrency (closed loop), against the arrival rate (open loop),
-and its spectrum.
+"""Figures of latency: against concurrency (closed loop), against the arrival rate (open loop), and its spectrum.
 
 What the quantiles are: `tables.latency`. Both axes of time are logarithmic.
 """
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from storelab.analysis.figures.plots import (
-    THIN,
-    grid,
-    key,
-    looks,
-    room,
-    side_by_side,
-    style,
-    subtitle,
-    time_axis,
-    title,
-)
+from storelab.analysis.figures.panels import room, side_by_side
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
 from storelab.analysis.parts import words
 from storelab.analysis.tables import latency
 from storelab.core import units
 from storelab.core.axes import DEPLOYMENT_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CURVES = (
     Curve("latency_p50", "ms", "p50"),
@@ -43,7 +32,9 @@ LOOPS = {
 }
 DASHES = {"closed": "--", "open": ":"}
 SPECTRUM = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
+LOADS = ("clients", "workers", "arrival_rate")  # what tells no panels apart
 HEIGHT = 2.4  # inches of a panel of the spectrum
+LINE = 7  # points between two labels
 
 
 def _size(row: pd.Series) -> str:
@@ -52,26 +43,24 @@ def _size(row: pd.Series) -> str:
 
 
 def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """With `panel`: deployment, op, size, and each axis that varies beside the column, in words. Of several rows
-    with one value of the column in a panel, the one with the fewest clients."""
+    """With `place`: which panel, one for each deployment, op, size, and value of every axis but the column's own. Of
+    several rows with one value of the column in a panel, the one with the fewest clients."""
     rows = latency.shown(rows)
     rows = rows[rows[column].fillna(0) > 0]
-    sizes, apart = (
-        [c for c in latency.SIZES if c in rows],
-        ("clients", "workers") if column == "concurrency" else (column,),
-    )
-    varying = [c for c in words.axes_of(rows) if c not in (*apart, *DEPLOYMENT_NAMES, *sizes) and rows[c].nunique() > 1]
-    said = []
-    for _, r in rows.iterrows():
-        parts = [
-            f"{words.deployment(r)}: {r['op']} {_size(r)}".strip(),
-            *(words.value_text(c, r[c]) for c in varying if not pd.isna(r[c])),
-        ]
-        said.append(", ".join(filter(None, parts)))
-    rows = rows.assign(panel=said).sort_values(["store", "op", *sizes, "panel"], kind="stable")
-    places = {name: i for i, name in enumerate(dict.fromkeys(rows["panel"]))}
-    rows = rows.assign(place=rows["panel"].map(places)).sort_values(["place", column, "clients"], kind="stable")
-    return rows.drop_duplicates(["panel", column])
+    apart = ("clients", "workers") if column == "concurrency" else (column,)
+    first = ["store", "op", "workload", *(c for c in latency.SIZES if c in rows)]
+    by = [*first, *(c for c in words.axes_of(rows) if c not in (*apart, *first))]
+    rows = rows.assign(place=rows.groupby(by, dropna=False).ngroup()) if len(rows) else rows.assign(place=0)
+    return rows.sort_values(["place", column, "clients"], kind="stable").drop_duplicates(["place", column])
+
+
+def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
+    """Deployment, op, size, and what else tells the panels of these rows apart."""
+    known = (*LOADS, *DEPLOYMENT_NAMES, *latency.SIZES)
+    same = rows.loc[rows["op"] == first["op"], "workload"].nunique() > 1
+    more = [words.value_text("workload", first["workload"])] if same else []
+    more += [words.value_text(c, first[c]) for c in words.axes_of(rows) if c not in known and rows[c].nunique() > 1]
+    return ", ".join(filter(None, [f"{words.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
 
 
 def _behind(rows: pd.DataFrame) -> pd.Series:
@@ -88,19 +77,22 @@ def _note(rows: pd.DataFrame) -> str:
 
 def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> Specification:
     """Quantiles against a column that counts something: a panel per deployment, op and size."""
-    shared: dict[str, Any] = {"table": "latency", "where": {"loop": loop}, "title": legend, "caption": caption}
     return Specification(
+        table="latency",
+        where={"loop": loop},
         prepare=lambda rows: _against(rows, column),
         measures=(Measure(CURVES, "Latency [ms]", scale="log"),),
         x=column,
         x_label=x_label,
         by_curve=True,
         panels=("place",),
-        heading=lambda first, _: first["panel"],
+        heading=_heading,
+        swept=True,
         hollow=_behind,
         note=_note,
         height=2.2,
-        **shared,
+        title=legend,
+        caption=caption,
     )
 
 
@@ -119,54 +111,54 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["place", "system", "loop", "load"])
 
 
-def _spectrum_left(table: pd.DataFrame) -> str:
+def _spectrum_panels(table: pd.DataFrame) -> int:
     rows = _spectrum_rows(table)
-    every = rows["panel"].nunique() if len(rows) else 0
-    return f"{room()} of {every} panels, all are in latency.csv" if every > room() else ""
+    return rows["panel"].nunique() if len(rows) else 0
 
 
-def latency_spectrum(table: pd.DataFrame) -> Figure | None:
+def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and
     engine), dashes for the load."""
+    from storelab.analysis.figures import plots
+
     rows = _spectrum_rows(table)
     if rows.empty:
         return None
     rows = rows[rows["place"] < room()]
-    palette, panels = looks(sorted(rows["system"].unique())), list(rows.groupby("panel", sort=False))
-    handles: dict[str, mpl.lines.Line2D] = {}
-    with style():
-        fig, cells = grid(len(panels), HEIGHT, subtitle(rows))
+    palette, panels = plots.looks(sorted(rows["system"].unique())), list(rows.groupby("panel", sort=False))
+    handles: dict[str, Any] = {}
+    with plots.style():
+        fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows))
         for ax, (name, part) in zip(cells, panels, strict=True):
+            ends = []
             for i, (_, r) in enumerate(part.iterrows()):
                 own = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
                 light = r["loop"] == "closed" and r["load"] < own["load"].max()
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True))
                 look["linestyle"] = "-" if light else DASHES[r["loop"]]
-                told = len(part[["loop", "load"]].drop_duplicates()) > 1 or i == len(part) - 1
-                _quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look, told)
+                ends.append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
                 kind = "most due" if r["loop"] == "open" else "fewest in flight" if light else "most in flight"
                 said = f"{r['system']}, {r['loop']} loop, {kind}"
-                handles.setdefault(said, mpl.lines.Line2D([], [], label=said, **look))
+                handles.setdefault(said, plots.Line2D([], [], label=said, **look))
             _quantile_axis(ax)
-            time_axis(ax, "Latency [ms]")
-            title(ax, name, side_by_side(len(panels)))
-        key(fig, list(handles.values()), "Latency by quantile")
+            plots.time_axis(ax, "Latency [ms]")
+            _loads(ax, ends)
+            plots.title(ax, name, side_by_side(len(panels)))
+        plots.key(fig, list(handles.values()), "Latency by quantile")
     return fig
 
 
-def _quantile_axis(ax: Axes) -> None:
+def _quantile_axis(ax: "Axes") -> None:
     ax.set_xscale("log")
-    ax.set_xlim(1.6, 1250)
-    ax.xaxis.set_major_locator(FixedLocator([1 / (1 - p) for p in SPECTRUM]))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: SPECTRUM.get(round(1 - 1 / v, 4), "")))
+    ax.set_xlim(1.6, 4000)  # room for the loads behind the curves
+    ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
+    ax.set_xticks([], minor=True)
     ax.set_xlabel("Quantile of the operations")
-    ax.spines[["top", "right"]].set_visible(False)
 
 
-def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any], told: bool) -> None:
-    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another;
-    `told`: its load too."""
+def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
+    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; its
+    end (x, y), its load in words, its colour."""
     known = [
         (p, f"latency_{n}")
         for p, n in zip(latency.LEVELS, latency.NAMES, strict=True)
@@ -174,11 +166,28 @@ def _quantiles(ax: Axes, row: pd.Series, aside: float, look: dict[str, Any], tol
     ]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
-    if told:
-        load = f"{words.grouped(f'{row.load:.0f}', THIN)} {'due/s' if row['loop'] == 'open' else 'in flight'}"
-        end = (aside / (1 - known[-1][0]), y[-1])
-        ax.annotate(load, end, xytext=(0, 5), textcoords="offset points", fontsize=6, ha="center", color="0.3")
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
+    load = f"{words.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
+    return aside / (1 - known[-1][0]), y[-1], load, look["color"]
+
+
+def _loads(ax: "Axes", ends: list[tuple[float, float, str, Any]]) -> None:
+    """The load behind the end of each curve, in its colour; upwards, no label nearer than LINE to the one below."""
+    low, high = (math.log(v) for v in ax.get_ylim())
+    tall = 72 * ax.get_position().height * ax.get_figure().get_figheight()
+    below: dict[int, float] = {}  # by quantile: the place of its last label, in points
+    for x, y, load, colour in sorted(ends, key=lambda end: end[1]):
+        quantile, place = round(math.log10(x)), tall * (math.log(y) - low) / (high - low)
+        below[quantile] = max(place, below.get(quantile, -LINE) + LINE)
+        ax.annotate(
+            load,
+            (x, y),
+            xytext=(6, below[quantile] - place),
+            textcoords="offset points",
+            fontsize=6,
+            va="center",
+            color=colour,
+        )
 
 
 FIGURES = {
@@ -205,7 +214,9 @@ FIGURES = {
     "latency_spectrum": Function(
         table="latency",
         function=latency_spectrum,
-        left=_spectrum_left,
+        count=_spectrum_panels,
+        most=room(),
+        things="panels",
         caption="Latency by quantile, by system and loop: the closed loop at the least and at the most operations in "
         "flight, the open "
         "loop at the highest rate. Medians of the runs; {bars}. {shared}",

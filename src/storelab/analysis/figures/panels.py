@@ -9,12 +9,40 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from storelab.analysis.figures.plots import TELLABLE, room, side_by_side
-from storelab.analysis.figures.specification import Measure, Specification, select
+from storelab.analysis.figures.specification import Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import words
+from storelab.analysis.parts.groups import joined
+from storelab.core import units
 
+TELLABLE = 10  # colours that can be told apart
+PAGE = 8.85  # inches: the height of all panels together
+LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 NAMES = ("store", "deployment", "op", "loop")  # columns whose values are words as they stand
 ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
+
+
+def client_bound(rows: pd.DataFrame) -> pd.Series:
+    """Which rows came near what the client could do at most (false where nobody knows)."""
+    if "client_bound" not in rows:
+        return pd.Series(False, index=rows.index)
+    return rows["client_bound"].map(lambda v: not pd.isna(v) and str(v) == "True").astype(bool)
+
+
+def limits(rows: pd.DataFrame) -> pd.Series:
+    """Which rows have a ceiling that was measured between the real hosts: of clients on several nodes."""
+    if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
+        return pd.Series(False, index=rows.index)
+    return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
+
+
+def side_by_side(panels: int) -> int:
+    """Columns of so many panels."""
+    return min(panels, 2) if panels <= 8 else 3
+
+
+def room(width: int = 3) -> int:
+    """Most panels that stand on a page, so many beside each other."""
+    return int(PAGE / LEAST[width]) * width
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,11 @@ def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tupl
     return [(m, g) for m, g in out if not spec.swept or g[spec.x].nunique() > 1]
 
 
+def _measured(spec: Specification, rows: pd.DataFrame) -> int:
+    """How many rows have a median of any measure."""
+    return len({i for measure in spec.measures for i in known(rows, measure).index})
+
+
 def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The rows that stand in any panel."""
     return rows.loc[list(dict.fromkeys(i for _, g in _groups(spec, rows, by) for i in g.index))]
@@ -92,12 +125,11 @@ def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list
         names = [c for c in _telling(spec, rows, by) if c not in by]
         several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: rows[c].nunique())
         groups = [g for _, g in _groups(spec, rows, by)]
-        if max(len(g[names].drop_duplicates()) for g in groups) <= TELLABLE:
-            return names, by, rows
+        crowded = max(len(g[names].drop_duplicates()) for g in groups) > TELLABLE
         swept = rows.groupby([*by, *names], dropna=False)[spec.x].transform("nunique") > 1
-        if spec.swept and not swept.all() and swept.any():
+        if spec.swept and len(rows[names].drop_duplicates()) > TELLABLE and not swept.all() and swept.any():
             rows = _drawn(spec, rows[swept], by)
-        elif len(several) < 2:
+        elif not crowded or len(several) < 2:
             return names, by, rows
         else:
             by = [*by, several[0]]
@@ -121,22 +153,22 @@ def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measu
     return ", ".join(filter(None, [text.replace("{what}", measure.what), *parts]))
 
 
-def layout(spec: Specification, rows: pd.DataFrame) -> Layout | None:
-    """The panels of a figure; None without any."""
+def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
+    """The panels of a figure; None without any. left: what was left out of the rows before."""
     by = list(spec.panels)
     if not _groups(spec, rows, by):
         return None
     names: list[str] = []
-    left: list[str] = []
+    left = list(left)
+    every = _measured(spec, rows)
+    rows = _drawn(spec, rows, by)
     if not spec.by_curve and "series" not in rows:
-        rows = _drawn(spec, rows, by)
-        every = len(rows)
         names, by, rows = _names(spec, rows, by)
-        left += (
-            [f"without {every - len(rows)} points at one value of {words.heading(spec.x).lower()} alone"]
-            if len(rows) < every
-            else []
+    if len(rows) < every:
+        left.append(
+            f"without {words.plural(every - len(rows), 'point')} at one value of {words.heading(spec.x).lower()}"
         )
+    if not spec.by_curve and "series" not in rows:
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
@@ -156,5 +188,45 @@ def layout(spec: Specification, rows: pd.DataFrame) -> Layout | None:
     several = [c for c in names if rows[c].nunique() > 1]
     ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
     shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
-    said = f"{', '.join(left)}, all are in {spec.table}.csv" if left else ""
-    return Layout(panels, shown, width if spec.columns else side_by_side(len(panels)), series, ordered, said)
+    columns = width if spec.columns else side_by_side(len(panels))
+    return Layout(panels, shown, columns, series, ordered, _all_in(spec, left))
+
+
+def of(spec: Specification, table: pd.DataFrame) -> Layout | None:
+    """The panels of a specification; None without data."""
+    rows = spec.told(table)
+    rows = spec.prepare(rows) if len(rows) else rows
+    return layout(spec, rows, _held(spec, table)) if len(rows) else None
+
+
+def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
+    said = [words.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
+    return [f"only {', '.join(said)}"] if said else []
+
+
+def left(figure: Declared, table: pd.DataFrame) -> str:
+    """What of the data the figure does not show, and where it stands; empty where it shows all."""
+    if isinstance(figure, Specification):
+        shown = of(figure, table)
+        return shown.left if shown else ""
+    assert isinstance(figure, Function)
+    every, parts = figure.count(table), _held(figure, table)
+    parts += [f"{figure.most} of {every} {figure.things}"] if every > figure.most else []
+    return _all_in(figure, parts)
+
+
+def _all_in(figure: Declared, parts: Sequence[str]) -> str:
+    return f"{', '.join(parts)}, all are in {figure.table}.csv" if parts else ""
+
+
+def fields(rows: pd.DataFrame) -> dict[str, str]:
+    """What titles and captions may tell of rows: sizes, engine, clients (the least), and the deployment, if it is the
+    only one."""
+    sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
+    one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
+    return {
+        "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
+        "engine": (joined(rows["engine"]) or "") if "engine" in rows else "",
+        "clients": words.plural(rows["clients"].min(), "client") if "clients" in rows and len(rows) else "",
+        "deployment": f"{one}, " if one else "",
+    }

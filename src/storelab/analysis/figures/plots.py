@@ -1,5 +1,4 @@
-"""What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no
-workload."""
+"""What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no workload."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -11,9 +10,12 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, client_bound, side_by_side
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -21,6 +23,8 @@ WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at
 STYLE = {
     **sns.axes_style("ticks"),
     "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "grid.color": "0.9",
     "font.size": 8,
     "axes.titlesize": 8,
@@ -34,12 +38,10 @@ STYLE = {
     "axes.linewidth": 0.6,
 }
 LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
-TELLABLE = 10  # colours that can be told apart
-PAGE = 8.85  # inches: the height of all panels together
-LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
+Looks = dict[str, tuple[Any, str]]  # colour and marker of each name
 
 
 def style() -> AbstractContextManager[None]:
@@ -47,10 +49,15 @@ def style() -> AbstractContextManager[None]:
     return mpl.rc_context(STYLE)
 
 
-def looks(names: Sequence[str], ordered: bool = False) -> dict[str, tuple[Any, str]]:
+def tones(number: int | None = None, palette: str = "colorblind") -> list[Any]:
+    """So many colours of a palette (default: all), which the colour-blind tell apart."""
+    return sns.color_palette(palette, number)
+
+
+def looks(names: Sequence[str], ordered: bool = False) -> Looks:
     """Colour and marker of each: colours that the colour-blind tell apart; a sequential palette where there are
     more of them, or where they are values of one quantity (ordered)."""
-    colours = sns.color_palette("colorblind", max(len(names), 1))
+    colours = tones(max(len(names), 1))
     if ordered or len(names) > TELLABLE:  # its light end is left out, which nobody sees on white
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
     return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
@@ -70,30 +77,6 @@ def subtitle(rows: pd.DataFrame) -> str:
     note += words.cpu_shares(rows[shared]) if shared.any() else ""
     note += "; open symbols: client-bound" if client_bound(rows).any() else ""
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
-
-
-def client_bound(rows: pd.DataFrame) -> pd.Series:
-    """Which rows came near what the client could do at most (false where nobody knows)."""
-    if "client_bound" not in rows:
-        return pd.Series(False, index=rows.index)
-    return rows["client_bound"].map(lambda v: not pd.isna(v) and str(v) == "True").astype(bool)
-
-
-def limits(rows: pd.DataFrame) -> pd.Series:
-    """Which rows have a ceiling that was measured between the real hosts: of clients on several nodes."""
-    if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
-        return pd.Series(False, index=rows.index)
-    return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
-
-
-def side_by_side(panels: int) -> int:
-    """Columns of so many panels."""
-    return min(panels, 2) if panels <= 8 else 3
-
-
-def room(width: int = 3) -> int:
-    """Most panels that stand on a page, so many beside each other."""
-    return int(PAGE / LEAST[width]) * width
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
@@ -124,8 +107,11 @@ def labels(ax: Axes, fig: Figure, columns: int) -> None:
         ax.set_ylabel(textwrap.fill(ax.get_ylabel(), 18))
 
 
-def key(fig: Figure, handles: Sequence[Any], title: str) -> None:
-    """These handles above the panels, in as many columns as fit (at most 4), below the figure's title."""
+def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
+    """These handles (or names with their looks) above the panels, in as many columns as fit (at most 4), below the
+    figure's title."""
+    if isinstance(handles, dict):
+        handles = [Line2D([], [], color=c, marker=m, label=name) for name, (c, m) in handles.items()]
     longest = max((len(h.get_label()) for h in handles), default=0)
     columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
     more = -(-len(handles) // columns) - 1
@@ -138,11 +124,6 @@ def key(fig: Figure, handles: Sequence[Any], title: str) -> None:
         title_fontsize=9.5,
         ncols=columns,
     )
-
-
-def legend(fig: Figure, looks: dict[str, tuple[Any, str]], title: str) -> None:
-    """The series above the panels, below the figure's title."""
-    key(fig, [mpl.lines.Line2D([], [], color=c, marker=m, label=s) for s, (c, m) in looks.items()], title)
 
 
 def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str) -> None:
@@ -180,7 +161,7 @@ def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels
     else:
         ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
     pad = 0.35 if len(ticks) == 1 else 0
     ax.set_xlim(ax.get_xlim()[0] - pad, ax.get_xlim()[1] + pad)
     ax.set_xlabel(label)
@@ -196,7 +177,7 @@ def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False)
     shown = (
         (lambda v: "0" if v <= SMALLEST and 0 in values else units.format_size(round(v))) if sizes else "{:g}".format
     )
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: shown(v)))
+    ax.xaxis.set_major_formatter(lambda v, _: shown(v))
     ax.tick_params(axis="x", labelrotation=45 if sizes else 0)
     ax.set_xlabel(label)
 
@@ -204,19 +185,30 @@ def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False)
 SMALLEST = 1024  # bytes: where nothing stands on a logarithmic axis of sizes
 
 
+def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None:
+    """Plain numbers with thousands set apart. span: of a logarithmic axis the factor between its ends. Below 6 it has
+    few ticks at round numbers, below 300 ticks at 1, 2 and 5, else at powers of ten (at most `ticks`)."""
+    axis.set_major_formatter(lambda v, _: f"{v:,.6g}".replace(",", THIN))
+    if span:
+        logarithmic = LogLocator(subs=(1, 2, 5) if span < 300 else (1,), numticks=ticks)
+        axis.set_major_locator(MaxNLocator(4) if span < 6 else logarithmic)
+        axis.set_minor_formatter(NullFormatter())
+
+
 def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50, zero: bool = False) -> None:
     """From zero, or logarithmic where the medians span more than `factor` (zero: with a place for 0); plain numbers."""
     known = values[values > 0]
-    if len(known) and known.max() / known.min() > factor:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if known.max() / known.min() < 300 else (1,)))
-        if zero and (values <= 0).any():
-            ax.set_yscale("symlog", linthresh=1)
-            ax.set_ylim(bottom=0)
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    else:
+    span = known.max() / known.min() if len(known) else 1
+    if span <= factor:
         ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", THIN)))
+        plain_numbers(ax.yaxis)
+    elif zero and (values <= 0).any():
+        ax.set_yscale("symlog", linthresh=1)
+        ax.set_ylim(bottom=0)
+        plain_numbers(ax.yaxis)
+    else:
+        ax.set_yscale("log")
+        plain_numbers(ax.yaxis, span)
     ax.set_ylabel(label)
 
 
@@ -226,7 +218,5 @@ def time_axis(ax: Axes, label: str) -> None:
     low, high = ax.get_ylim()
     low, high = low / 1.15, high * 1.15
     ax.set_ylim(low, high)
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,), numticks=12))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}".replace(",", THIN)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    plain_numbers(ax.yaxis, high / low, 12)
     ax.set_ylabel(label)

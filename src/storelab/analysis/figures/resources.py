@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.figures.specification import Curve, Measure, Specification
-from storelab.analysis.figures.systems import labelled
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
+from storelab.analysis.parts.groups import labelled
 from storelab.analysis.parts.speed import LARGE
 from storelab.core import units
 
@@ -63,6 +63,7 @@ _SHARED: dict[str, Any] = {
     "hue": ("workload",),
     "within": True,
     "panels": ("object_size_bytes", "deployment"),
+    "swept": True,
     "heading": _heading,
 }
 FIGURES = {

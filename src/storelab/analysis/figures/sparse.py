@@ -1,35 +1,27 @@
-"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by
-phase."""
+"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by phase."""
 
 import re
+from typing import TYPE_CHECKING
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
 
 from storelab.analysis.figures.panels import varying, with_series
-from storelab.analysis.figures.plots import WIDTH, grid, style, subtitle
 from storelab.analysis.figures.specification import Curve, Function, Measure, Reference, Specification
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 READS = ("read_volume", "read_entries")  # workloads that decode
 PHASES = ("plan", "transfer", "decompress", "deserialise")
 WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
-PLAIN = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}
+HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the others
 MOST_BARS = 28  # on a page
 
 
-def _plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """Where the making of requests was swept: least time, no bound, the default gap. `gaps` shows the others."""
-    for column, usual in PLAIN.items():
-        if column in rows and rows[column].nunique() > 1:
-            rows = rows[rows[column] == (usual if (rows[column] == usual).any() else rows[column].min())]
-    return rows
-
-
 def _selections(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = _plain(rows[rows["entries_median_per_s"].notna()])
+    rows = rows[rows["entries_median_per_s"].notna()]
     return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # records older than that axis
 
 
@@ -53,6 +45,7 @@ def _reads(
     return Specification(
         table="sparse",
         where={"workload": workload},
+        held=HELD,
         prepare=_selections,
         measures=(WIRE, work, amplification),
         hue=(fraction,),
@@ -72,14 +65,11 @@ SELECTIONS = Measure((Curve("reads", "per_s"),), "Selections read [1/s]", log_fr
 
 
 def _bars(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each selection and engine, at the least number of clients and of buckets, with its `name`."""
-    rows = table[table["workload"].isin(READS)]
+    """A row for each selection and engine, at the least number of clients, with its `name`."""
+    rows = FIGURES["phases"].told(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return rows
-    rows = _plain(rows[rows["clients"] == rows["clients"].min()])
-    if "buckets" in rows and rows["buckets"].notna().any():
-        rows = rows[rows["buckets"] == rows["buckets"].min()]
     rows = pd.concat(
         with_series(g, varying(g, ("engine",), {"clients"})) for _, g in rows.groupby("workload", sort=False)
     )
@@ -88,21 +78,18 @@ def _bars(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(name=rows["store"] + ": " + names if rows["store"].nunique() > 1 else names)
 
 
-def _phases_left(table: pd.DataFrame) -> str:
-    bars = len(_bars(table))
-    return f"{MOST_BARS} of {bars} bars, all are in sparse.csv" if bars > MOST_BARS else ""
-
-
-def phases(table: pd.DataFrame) -> Figure | None:
+def phases(table: pd.DataFrame) -> "Figure | None":
     """One bar for each selection and engine, stacked by phase: seconds of one read, at the least number of clients."""
+    from storelab.analysis.figures import plots
+
     rows = _bars(table).head(MOST_BARS)
     if rows.empty:
         return None
-    with style():
-        fig, (ax,) = grid(1, 0.28 * len(rows) + 1.0, re.sub(r"; bars: [^;]*", "", subtitle(rows)))
-        fig.set_figwidth(WIDTH)
+    with plots.style():
+        fig, (ax,) = plots.grid(1, 0.28 * len(rows) + 1.0, re.sub(r"; bars: [^;]*", "", plots.subtitle(rows)))
+        fig.set_figwidth(plots.WIDTH)
         left = pd.Series(0.0, index=rows.index)
-        for phase, colour in zip(PHASES, sns.color_palette("colorblind", len(PHASES)), strict=True):
+        for phase, colour in zip(PHASES, plots.tones(len(PHASES)), strict=True):
             spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
             ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
             left += spent
@@ -116,7 +103,6 @@ def phases(table: pd.DataFrame) -> Figure | None:
             fontsize=7,
             title="Where the time of a read goes",
         )
-        sns.despine(ax=ax)
     return fig
 
 
@@ -157,9 +143,12 @@ FIGURES = {
     ),
     "phases": Function(
         table="sparse",
-        where={"workload": READS},
+        where={"workload": READS, "clients": "least"},
+        held=HELD,
         function=phases,
-        left=_phases_left,
+        count=lambda table: len(_bars(table)),
+        most=MOST_BARS,
+        things="bars",
         caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, "
         "deserialisation "
         "({engine}). Medians of the runs' medians. {shared}",

@@ -1,17 +1,19 @@
 """What a figure is: pure data that says which rows of which table are drawn, against what, and in which words.
 
-`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say. Both are
-registered in `catalogue`.
+`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say; it loads matplotlib
+when it is called. Both are registered in `catalogue`.
 """
 
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:  # slow to load, and names and captions need none of it
+    from matplotlib.figure import Figure
 
 SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 Where = Mapping[str, Any]
@@ -83,19 +85,30 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What every figure has. `where` and `rows` choose the rows that the caption tells of; each column of `several`
-    has more than one value in a plan that can have the figure; `caption`: template, its fields are those of
-    `catalogue.caption`."""
+    """What every figure has. `where` and `rows` choose the rows that the caption tells of. Of a column of `held`, which
+    this figure is not about, it shows one value (this one, if it was measured; else the least), and says so. Each
+    column of `several` has more than one value in a plan that can have the figure. `caption`: template, its fields are
+    those of `catalogue.caption`."""
 
     table: str
     caption: str
     where: Where = field(default_factory=dict)
     rows: Rows = same
+    held: Mapping[str, Any] = field(default_factory=dict)
     several: tuple[str, ...] = ()
 
     def told(self, table: pd.DataFrame) -> pd.DataFrame:
         """The rows of its table that the caption tells of."""
-        return self.rows(select(table, self.where))
+        rows = self.rows(select(table, self.where))
+        for column, value in self.at(table).items():
+            rows = rows[rows[column].isna() | (rows[column] == value)]
+        return rows
+
+    def at(self, table: pd.DataFrame) -> dict[str, Any]:
+        """The value at which each column of `held` is shown, of those that vary."""
+        rows = self.rows(select(table, self.where))
+        varying = {c: usual for c, usual in self.held.items() if c in rows and rows[c].nunique() > 1}
+        return {c: usual if (rows[c] == usual).any() else rows[c].min() for c, usual in varying.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +117,8 @@ class Specification(Declared):
 
     measures: tuple[Measure, ...]
     title: str  # of the legend: a template, its fields are those of `draw.fields`
-    prepare: Rows = (
-        same  # further choice, and columns to draw by; a column `series` names the curves, if the axes shall not
-    )
+    # Further choice, and columns to draw by; a column `series` names the curves, if the axes shall not.
+    prepare: Rows = same
     x: str = "clients"  # a column of text makes categories, which stand on the other axis
     x_label: str = ""  # "": the axis in words
     x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
@@ -130,8 +142,10 @@ class Specification(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Function(Declared):
-    """A figure that no specification can say. function: a table to the Figure, None without data; left: what of it
-    is not shown."""
+    """A figure that no specification can say. function: a table to the Figure, None without data. It shows at most
+    `most` of `things`; count: how many of them a table has."""
 
-    function: Callable[[pd.DataFrame], Figure | None]
-    left: Callable[[pd.DataFrame], str] = lambda _: ""
+    function: Callable[[pd.DataFrame], "Figure | None"]
+    count: Callable[[pd.DataFrame], int] = len
+    most: float = float("inf")
+    things: str = "rows"

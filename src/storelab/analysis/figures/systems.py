@@ -1,61 +1,33 @@
-"""Figures that compare systems and deployments: side by side, against front-ends, against
-buckets, space.
+"""Figures that compare systems and deployments: side by side, against front-ends, against buckets, space.
 
 After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md).
 """
 
 import pandas as pd
 
-from storelab.analysis.figures.plots import limits
+from storelab.analysis.figures.panels import limits
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import of_class
-from storelab.analysis.parts import words
-from storelab.analysis.tables import throughput
+from storelab.analysis.parts.groups import labelled
+from storelab.analysis.tables.space import METRICS, STATES
+from storelab.analysis.tables.throughput import CLASSES, side_by_side
 from storelab.core import units
-
-METRICS = {
-    "metadata_upload": ("Uploads", ("rate", "per_s"), "objects/s"),
-    "metadata_download": ("Downloads", ("rate", "per_s"), "objects/s"),
-    "throughput_upload": ("Upload", ("throughput", "mb_per_s"), "MB/s"),
-    "throughput_download": ("Download", ("throughput", "mb_per_s"), "MB/s"),
-}
-STATES = {
-    "put": "after the uploads",
-    "delete": "some seconds after their deletion",
-    "reclaim": "after the store was told to reclaim",
-}
-
-
-def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `deployment`: store, redundancy, data servers, backing and scheme in words, as far as they are chosen."""
-    return rows.assign(deployment=[words.deployment(r) for _, r in rows.iterrows()])
-
-
-def comparable(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Rows of a class that stand side by side in `systems`: measured, of one number of front-ends and of buckets
-    (the least)."""
-    rows = throughput.of_class(table, name)
-    metric, unit = METRICS[name][1]
-    rows = rows[rows[f"{metric}_median_{unit}"].notna()] if len(rows) else rows
-    for column in ("front_ends", "buckets", "accounts", "clients"):
-        if len(rows) and column in rows:
-            rows = rows[rows[column] == rows[column].min()]
-    return labelled(rows) if len(rows) else rows
 
 
 def _comparable(table: pd.DataFrame) -> pd.DataFrame:
-    parts = [rows for name in METRICS if len(rows := comparable(table, name))]
-    every = pd.concat(parts) if parts else table.iloc[:0]
-    if every.empty or every["deployment"].nunique() < 2:
+    """What stands side by side of all classes of operations, where there is more than one deployment."""
+    found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name))]
+    rows = pd.concat(found or [table.iloc[:0]])
+    if rows.empty or rows["deployment"].nunique() < 2:
         return table.iloc[:0]
-    return every.assign(series=every["engine"]).sort_values("series", kind="stable")
+    return rows.assign(series=rows["engine"]).sort_values("series", kind="stable")
 
 
 def _measures(label: str) -> tuple[Measure, ...]:
-    """One for each class of operation."""
+    """One for each class of operations, those of small objects first."""
     return tuple(
-        Measure((Curve(*metric),), label.format(what=what, unit=f"[{unit}]"), what.lower(), of_class(name))
-        for name, (what, metric, unit) in METRICS.items()
+        Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what.lower(), of_class(name))
+        for name, of in reversed(CLASSES.items())
     )
 
 
@@ -71,9 +43,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
         where={"workload": ("put", "get")},
         several=(column,),
         prepare=labelled,
-        measures=tuple(
-            Measure(m.curves, m.label.partition("[")[2].rstrip("]"), m.what, m.where) for m in _measures("{unit}")
-        ),
+        measures=_measures("{unit}"),
         x=column,
         hue=(hue,),
         within=True,
@@ -94,7 +64,7 @@ FIGURES = {
         table="throughput",
         where={"workload": ("put", "get")},
         prepare=_comparable,
-        measures=_measures("{what} of {{sizes}} {unit}"),
+        measures=_measures("{what} of {{sizes}} [{unit}]"),
         x="deployment",
         panels=(),
         height=0.6,
@@ -126,7 +96,7 @@ FIGURES = {
         prepare=labelled,
         measures=(
             Measure(
-                tuple(Curve(f"raw_per_byte_after_{state}", "ratio", name) for state, name in STATES.items()),
+                tuple(Curve(*metric, name) for metric, name in zip(METRICS, STATES.values(), strict=True)),
                 "Raw bytes used for each byte stored",
             ),
         ),

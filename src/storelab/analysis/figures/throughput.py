@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.figures.plots import limits
+from storelab.analysis.figures.panels import limits
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Rows, Specification
 from storelab.analysis.parts.speed import LARGE
 from storelab.analysis.tables.throughput import CLASSES

@@ -3,7 +3,7 @@
 One module per subject, `write` makes all. Decorators say what a function gives; further names are its arguments:
 tables, what is given, `campaign_dir`, or `paper` (all of these, by name).
 
-* `@FILE("table_x", "x")`: the text of `tex/table_x.tex`, from x.csv.
+* `@FILE("table_x", "x")`: the text of `tex/table_x.tex`, from x.csv; nothing where x.csv has no row.
 * `@FLAGS("x", ...)`: what the campaign has, flag -> bool: the paper's \\ifHas...; `@GIVEN("x", ...)`: what several rest
   on.
 * `@FILLED("flag", "x")`, above any of them: the flag is true where x.csv has rows.

@@ -26,8 +26,6 @@ def _cell(column: str, value: object) -> str:
 def ceilings(table: pd.DataFrame) -> str:
     """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients
     for an operation."""
-    if table.empty:
-        return ""
     axes = [c for c in AXES if c in ALWAYS or (table[c] != calibration.AGREE[c]).any()]
     lines = []
     for _, r in table.iterrows():

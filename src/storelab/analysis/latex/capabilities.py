@@ -23,8 +23,6 @@ ANSWERS = {
 def capabilities(table: pd.DataFrame) -> str:
     """A row per question, grouped by topic, and a column per deployment: yes, no, differs, or -- where it was not
     tried."""
-    if table.empty:
-        return ""
     rows = labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for topic, group in rows.groupby("topic", sort=False):

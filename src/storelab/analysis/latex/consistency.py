@@ -14,8 +14,6 @@ from storelab.analysis.tables.consistency import SCENARIOS, upper_bound
 def consistency(table: pd.DataFrame) -> str:
     """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of
     all."""
-    if table.empty:
-        return ""
     rows = labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for scenario, group in rows.groupby("scenario", sort=False):

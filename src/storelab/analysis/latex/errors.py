@@ -12,8 +12,6 @@ from storelab.analysis.tables.errors import label
 @FILE("table_errors", "errors")
 def errors(table: pd.DataFrame) -> str:
     """Failed operations by store, workload, op and class, over all runs."""
-    if table.empty:
-        return ""
     found = table.assign(c=[label(s, e) for s, e in zip(table["status"], table["error"], strict=True)])
     lines = []
     for (store, workload, op, name), g in found.groupby(["store", "workload", "op", "c"], sort=True):

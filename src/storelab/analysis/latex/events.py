@@ -16,8 +16,6 @@ from storelab.core import units
 def events(table: pd.DataFrame) -> str:
     """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved
     for one event."""
-    if table.empty:
-        return ""
     fixed = ("clients", "files", "navigation", *CLIENT)
     axes = [c for c in words.axes_of(table) if c not in fixed and table[c].nunique() > 1]
     head = [

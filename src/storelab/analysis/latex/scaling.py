@@ -16,8 +16,6 @@ from storelab.analysis.tables import scaling
 def knees(table: pd.DataFrame) -> str:
     """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity; empty where no curve was
     measured."""
-    if table.empty:
-        return ""
     axes = [
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
     ]

@@ -14,8 +14,6 @@ from storelab.core import units
 @FILLED("space_used", "space")
 def space(table: pd.DataFrame) -> str:
     """Raw bytes used per byte stored by deployment and object size, and how long giving back took."""
-    if table.empty:
-        return ""
     rows, lines = labelled(table), []
     for _, r in rows.sort_values(["object_size_bytes", "deployment"]).iterrows():
         ratios = [spread(r, *metric) for metric in METRICS]

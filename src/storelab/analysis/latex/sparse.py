@@ -91,8 +91,6 @@ TABLE2 = (
 def table2(table: pd.DataFrame) -> str:
     """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf.
     Ser. 664 (2015) 022001."""
-    if table.empty:
-        return ""
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
     axes = [c for c in words.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
     axes = [c for c in axes if ours[c].nunique() > 1]

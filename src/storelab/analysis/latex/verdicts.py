@@ -13,8 +13,6 @@ from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
 def verdicts(table: pd.DataFrame) -> str:
     """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests
     on."""
-    if table.empty:
-        return ""
     lines = []
     for r in table.itertuples(index=False):
         rest = r.would_tell if r.verdict == NOT_KNOWN else r.also

@@ -1,5 +1,6 @@
-"""LaTeX of a campaign: `tables/*.csv` and `figures/index.json` in, `tex/*.tex` out. May import: what `latex` may;
-nothing slow at first.
+"""LaTeX of a campaign: `tables/*.csv` and `figures/index.json` in, `tex/*.tex` out.
+
+May import: what `latex` may; nothing slow at first.
 
 `tex/` holds `numbers.tex` (\\Num... macros), `figures.tex` (\\ifHas... flags, \\Fig... macros), `sections.tex`, and a
 `table_*.tex` for each table. What a campaign has no data for is left out: its flag is false, its section not read.
@@ -48,13 +49,13 @@ class Paper(Made):
 def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
     """Write `tex/<name>.tex`, all of TEX or those named, atomically, and none where one cannot be made.
 
-    Raises UserError: a table or the figures are missing, or there is no file of that name.
+    Raises UserError where a table or the figures are missing, KeyError where there is no file of that name.
     """
-    unknown = set(only or ()) - {*TEX}
-    if unknown:
-        raise UserError(min(unknown), "is no file of the paper", f"one of: {', '.join(TEX)}")
     paper = Paper(campaign_dir)
-    texts = {campaign_dir / "tex" / f"{name}.tex": FILE.make(name, paper) for name in (TEX if only is None else only)}
+    texts = {}
+    for name in TEX if only is None else only:
+        empty = len(paper[FILE.declared[name].takes[0]]) == 0
+        texts[campaign_dir / "tex" / f"{name}.tex"] = "" if empty else FILE.make(name, paper)
     for path, text in texts.items():
         records.write_atomic(path, text.encode())
     return list(texts)
@@ -72,7 +73,7 @@ def drawn(campaign_dir: Path) -> dict[str, Any]:
 @GIVEN("has", "drawn", "paper")
 def has(drawn: Mapping[str, Any], paper: Paper) -> dict[str, bool]:
     """What the campaign has: HasX for each figure, section and remark of the paper."""
-    from storelab.analysis.figures.catalogue import FIGURES  # matplotlib comes with it, which no other file here needs
+    from storelab.analysis.figures.catalogue import FIGURES  # not above: pandas comes with it
 
     flags = {name: name in drawn for name in FIGURES}
     flags |= {flag: bool(len(paper[table])) for flag, of in FILLED.declared.items() for table in of.takes}
