@@ -65,7 +65,7 @@ EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
     "jobs_ahead": {**_JOBS, "axes": _NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
     "jobs_planned": {**_JOBS, "axes": _NODE | {"engine": "planned"}},
 }
-ONE_EACH = {  # one point of each of three workloads, for tests that look at files and not at numbers: tables of these take a quarter of the time
+ONE_EACH = {  # one point of each of three workloads: enough for a test that looks at files and not at numbers, in a quarter of the time
     name: {"workload": workload, "duration": "4 s"}
     for name, workload in (("upload", "put"), ("download", "get"), ("entries", "read_entries"))
 }

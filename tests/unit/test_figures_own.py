@@ -35,7 +35,7 @@ def resolved(**figure):
 
 @pytest.fixture(scope="module")
 def campaign(example, tmp_path_factory):
-    """Records of puts and gets whose plan carries the figures of the page; the tables are older than that plan, which the checksums do not know."""
+    """Records of puts and gets whose plan carries the figures of the page. The tables are older: the checksums know another plan."""
     folder = shutil.copytree(example, tmp_path_factory.mktemp("own") / "campaign")
     plan = records.read_json(folder / "raw" / "plan.json")
     models = {name: figures.Figure.model_validate(said) for name, said in (SHOWN | EMPTY).items()}
