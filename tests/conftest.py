@@ -4,10 +4,12 @@ import fcntl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ports
 import pyarrow.parquet as pq
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from storelab.core import plan
 from storelab.core.config import Config
@@ -20,13 +22,53 @@ from storelab.workloads import WORKLOADS
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
 
+# The files that take longest begin first, so that no worker is left with one at the end. All others follow.
+LONGEST = (
+    *("test_stranger", "test_systems", "test_ceph", "test_hdfs", "test_xrootd", "test_golden"),
+    *(
+        "test_stale_paper",
+        "test_campaign",
+        "test_paper",
+        "test_protocol_reads",
+        "test_extending",
+        "test_golden_requests",
+    ),
+    *(
+        "test_tables",
+        "test_figures",
+        "test_latex",
+        "test_figures_own",
+        "test_figure_pictures",
+        "test_dag",
+        "test_comparing",
+    ),
+)
+ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
+
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests."""
+    items.sort(key=lambda item: ORDER.get(item.path.stem, len(ORDER)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """With `--dist loadfile` one worker takes all testbeds: others would only wait for their lock."""
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class Files(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return "testbeds" if Path(path).stem in TESTBEDS else path
+
+
 @pytest.fixture(autouse=True, scope="module")
 def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A lock over all workers, and all checkouts of this machine."""
+    """A lock over all checkouts of this machine, and all workers."""
     if request.path.stem not in TESTBEDS:
         yield
         return

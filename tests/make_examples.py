@@ -65,6 +65,10 @@ EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
     "jobs_ahead": {**_JOBS, "axes": _NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
     "jobs_planned": {**_JOBS, "axes": _NODE | {"engine": "planned"}},
 }
+ONE_EACH = {  # one point of each of three workloads: enough for a test that looks at files and not at numbers, in a quarter of the time
+    name: {"workload": workload, "duration": "4 s"}
+    for name, workload in (("upload", "put"), ("download", "get"), ("entries", "read_entries"))
+}
 REFUSED = {**_TIMED, "axes": {"object_size": "4 kB", "clients": [1, 2]}}  # a sweep whose points `make` may make invalid
 
 

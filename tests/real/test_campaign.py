@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -178,12 +180,30 @@ def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(la
     in_process(lab, "down", "--all")
 
 
-@pytest.fixture
-def long_lab():
+@contextmanager
+def of_long_points(repetitions: int) -> Iterator[Path]:
+    """A laboratory whose store is up."""
     sweep = {"workload": "put", "duration": "4 s", "warm_up": "100 ms", "axes": {"clients": 2, "workers": 2}}
-    with laboratory({"up": sweep}, repetitions=3) as folder:
+    with laboratory({"up": sweep}, repetitions=repetitions) as folder:
         assert in_process(folder, "up", "seaweedfs")[0] == 0
         yield folder
+
+
+@pytest.fixture
+def long_lab():
+    with of_long_points(3) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def shared_lab():
+    with of_long_points(2) as folder:
+        yield folder
+
+
+def point_of(folder: Path, rep: int) -> str:
+    (key,) = (word for word in in_process(folder, "plan")[1].split() if word.endswith(f"rep~{rep:03}"))
+    return key
 
 
 def wait_for(condition, seconds: float = 60.0) -> None:
@@ -231,41 +251,41 @@ def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     assert {k: after[k] for k in before} == before
 
 
-def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(long_lab):
-    key = in_process(long_lab, "plan")[1].split()[2]
+def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_lab):
+    key = point_of(shared_lab, 1)
     process = subprocess.Popen(
-        [str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True
+        [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
     )
     wait_for(
         lambda: any(
             b"s5cmd" in Path(f"/proc/{p}/cmdline").read_bytes()
-            for p in clients_of(long_lab)
+            for p in clients_of(shared_lab)
             if Path(f"/proc/{p}").exists()
         )
     )
-    victim = next(p for p in clients_of(long_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
+    victim = next(p for p in clients_of(shared_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "ended with status -9" in errors, errors
-    failed = json.loads((long_lab / "results/bench/raw" / key / "failed.json").read_text())
+    failed = json.loads((shared_lab / "results/bench/raw" / key / "failed.json").read_text())
     assert "left no result" in failed["reason"]
-    assert not (long_lab / "results/bench/raw" / key / "run.json").exists()
-    assert not clients_of(long_lab)
-    assert storelab(long_lab, "measure", key).returncode == 0
-    assert not (long_lab / "results/bench/raw" / key / "failed.json").exists()
+    assert not (shared_lab / "results/bench/raw" / key / "run.json").exists()
+    assert not clients_of(shared_lab)
+    assert storelab(shared_lab, "measure", key).returncode == 0
+    assert not (shared_lab / "results/bench/raw" / key / "failed.json").exists()
 
 
-def test_ctrl_c_leaves_no_client(long_lab):
-    key = in_process(long_lab, "plan")[1].split()[2]
+def test_ctrl_c_leaves_no_client(shared_lab):
+    key = point_of(shared_lab, 2)
     process = subprocess.Popen(
-        [str(BIN / "storelab"), "measure", key], cwd=long_lab, env=environ(), stderr=subprocess.PIPE, text=True
+        [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: bool(clients_of(long_lab)))
+    wait_for(lambda: bool(clients_of(shared_lab)))
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in errors, errors
-    assert not clients_of(long_lab)
-    assert not (long_lab / "results/bench/raw" / key / "run.json").exists()
+    assert not clients_of(shared_lab)
+    assert not (shared_lab / "results/bench/raw" / key / "run.json").exists()
 
 
 def test_a_lost_record_is_measured_again_and_nothing_else(lab):

@@ -22,7 +22,8 @@ from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency.ledger import OBJECTS, ONCE
 
 # Every answer is held against a clock: what else runs beside makes a store late.
-pytestmark = [pytest.mark.real, pytest.mark.alone]
+pytestmark = pytest.mark.real
+by_the_clock = pytest.mark.alone  # holds answers against times: a busy machine makes a store look wrong or late
 
 AXES = {"clients": 2, "workers": 3, "front_ends": 2}
 
@@ -97,6 +98,7 @@ def names(store) -> list[str]:
     return [b["Name"] for b in s3_clients.for_store(store).list_buckets()["Buckets"]]
 
 
+@by_the_clock
 def test_a_store_that_answers_truly(run, seaweedfs):
     urls = [e.url for e in seaweedfs.endpoints(2)]
     settings = {"kind": "s3", "endpoint": urls, "prefix": "judged"}
@@ -139,6 +141,7 @@ def test_a_store_that_answers_truly(run, seaweedfs):
     assert not (campaign / "tables" / "throughput.csv").read_text().splitlines()[1:], "no rates of this workload"
 
 
+@by_the_clock
 def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behind):
     lies = {
         *OBJECT_LIES.values(),
@@ -174,6 +177,7 @@ def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behi
     assert {a["same_front_end"] for a in found} == {True, False}
 
 
+@by_the_clock
 def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
         _, _, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="2 s")
@@ -182,6 +186,7 @@ def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, beh
     assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
 
 
+@by_the_clock
 def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
     """Every tenth GET is answered with 503; one worker's listings fail for half a second: only the latter, again and again, counts."""
     with LyingProxy(targets(seaweedfs), {"failures"}) as proxy:
@@ -195,6 +200,7 @@ def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
 
 
 @pytest.mark.heavy
+@by_the_clock
 def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
     """No answer is neither right nor wrong."""
     pid = seaweedfs.actors()["filer"]

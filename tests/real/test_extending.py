@@ -65,7 +65,8 @@ def house(tmp_path_factory):
         if key.startswith("ram/"):
             storelab(folder, environ, "measure", key)
     storelab(folder, environ, "plan", "--write")
-    storelab(folder, environ, "collect")
+    for command in ("collect", "tables", "figures", "latex"):
+        storelab(folder, environ, command)
     return folder, environ, touched
 
 
@@ -97,8 +98,7 @@ def test_a_new_thing_touches_what_the_page_says(house):
 
 
 def test_all_of_it_was_measured(house):
-    folder, environ, _ = house
-    storelab(folder, environ, "tables")
+    folder, _, _ = house
     points = pd.read_csv(folder / "results/toy/tables/points.csv")
     assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 4
     paused = points[points["workload"] == "get"].set_index("pause")["overlap_rate_per_s"]
@@ -116,8 +116,6 @@ def test_the_table_its_figure_and_its_section_are_there(house):
         *(f"src/storelab/analysis/{kind}/slowest.py" for kind in ("tables", "figures", "latex")),
         "paper/sections/slowest.tex",
     ]
-    for command in ("tables", "figures", "latex"):
-        storelab(folder, environ, command)
     campaign = folder / "results/toy"
     table = pd.read_csv(campaign / "tables/slowest.csv")
     assert (table["slowest_median_ms"] > 0).all() and set(table["workload"]) == {"get", "stat"}

@@ -1,11 +1,15 @@
-"""Unit tests draw no pictures: to render the figures of a campaign takes 8 times as long as everything else about them."""
+"""What unit tests share: one example campaign, and no pictures: to render figures takes 8 times as long as all else about them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import make_examples
 import pytest
 from matplotlib.figure import Figure
 
-LOOK_AT_PICTURES = ("test_figures", "test_figures_own", "test_figure_pictures", "test_golden")
+from storelab.analysis.tables import build
+
+LOOK_AT_PICTURES = ("test_figures", "test_figure_pictures", "test_golden")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -15,3 +19,12 @@ def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.module.__name__ not in LOOK_AT_PICTURES:
             patch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
         yield
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of 90 points with its tables, one for all modules: who writes into it takes a copy."""
+    folder = tmp_path_factory.mktemp("example")
+    make_examples.make(folder)
+    build.build(folder)
+    return folder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from make_examples import make
+from make_examples import ONE_EACH, make
 
 from storelab.analysis.latex import typeset
 from storelab.cli import analysis, reference
@@ -14,10 +14,10 @@ REPO = Path(__file__).parents[2]
 
 
 def test_verify_tables_seal(tmp_path):
-    make(tmp_path, repetitions=1, failed=())
+    make(tmp_path, repetitions=1, failed=(), sweeps=ONE_EACH)
     run = CliRunner().invoke
     where = ["--campaign-dir", str(tmp_path)]
-    assert "30 points measured, 0 failed" in run(analysis.verify, where).output
+    assert "3 points measured, 0 failed" in run(analysis.verify, where).output
     assert "points.csv" in run(analysis.tables, where).output
     assert "sealed" in run(analysis.seal, where).output
     assert "already sealed" in run(analysis.seal, where).output

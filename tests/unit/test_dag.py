@@ -26,7 +26,7 @@ NOT_OF_THE_PAPER = {"sizing", "capabilities_page"}  # of the analysis, used by o
 # Builds a target; tells the modules that are loaded then, the files of the package that were opened and are no code, and by figure
 # those of whose functions ran. Nothing of `storelab.cli.code` takes part; nothing is rendered.
 LOADED = """
-import importlib, json, sys
+import cProfile, importlib, json, sys
 from pathlib import Path
 opened, ran = set(), {}
 sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" and isinstance(args[0], str) else None)
@@ -37,10 +37,9 @@ if module.endswith("figures.write"):
     from storelab.analysis.figures import catalogue
     Figure.savefig = lambda self, sink, **_: sink.write(b"-")
     for name in catalogue.names(json.loads(Path(folder, "raw/plan.json").read_text())):
-        seen = ran[name] = set()
-        sys.settrace(lambda frame, event, _: seen.add(frame.f_code.co_filename))
-        target.build(Path(folder), [name])
-        sys.settrace(None)
+        profile = cProfile.Profile(builtins=False)  # sees every function, and is much faster than sys.settrace
+        profile.runcall(target.build, Path(folder), [name])
+        ran[name] = {f.code.co_filename for f in profile.getstats() if not isinstance(f.code, str)}
     target.index(Path(folder))
 else:
     target.build(Path(folder))

@@ -2,20 +2,13 @@
 
 import pandas as pd
 import pytest
-from make_examples import make
+from make_examples import ONE_EACH, make
+from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.tables import build
 from storelab.core import records
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("example")
-    make(folder, repetitions=2)
-    build.build(folder)
-    return folder
 
 
 def texts(fig) -> str:
@@ -171,18 +164,18 @@ def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
 
-def test_without_data_nothing_is_drawn(tmp_path):
-    make(tmp_path, failed=("put", "read_entries"))
+def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
+    sizes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
+    sweeps = ONE_EACH | {"download": ONE_EACH["download"] | {"axes": sizes}}
+    make(tmp_path, failed=("put", "read_entries"), sweeps=sweeps)
     build.build(tmp_path)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures/entries.pdf").write_text("of an older state")
     write.build(tmp_path)
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
     assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
-    assert (
-        not (tmp_path / "figures/entries.pdf").exists()
-        and (tmp_path / "figures/metadata_download.pdf").read_bytes()[:4] == b"%PDF"
-    )
+    assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").exists()
     assert all(
         draw(spec, pd.DataFrame({"workload": [], "n": []})) is None
         for name, spec in catalogue.FIGURES.items()
@@ -199,7 +192,7 @@ def test_same_table_same_bytes(example, kind):
 
 def test_captions_state_n_sizes_engine_and_bars(example):
     text = catalogue.caption(catalogue.FIGURES["throughput_upload"], build.read(example, "throughput"))
-    for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 1 to 2 runs", "range (minimum to maximum)", "share one host"):
+    for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 2 to 3 runs", "range (minimum to maximum)", "share one host"):
         assert part in text
 
 

@@ -1,13 +1,14 @@
 """LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from make_examples import EVENTS, LATENCY, REFUSED, make
+from make_examples import EVENTS, LATENCY, ONE_EACH, REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.latex import events, numbers, parts, sparse
@@ -23,14 +24,18 @@ PAPER = Path(__file__).parents[2] / "paper"
 def built(folder: Path, **changes) -> Path:
     make(folder, **changes)
     build.build(folder)
+    return written(folder)
+
+
+def written(folder: Path) -> Path:
     write.build(folder)
     latex.build(folder)
     return folder / "tex"
 
 
 @pytest.fixture(scope="module")
-def tex(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("example"), repetitions=2)
+def tex(example, tmp_path_factory):
+    return written(shutil.copytree(example, tmp_path_factory.mktemp("tex") / "example"))
 
 
 def test_escape():
@@ -131,12 +136,12 @@ def test_environment_prints_requests_per_operation(tex):
 
 
 def test_sections_without_data_are_left_out(tmp_path):
-    only_reads = built(tmp_path / "reads", failed=("put", "get"))
+    only_reads = built(tmp_path / "reads", failed=("put", "get"), sweeps=ONE_EACH)
     assert (
         "sections/raw" not in (only_reads / "sections.tex").read_text()
         and "sections/entries" in (only_reads / "sections.tex").read_text()
     )
-    only_raw = built(tmp_path / "raw", failed=("read_entries",))
+    only_raw = built(tmp_path / "raw", failed=("read_entries",), sweeps=ONE_EACH)
     assert (
         "sections/raw" in (only_raw / "sections.tex").read_text()
         and "sections/entries" not in (only_raw / "sections.tex").read_text()
@@ -147,11 +152,9 @@ def test_sections_without_data_are_left_out(tmp_path):
     )
 
 
-def test_without_figures_it_says_so(tmp_path):
-    make(tmp_path, repetitions=1)
-    build.build(tmp_path)
+def test_without_figures_it_says_so(example):
     with pytest.raises(UserError, match="storelab figures"):
-        latex.build(tmp_path)
+        latex.build(example)
 
 
 def test_published_numbers_are_as_printed():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from make_examples import make
+from make_examples import ONE_EACH, make
 
 from storelab.analysis import latex, tables
 from storelab.analysis.latex import write
@@ -100,7 +100,7 @@ SHOP, made = Registry("shop", "SHOP"), []
 def folder(tmp_path_factory):
     """A campaign with tables, without figures."""
     path = tmp_path_factory.mktemp("example")
-    make(path, repetitions=1)
+    make(path, repetitions=1, sweeps=ONE_EACH)
     build.build(path)
     return path
 

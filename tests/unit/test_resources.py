@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from example_monitor import PORTS
-from make_examples import make
+from make_examples import ONE_EACH, make
 from test_figures import texts
 
 from storelab.analysis.figures import catalogue, plots
@@ -151,7 +151,7 @@ def test_figures_of_one_client(example, name):
 
 
 def test_no_threads_no_figure(tmp_path, example):
-    make(tmp_path, failed=("read_entries",), repetitions=1)
+    make(tmp_path, failed=("read_entries",), repetitions=1, sweeps=ONE_EACH)
     build.build(tmp_path)
     assert draw(catalogue.FIGURES["threads"], build.read(tmp_path, "throughput")) is None
     old = build.read(example, "resources")

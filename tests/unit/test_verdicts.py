@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from make_examples import make
+from make_examples import ONE_EACH, make
 
 from storelab.analysis.latex import verdicts as latex_verdicts
 from storelab.analysis.tables import build, verdicts
@@ -244,7 +244,7 @@ def test_terminal_and_paper(example, tmp_path):
     tex = latex_verdicts.verdicts(build.read(example, "verdicts"))
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
     assert latex_verdicts.verdicts(pd.DataFrame()) == ""
-    make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1)
+    make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1, sweeps=ONE_EACH)
     build.build(tmp_path)
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])
     assert "no measured point with a rate" in str(none.exception)
