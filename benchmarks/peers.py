@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ports
-from common import environ, laboratory, options, report, say
+from common import environ, laboratory, options, report, run, say
 
 from storelab.analysis.statistics import ratios as comparing
 from storelab.core import config, plan, units
@@ -238,4 +238,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
