@@ -53,6 +53,8 @@ def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines
     )
     client.close()
     summary = json.loads(done.stdout.strip().splitlines()[-1])
+    if not summary["success"]:
+        raise SystemExit(f"engine_overhead: s5cmd by hand did nothing in {seconds} s: {done.stderr[-300:]}")
     return summary["success"] / seconds
 
 
@@ -71,14 +73,14 @@ def clean_up(store: Store, conf: config.Config, attempt: str) -> None:
 
 def main() -> None:
     args = options(__doc__)
-    n, longest = sized(args, 10, 5, 1), sized(args, 60, 60, 1)
+    n, longest = sized(args, 10, 5, 1), sized(args, 60, 60, 2)
     sweeps = {
         name: {
             "workload": w,
             "duration": f"{min(t, longest)} s",
             "warm_up": "500 ms",
             "objects": sized(args, objects, objects, 2),
-            "axes": {"object_size": size, "workers": workers},
+            "axes": {"object_size": "4 kB" if args.smoke else size, "workers": workers},
         }
         for name, (w, size, workers, t, objects, _) in CASES.items()
     }

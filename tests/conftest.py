@@ -18,7 +18,7 @@ from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
-TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
+TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor", "test_benchmarks")
 
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")
