@@ -4,7 +4,8 @@ The window lies in the middle of a run: it begins when all have their connection
 start-up and the last operations of a run are in nobody's figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,12 @@ def in_window(start_ns: Sequence[int], end_ns: Sequence[int], window: tuple[int,
     took, inside = end - start, np.minimum(end, stop) - np.maximum(start, begin)
     at_once = (end > begin) & (end <= stop)  # of operations that took no time
     return float(np.where(took > 0, np.clip(inside, 0, None) / np.maximum(took, 1), at_once).sum())
+
+
+def cpu_samples(columns: Mapping[str, Sequence[Any]]) -> list[tuple[int, float]]:
+    """(ns, CPU seconds so far) of the one client that a monitor watched, children included."""
+    rows = zip(*(columns[c] for c in ("what", "time_ns", "cpu_user_s", "cpu_system_s")), strict=True)
+    return [(ns, user + system) for what, ns, user, system in rows if what == "client"]
 
 
 def cpu_in_window(samples: Sequence[tuple[int, float]], window: tuple[int, int]) -> float:

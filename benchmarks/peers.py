@@ -132,12 +132,6 @@ class Cell:
         return [x / y for x, y in zip(self.rates[a], self.rates[b], strict=True)]
 
 
-def cpu_samples(columns: dict[str, list[Any]]) -> list[tuple[int, float]]:
-    """(ns, CPU seconds so far) of the one client that a monitor watched, children included."""
-    rows = zip(*(columns[c] for c in ("what", "time_ns", "cpu_user_s", "cpu_system_s")), strict=True)
-    return [(ns, user + system) for what, ns, user, system in rows if what == "client"]
-
-
 def ours(conf: config.Config, points: list[Point], point: Point, seconds: float, cell: Cell) -> None:
     record = measure.point(conf, points, point.key)
     assert record is not None
@@ -145,7 +139,7 @@ def ours(conf: config.Config, points: list[Point], point: Point, seconds: float,
     ops = pq.read_table(folder / "ops.0.parquet", columns=["start_ns", "end_ns", "error", "latency_hist"]).to_pydict()
     if any(e is not None for e in ops["error"]) or any(h is not None for h in ops["latency_hist"]):
         raise SystemExit(f"peers: {point.key}: operations failed, or are kept in bins")
-    samples = cpu_samples(pq.read_table(folder / "monitor.0.parquet").to_pydict())
+    samples = counting.cpu_samples(pq.read_table(folder / "monitor.0.parquet").to_pydict())
     name = f"storelab {point.axes['engine']}"
     cell.note(name, window(record["start_ns"], seconds), (ops["start_ns"], ops["end_ns"]), samples)
 
@@ -210,7 +204,7 @@ def watched(command: list[str], env: dict[str, str], seconds: float) -> tuple[in
     finally:
         ended.cancel()
         process.kill()
-    return begin, cpu_samples(monitor.columns())
+    return begin, counting.cpu_samples(monitor.columns())
 
 
 def measured(
