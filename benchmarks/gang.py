@@ -41,9 +41,11 @@ class CountedFolder(rendezvous.Folder):
 class LateFolder(rendezvous.Folder):
     """Shows a file some time after it was written: a shared folder with cached attributes."""
 
+    late_s = LATE_S
+
     def _old(self, path: Path) -> bool:
         try:
-            return time.time() - path.stat().st_mtime >= LATE_S
+            return time.time() - path.stat().st_mtime >= self.late_s
         except FileNotFoundError:
             return False
 
@@ -143,6 +145,7 @@ def met(found: dict) -> dict:
 def main() -> None:
     args = options(__doc__)
     n, most = sized(args, 20, 5, 2), sized(args, 5000, 5000, 16)
+    LateFolder.late_s = sized(args, LATE_S, LATE_S, 0.2)
     gc.freeze()  # forks share what is there: thousands of them fit into memory
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     skews = []
