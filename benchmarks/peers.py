@@ -80,12 +80,17 @@ SMOKE = {
 
 def run_s(seconds: float) -> float:
     """Seconds of a run with a window of so many."""
-    return WARM_S + seconds + TAIL_S
+    return warm_s(seconds) + seconds + min(TAIL_S, seconds)
+
+
+def warm_s(seconds: float) -> float:
+    """Seconds before the window; of a smoke run less than of others."""
+    return min(WARM_S, seconds)
 
 
 def window(begin_ns: int, seconds: float) -> tuple[int, int]:
     """(begin, end) of the window of a run that began then, ns."""
-    opened = begin_ns + int(WARM_S * 1e9)
+    opened = begin_ns + int(warm_s(seconds) * 1e9)
     return opened, opened + int(seconds * 1e9)
 
 
@@ -94,7 +99,7 @@ def sweeps(sizes: dict[str, Size]) -> dict[str, Any]:
         f"{w}_{name}": {
             "workload": w,
             "duration": f"{1000 * run_s(s.seconds[w]):.0f} ms",
-            "warm_up": f"{1000 * WARM_S:.0f} ms",
+            "warm_up": f"{1000 * warm_s(s.seconds[w]):.0f} ms",
             "objects": s.objects,
             "axes": {"engine": list(ENGINES), "object_size": s.size, "workers": s.workers},
         }
