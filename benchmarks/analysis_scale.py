@@ -7,7 +7,6 @@ open loop; one operation in a thousand fails), and 8 points in bins of 100 ms. C
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from common import BIN, environ, options, report, say
+from common import BIN, environ, options, report, run, say, sized
 
 from storelab.core import config, plan, records
 from storelab.core.model import Point
@@ -154,8 +153,9 @@ def analyse(folder: Path) -> tuple[float, float]:
 
 def main() -> None:
     args = options(__doc__)
-    rows, n = (2_000_000, 3) if args.quick else (20_000_000, 5)
-    seconds, gb = f"seconds_{rows // 1_000_000}M", f"gb_{rows // 1_000_000}M"
+    rows, n = sized(args, (20_000_000, 5), (2_000_000, 3), (64_000, 1))
+    label = sized(args, "20M", "2M", "20M")
+    seconds, gb = f"seconds_{label}", f"gb_{label}"
     values: dict[str, list[float]] = {seconds: [], gb: []}
     folder = Path(tempfile.mkdtemp(prefix="storelab-analysis-"))
     try:
@@ -180,4 +180,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

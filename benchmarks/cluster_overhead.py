@@ -19,14 +19,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import ports
 import yaml
-from common import BIN, environ, laboratory, options, report, say
+from common import BIN, absent, environ, laboratory, options, report, run, say, sized
 
+from storelab.core.errors import UserError
 from storelab.gang.testbed.links import HEAD, HEAD_SPACE, PREFIX, Network, enter
 
-WINDOW_S, NODES, LINKED, FRONT_ENDS = 3, 4, 8, (1, 2, 4)
+PROGRAMS = ("salloc", "slurmctld", "munged")  # what a Slurm needs here
+
+
+class Size(NamedTuple):
+    """window_s, nodes: of the points whose overhead is measured; linked: nodes with links; shaped_s: their window; iperf_s: of iperf3."""
+
+    window_s: int
+    nodes: int
+    linked: int
+    front_ends: tuple[int, ...]
+    shaped_s: int
+    iperf_s: int
+
+
+FULL, SMOKE = Size(3, 4, 8, (1, 2, 4), 10, 5), Size(1, 2, 2, (2,), 1, 1)
 
 
 def storelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
@@ -52,47 +68,36 @@ def testbed(nodes: int, *options: str) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def overheads(n: int) -> list[float]:
+def sweep(size: Size) -> dict[str, Any]:
+    axes = {"clients": size.nodes, "workers": 2}
+    return {"up": {"workload": "put", "duration": f"{size.window_s} s", "warm_up": "500 ms", "axes": axes}}
+
+
+def overheads(n: int, size: Size) -> list[float]:
     """Seconds of points in one allocation beside their windows."""
-    sweeps = {
-        "up": {
-            "workload": "put",
-            "duration": f"{WINDOW_S} s",
-            "warm_up": "500 ms",
-            "axes": {"clients": NODES, "workers": 2},
-        }
-    }
-    with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
+    with testbed(size.nodes) as folder, laboratory(sweep(size), repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
-        keys = [f"seaweedfs/put/clients~0004_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
+        keys = [f"seaweedfs/put/clients~{size.nodes:04d}_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
         script = "\n".join(
             f"s=$(date +%s.%N); {BIN}/storelab measure {k} || exit 1; e=$(date +%s.%N); echo TOOK $s $e" for k in keys
         )
         storelab("up", "seaweedfs", cwd=lab)
-        command = ["salloc", f"-N{NODES}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
+        command = ["salloc", f"-N{size.nodes}", "bash", "-c", f"{BIN}/storelab plan --write\n{script}"]
         told = storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab).stdout
         lines = [line.split()[1:] for line in told.splitlines() if line.startswith("TOOK")]
-        return [float(e) - float(s) - WINDOW_S for s, e in lines][1:]
+        return [float(e) - float(s) - size.window_s for s, e in lines][1:]
 
 
-def plugin(n: int) -> list[float]:
+def plugin(n: int, size: Size) -> list[float]:
     """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n + 1."""
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
-    sweeps = {
-        "up": {
-            "workload": "put",
-            "duration": f"{WINDOW_S} s",
-            "warm_up": "500 ms",
-            "axes": {"clients": NODES, "workers": 2},
-        }
-    }
-    with testbed(NODES) as folder, laboratory(sweeps, repetitions=n + 1) as lab:
-        _configure(lab, {"kind": "srun", "nodes": NODES, "address": "127.0.0.1"})
+    with testbed(size.nodes) as folder, laboratory(sweep(size), repetitions=n + 1) as lab:
+        _configure(lab, {"kind": "srun", "nodes": size.nodes, "address": "127.0.0.1"})
         command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
         storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
         ends = sorted(path.stat().st_mtime for path in (lab / "results/bench/status").rglob("*rep~*.done"))
-        return [b - a - WINDOW_S for a, b in pairwise(ends)]
+        return [b - a - size.window_s for a, b in pairwise(ends)]
 
 
 def _configure(lab: Path, launcher: dict) -> None:
@@ -100,11 +105,11 @@ def _configure(lab: Path, launcher: dict) -> None:
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"launcher": launcher}))
 
 
-def iperf(front_ends: int, addresses: list[str]) -> float:
+def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
     """Mbit/s of all nodes' downloads together, node i from front-end i mod n."""
     servers, clients = [], []
     try:
-        for i in range(LINKED):
+        for i in range(size.linked):
             at = addresses[i % front_ends]
             servers.append(
                 subprocess.Popen(
@@ -112,7 +117,7 @@ def iperf(front_ends: int, addresses: list[str]) -> float:
                 )
             )
         time.sleep(0.5)
-        for i in range(LINKED):
+        for i in range(size.linked):
             at = addresses[i % front_ends]
             command = [
                 *enter(f"{PREFIX}n{i + 1}"),
@@ -123,7 +128,7 @@ def iperf(front_ends: int, addresses: list[str]) -> float:
                 str(5200 + i),
                 "-R",
                 "-t",
-                "5",
+                str(size.iperf_s),
                 "-O",
                 "1",
                 "-J",
@@ -138,20 +143,28 @@ def iperf(front_ends: int, addresses: list[str]) -> float:
                 process.wait(5)
 
 
-def shaped(reps: int) -> dict[str, list[float]]:
+def shaped(reps: int, size: Size) -> dict[str, list[float]]:
     """Ratios of the measured throughput over what iperf3 finds, by front-ends; the worst error."""
     links = ("--links", "--rate", "100mbit", "--front-ends", "4", "--front-end-rate", "150mbit")
-    with testbed(LINKED, *links) as folder:
+    with testbed(size.linked, *links) as folder:
         plan = Network(folder.absolute()).planned()
         assert plan is not None
         axes = {
             "engine": "obstore",
             "object_size": "256 kB",
-            "clients": LINKED,
+            "clients": size.linked,
             "workers": 2,
-            "front_ends": list(FRONT_ENDS),
+            "front_ends": list(size.front_ends),
         }
-        sweeps = {"down": {"workload": "get", "duration": "10 s", "warm_up": "2 s", "objects": 128, "axes": axes}}
+        sweeps = {
+            "down": {
+                "workload": "get",
+                "duration": f"{size.shaped_s} s",
+                "warm_up": f"{200 * size.shaped_s} ms",
+                "objects": 128,
+                "axes": axes,
+            }
+        }
         front_ends = {"address": plan.addresses[0], "front_end_addresses": plan.addresses}
         with laboratory(
             sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), **front_ends}}, repetitions=reps
@@ -166,15 +179,15 @@ def shaped(reps: int) -> dict[str, list[float]]:
                 "--",
                 "tables",
             ]
-            storelab("testbed", "run", "--folder", str(folder), "--", "salloc", f"-N{LINKED}", *snakemake, cwd=lab)
+            storelab("testbed", "run", "--folder", str(folder), "--", "salloc", f"-N{size.linked}", *snakemake, cwd=lab)
             import pandas as pd
 
             table = pd.read_csv(lab / "results/bench/tables/throughput.csv").set_index("front_ends")[
                 "throughput_median_mb_per_s"
             ]
             out: dict[str, list[float]] = {}
-            for f in FRONT_ENDS:
-                seen = [iperf(f, plan.addresses) for _ in range(2)]
+            for f in size.front_ends:
+                seen = [iperf(f, plan.addresses, size) for _ in range(2)]
                 ratio = 8 * float(table[f]) / max(seen)
                 say(
                     f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in seen)}"
@@ -186,19 +199,24 @@ def shaped(reps: int) -> dict[str, list[float]]:
 
 def main() -> None:
     args = options(__doc__)
-    n = 5 if args.quick else 15
-    values = {"allocation_overhead_s": overheads(n)}
+    size = sized(args, FULL, FULL, SMOKE)
+    if without := absent(PROGRAMS):
+        raise UserError("cluster_overhead", f"{', '.join(without)} is not installed", "run `storelab install slurm`")
+    n = sized(args, 15, 5, 1)
+    values = {"allocation_overhead_s": overheads(n, size)}
     say(f"cluster_overhead: in an allocation {values['allocation_overhead_s']}")
-    values["plugin_overhead_s"] = plugin(2 if args.quick else 4)
+    values["plugin_overhead_s"] = plugin(sized(args, 4, 2, 1), size)
     missing = (
         [] if values["plugin_overhead_s"] else ["plugin_overhead_s: snakemake-executor-plugin-slurm is not installed"]
     )
-    if os.geteuid() == 0:
-        values |= shaped(1 if args.quick else 3)
+    if os.geteuid():
+        missing.append("shaped_*: namespaces need root")
+    elif absent(["iperf3"]):
+        missing.append("shaped_*: iperf3 is not installed")
     else:
-        missing.append("shaped_worst_relative_error: namespaces need root")
-    report("cluster_overhead", n, values, args, missing)
+        values |= shaped(sized(args, 3, 1, 1), size)
+    report("cluster_overhead", n, values, args, missing, ["seaweedfs"])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: options, a temporary laboratory, interleaved repetition, the one line of JSON at the end.
+"""What all benchmarks share: options, a temporary laboratory, the line of JSON at the end, the file it is kept in.
 
 Figures are {median, low, high} over n repetitions; low and high are the smallest and largest. Ratios are taken within one
 repetition, so that a machine that is slow for a while is slow for both sides.
@@ -8,28 +8,70 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import ports
 import yaml
 
+from storelab.core.errors import UserError
+from storelab.core.records import write_json
+from storelab.core.stores import load
+from storelab.host import environment
+from storelab.stores import make
+
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 BIN = Path(sys.executable).parent
 
 
 def options(about: str) -> argparse.Namespace:
+    """The options that every benchmark has. Ends the program where they contradict each other."""
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: at most ten minutes")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="fewer repetitions: at most ten minutes")
+    size.add_argument(
+        "--smoke", action="store_true", help="the smallest size that runs all code: its numbers say nothing"
+    )
     parser.add_argument("--json", action="store_true", help="only the last line of output: one JSON object")
-    return parser.parse_args()
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results")
+    args = parser.parse_args()
+    if args.smoke and args.save:
+        parser.error("--smoke and --save: numbers that say nothing are not kept")
+    return args
+
+
+def run(main: Callable[[], None]) -> None:
+    """Call a benchmark's `main`. What a person can mend (a program that is not installed …) is one line, exit code 2.
+
+    SIGTERM ends it by an exception, so that its servers are stopped.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        main()
+    except UserError as error:
+        say(f"{Path(sys.argv[0]).stem}: {error}")
+        sys.exit(2)
+
+
+def absent(programs: Sequence[str]) -> list[str]:
+    """Those of the programs that are neither in PATH nor where Debian keeps servers."""
+    places = f"{environ()['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"
+    return [name for name in programs if not shutil.which(name, path=places)]
+
+
+def sized(args: argparse.Namespace, full: Any, quick: Any, smoke: Any) -> Any:
+    """That of the three which the options ask for."""
+    return smoke if args.smoke else quick if args.quick else full
 
 
 def say(line: str) -> None:
@@ -41,17 +83,46 @@ def figure(values: list[float]) -> dict[str, float]:
 
 
 def report(
-    name: str, n: int, values: dict[str, list[float]], args: argparse.Namespace, missing: list[str] | None = None
+    name: str,
+    n: int,
+    values: dict[str, list[float]],
+    args: argparse.Namespace,
+    missing: Sequence[str] | None = None,
+    servers: Sequence[str] = (),
 ) -> None:
-    """Print a table (unless --json) and the JSON line."""
-    figures = {key: figure(v) for key, v in values.items() if v}
+    """Print a table (unless --json) and the JSON line; keep it with --save.
+
+    missing: what could not be measured here, and why; servers: the kinds of stores that took part.
+    """
+    figures = {key: figure(v) | {"n": len(v)} for key, v in values.items() if v}
     if not args.json:
         for key, f in figures.items():
-            print(f"{key:24s} {f['median']:10.4g}  [{f['low']:.4g}, {f['high']:.4g}]  n = {len(values[key])}")
+            print(f"{key:24s} {f['median']:10.4g}  [{f['low']:.4g}, {f['high']:.4g}]  n = {f['n']}")
     out: dict[str, Any] = {"name": name, "n": n, "figures": figures}
     if missing:
-        out["missing"] = missing
+        out["missing"] = list(missing)
+    if args.save:
+        keep(out, args.quick, versions(servers))
     print(json.dumps(out))
+
+
+def versions(servers: Sequence[str]) -> dict[str, str]:
+    """Kind -> version, as the installed programs tell it; what is not installed is left out."""
+    out = {}
+    with tempfile.TemporaryDirectory() as state:
+        for kind in servers:
+            with suppress(UserError):
+                out[kind] = make(kind, load(kind).Settings(kind=kind), Path(state)).version()
+    return out
+
+
+def keep(out: dict[str, Any], quick: bool, servers: dict[str, str], folder: Path = RESULTS) -> None:
+    """Write benchmarks/results/<name>[.quick].json: the JSON line, and where, when and of what it was measured."""
+    about = environment.capture()
+    facts = {key: about[key] for key in ("kernel", "cpu_model", "usable_cores", "memory_bytes", "python", "packages")}
+    facts |= {"commit": about["git_commit"], "date": datetime.now(UTC).strftime("%Y-%m-%d"), "servers": servers}
+    folder.mkdir(exist_ok=True)
+    write_json(folder / f"{out['name']}{'.quick' if quick else ''}.json", out | {"quick": quick} | facts)
 
 
 def environ() -> dict[str, str]:

@@ -6,12 +6,12 @@ gang, operations recorded over T. Both from the same body files and objects, int
 
 import itertools
 import json
-import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from common import laboratory, options, report, say
+from common import laboratory, options, report, run, say, sized
 
 from storelab.core import config, plan
 from storelab.core.model import Point
@@ -19,6 +19,7 @@ from storelab.engines.common.names import put_prefix
 from storelab.engines.contract import Job
 from storelab.engines.s5cmd import client as s5cmd
 from storelab.engines.s5cmd.transfers import S5cmdGet, S5cmdPut
+from storelab.host import scratch
 from storelab.measure import point as measure
 from storelab.stores import make
 from storelab.stores.base import Store
@@ -36,7 +37,7 @@ CASES = {  # name: (workload, size, workers, seconds, staged objects, commands i
 def job_of(conf: config.Config, store: Store, point: Point, attempt: str) -> Job:
     manifest = stage.manifest_path(conf, store.name, point.dataset) if point.dataset else None
     places = stage.buckets_of(conf, store, 1)
-    return Job(point, 0, store.endpoints(1)[0], places, stage.scratch_dir(conf) / attempt, manifest, attempt)
+    return Job(point, 0, store.endpoints(1)[0], places, scratch.folder(conf.scratch) / attempt, manifest, attempt)
 
 
 def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines: int, attempt: str) -> float:
@@ -52,6 +53,8 @@ def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines
     )
     client.close()
     summary = json.loads(done.stdout.strip().splitlines()[-1])
+    if not summary["success"]:
+        raise SystemExit(f"engine_overhead: s5cmd by hand did nothing in {seconds} s: {done.stderr[-300:]}")
     return summary["success"] / seconds
 
 
@@ -70,22 +73,24 @@ def clean_up(store: Store, conf: config.Config, attempt: str) -> None:
 
 def main() -> None:
     args = options(__doc__)
-    n = 5 if args.quick else 10
+    n, longest = sized(args, 10, 5, 1), sized(args, 60, 60, 2)
     sweeps = {
         name: {
             "workload": w,
-            "duration": f"{t} s",
+            "duration": f"{min(t, longest)} s",
             "warm_up": "500 ms",
-            "objects": objects,
-            "axes": {"object_size": size, "workers": workers},
+            "objects": sized(args, objects, objects, 2),
+            "axes": {"object_size": "4 kB" if args.smoke else size, "workers": workers},
         }
         for name, (w, size, workers, t, objects, _) in CASES.items()
     }
     values: dict[str, list[float]] = {name: [] for name in CASES}
-    with laboratory(sweeps, repetitions=n) as folder:
-        conf = config.load(
-            Path(folder) / "config.yaml", (), {"results": str(folder / "results"), "state": str(folder / ".storelab")}
-        )
+    with (
+        laboratory(sweeps, repetitions=n) as folder,
+        tempfile.TemporaryDirectory(prefix="storelab-engine-", dir="/dev/shm") as shm,
+    ):
+        places = {"results": str(folder / "results"), "state": str(folder / ".storelab"), "scratch": shm}
+        conf = config.load(Path(folder) / "config.yaml", (), places)
         points = plan.make(conf, WORKLOADS)
         store = make("seaweedfs", conf.stores["seaweedfs"], Path(conf.state))
         store.up(1)
@@ -93,6 +98,7 @@ def main() -> None:
         for i in range(n):
             for point in (p for p in points if p.rep == i + 1):
                 _, _, _, seconds, _, lines = CASES[point.sweep]
+                seconds = min(seconds, longest)
                 if point.dataset:
                     stage.ensure(conf, store, point.dataset, say)
                 rates = {}
@@ -107,9 +113,8 @@ def main() -> None:
                 say(
                     f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s"
                 )
-        shutil.rmtree(stage.scratch_dir(conf), ignore_errors=True)
-    report("engine_overhead", n, values, args)
+    report("engine_overhead", n, values, args, servers=["seaweedfs"])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

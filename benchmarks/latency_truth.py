@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import ports
 import pyarrow.parquet as pq
-from common import options, report, say
+from common import options, report, run, say, sized
 from delay_server import DelayServer
 
 from storelab.core import clock
@@ -27,7 +27,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
 
 ENGINES, SEED = ("obstore", "loadgen"), 1
-SECONDS, RATE, STALL = 8, 200, (3.0, 3.5)
+SECONDS, RATE, STALL = 8, 200, (0.375, 0.5)  # stall: begin, and length in s; begin as a part of the window
 CASES = {"closed": (False, False), "closed_stall": (False, True), "open": (True, False), "open_stall": (True, True)}
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
@@ -70,7 +70,9 @@ def job(url: str, folder: Path, body: bytes, workers: int, rate: int, engine: st
     return Job(point, 0, Endpoint(url), [Bucket("bucket")], folder / "scratch", manifest, "truth")
 
 
-def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tuple[list[float], list[float]]:
+def measured(
+    server: DelayServer, opened: bool, stall: bool, engine: str, seconds: int
+) -> tuple[list[float], list[float]]:
     """(latencies recorded, latencies in truth) in seconds, of the operations that were begun before the deadline."""
     server.reset()
     with tempfile.TemporaryDirectory(prefix="storelab-truth-") as folder:
@@ -81,8 +83,9 @@ def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tup
             client.prepare()
             start = clock.now_ns() + 50_000_000
             if stall:
-                server.stalls = [(start + int(STALL[0] * 1e9), start + int(STALL[1] * 1e9))]
-            client.run(start, start + SECONDS * 10**9)
+                begin = start + int(STALL[0] * seconds * 1e9)
+                server.stalls = [(begin, begin + int(STALL[1] * 1e9))]
+            client.run(start, start + seconds * 10**9)
             result = client.result()
             ops = columns(result)
         finally:
@@ -106,10 +109,10 @@ def measured(server: DelayServer, opened: bool, stall: bool, engine: str) -> tup
     return recorded, truth
 
 
-def repetition(server: DelayServer, values: dict[str, list[float]], engine: str) -> None:
+def repetition(server: DelayServer, values: dict[str, list[float]], engine: str, seconds: int) -> None:
     worst = 0.0
     for case, (opened, stall) in CASES.items():
-        recorded, truth = measured(server, opened, stall, engine)
+        recorded, truth = measured(server, opened, stall, engine, seconds)
         said = []
         for name, q in QUANTILES.items():
             a, b = quantile(recorded, q), quantile(truth, q)
@@ -127,7 +130,7 @@ def main() -> None:
     import os
 
     args: argparse.Namespace = options(__doc__)
-    n = 2 if args.quick else 5
+    n, seconds = sized(args, 5, 2, 1), sized(args, SECONDS, SECONDS, 1)
     os.environ.update(Credentials("truth", "truth").environ())
     values: dict[str, list[float]] = {f"{engine}_worst_relative_error": [] for engine in ENGINES}
     with (
@@ -136,7 +139,7 @@ def main() -> None:
     ):
         for _ in range(n):
             for engine in ENGINES:
-                repetition(server, values, engine)
+                repetition(server, values, engine, seconds)
     values["worst_relative_error"] = [
         max(both) for both in zip(*(values[f"{e}_worst_relative_error"] for e in ENGINES), strict=True)
     ]
@@ -144,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

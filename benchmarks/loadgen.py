@@ -9,7 +9,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import subprocess
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ports
-from common import options, report, say
+from common import absent, options, report, run, say, sized
 
 from storelab.core.config import Config
 from storelab.engines.loadgen import client
@@ -54,7 +53,7 @@ def nginx(folder: Path, port: int) -> Iterator[str]:
         server.wait(20)
 
 
-def run(
+def drive(
     folder: Path, url: str, size: int, keys: list[str], ca_file: str = "", **more: Any
 ) -> tuple[dict[str, Any], float, float]:
     """(summary, CPU seconds, largest resident memory in MB) of one run."""
@@ -83,9 +82,9 @@ def run(
     return summary, cpu_s, used.ru_maxrss / 1e3
 
 
-def wrk(url: str) -> float:
+def wrk(url: str, seconds: int) -> float:
     threads = min(CONNECTIONS, os.cpu_count() or 1)
-    command = ["wrk", f"-t{threads}", f"-c{CONNECTIONS}", f"-d{SECONDS}s", f"{url}/data/0"]
+    command = ["wrk", f"-t{threads}", f"-c{CONNECTIONS}", f"-d{seconds}s", f"{url}/data/0"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"Requests/sec:\s*([\d.]+)", told)
     if not found or "Non-2xx" in told:
@@ -93,22 +92,23 @@ def wrk(url: str) -> float:
     return float(found.group(1))
 
 
-def beside_wrk(folder: Path, values: dict[str, list[float]], n: int) -> None:
+def beside_wrk(folder: Path, values: dict[str, list[float]], n: int, seconds: int) -> None:
     (folder / "data").mkdir()
     for i in range(KEYS):
         (folder / "data" / str(i)).write_bytes(os.urandom(SMALL))
     with nginx(folder, ports.block()) as url:
         for _ in range(n):
-            theirs = wrk(url)
-            summary, cpu_s, _ = run(folder, url, SMALL, [str(i) for i in range(KEYS)])
-            ours = summary["operations"] / SECONDS
+            theirs = wrk(url, seconds)
+            summary, cpu_s, _ = drive(folder, url, SMALL, [str(i) for i in range(KEYS)], seconds=seconds)
+            ours = summary["operations"] / seconds
             say(
                 f"loadgen: nginx: {ours:.0f} signed GET/s ({1e6 * cpu_s / summary['operations']:.1f} µs of CPU each), wrk {theirs:.0f} GET/s"
             )
             values.setdefault("loadgen_vs_wrk", []).append(ours / theirs)
 
 
-def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, quick: bool) -> None:
+def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, seconds: int, operations: int) -> None:
+    """operations: of the run whose memory is measured, 0 for none."""
     bodies = {size: folder / f"1-{size}-0" for size in (SMALL, LARGE)}
     for size, body in bodies.items():
         body.write_bytes(os.urandom(size))
@@ -135,26 +135,27 @@ def per_core(folder: Path, state: Path, values: dict[str, list[float]], n: int, 
                 end = systems[name].endpoints(1)[0]
                 for size, figure in ((SMALL, "per_core_4k"), (LARGE, "gbit_per_core")):
                     keys = [f"data/{bodies[size].name}/{i:07d}" for i in range(KEYS)]
-                    summary, cpu_s, _ = run(
-                        folder, end.url, size, keys, end.ca_file or "", workers=CONNECTIONS if size == SMALL else 4
+                    workers = CONNECTIONS if size == SMALL else 4
+                    summary, cpu_s, _ = drive(
+                        folder, end.url, size, keys, end.ca_file or "", workers=workers, seconds=seconds
                     )
                     done = summary["operations"] if size == SMALL else summary["bytes"] * 8e-9
                     values.setdefault(f"{scheme}_{figure}", []).append(done / cpu_s)
-        if not quick:
-            memory(folder, systems["plain"].endpoints(1)[0].url, bodies[SMALL].name, values)
+        if operations:
+            memory(folder, systems["plain"].endpoints(1)[0].url, bodies[SMALL].name, values, operations)
     finally:
         for store in systems.values():
             store.down()
 
 
-def memory(folder: Path, url: str, body: str, values: dict[str, list[float]]) -> None:
-    """Runs until 10 million operations are done, in one process."""
+def memory(folder: Path, url: str, body: str, values: dict[str, list[float]], operations: int) -> None:
+    """Runs until so many operations are done, in one process."""
     keys = [f"data/{body}/{i:07d}" for i in range(10_000)]
-    summary, _, _ = run(folder, url, SMALL, keys, workers=1000)
-    seconds = 1.1 * 10_000_000 / (summary["operations"] / SECONDS)
+    summary, _, _ = drive(folder, url, SMALL, keys, workers=1000, seconds=1)
+    seconds = 1.1 * operations / summary["operations"]
     say(f"loadgen: memory: {seconds:.0f} s with 1000 connections")
     # A process of its own tells its own largest memory: that of all children before was less than this.
-    summary, _, largest = run(folder, url, SMALL, keys, workers=1000, seconds=seconds)
+    summary, _, largest = drive(folder, url, SMALL, keys, workers=1000, seconds=seconds)
     say(f"loadgen: memory: {summary['operations']} operations, {summary['rows']} rows, {largest:.0f} MB")
     values["memory_mb"] = [largest]
     values["memory_operations"] = [float(summary["operations"])]
@@ -162,16 +163,17 @@ def memory(folder: Path, url: str, body: str, values: dict[str, list[float]]) ->
 
 def main() -> None:
     args = options(__doc__)
-    n = 3 if args.quick else 5
+    n, seconds = sized(args, 5, 3, 1), sized(args, SECONDS, SECONDS, 1)
+    missing = [f"loadgen_vs_wrk: {name} is not installed" for name in absent(["wrk", "nginx"])]
     values: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="storelab-loadgen-", dir="/dev/shm") as shm:
         folder = Path(shm)
         folder.chmod(0o755)  # a server that root starts reads as another user
-        if shutil.which("wrk"):
-            beside_wrk(folder, values, n)
-        per_core(folder, folder / "state", values, n, args.quick)
-    report("loadgen", n, values, args, missing=None if shutil.which("wrk") else ["wrk"])
+        if not missing:
+            beside_wrk(folder, values, n, seconds)
+        per_core(folder, folder / "state", values, n, seconds, sized(args, 10_000_000, 0, 20_000))
+    report("loadgen", n, values, args, missing, ["nginx", "nullserver"])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

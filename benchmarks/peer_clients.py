@@ -1,8 +1,11 @@
-"""One peer of `peers.py`, as a program of its own: `peer_clients.py NAME put|get JOB.json`; prints {operations, seconds, cpu_s} as JSON.
+"""One peer of `peers.py`, as a program of its own: `peer_clients.py NAME put|get JOB.json`.
 
-boto3: threads, a client each. s3fs, obstore: one loop, as many tasks. All from memory, retries off, downloads thrown away. s5cmd: `run` of a file of
-commands, by hand; warp: `warp put|get` of the same objects, without multipart and checksums of bodies. Credentials stand in the environment. Start-up is not measured,
-but for s5cmd, which cannot be told apart from it.
+It prepares, prints `ready`, reads the start (UTC ns) from standard input, works for `run_s` seconds from then, writes
+{start_ns, end_ns} of its operations to the job's file `times`, prints `done`, and ends when its standard input does.
+
+boto3 and obstore_threads: threads. s3fs and obstore: one loop of asyncio, as many tasks. s5cmd: `run` of a file of
+commands, by hand. warp: `warp put|get` of the same objects. Each at its best settings: bodies from memory, downloads
+thrown away, no retries, no multipart upload but s5cmd's own, no checksum of bodies. Credentials are in the environment.
 """
 
 import asyncio
@@ -11,95 +14,112 @@ import io
 import itertools
 import json
 import os
-import resource
-import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import counting
 import pyarrow
+import warp as warp_build
+
+from storelab.core import clock
+
+Job = dict[str, Any]
+Times = list[tuple[int, int]]  # start and end of each operation, ns
+S3_OPTIONS = {"addressing_style": "path", "payload_signing_enabled": False}
+BOTO = {
+    "retries": {"total_max_attempts": 1},
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+    "s3": S3_OPTIONS,
+}
 
 
-def boto3(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
-    import boto3
-    from botocore.config import Config
+def start_of_run() -> int:
+    """Say that all is prepared, learn the start, wait for it. Returns it, in UTC ns."""
+    print("ready", flush=True)
+    begin = int(sys.stdin.readline())
+    clock.sleep_until(begin)
+    return begin
 
-    body = Path(job["body"]).read_bytes()
-    config = Config(retries={"total_max_attempts": 1}, max_pool_connections=4, s3={"addressing_style": "path"})
-    session = boto3.session.Session()
-    clients = [
-        session.client("s3", endpoint_url=job["url"], region_name="us-east-1", config=config)
-        for _ in range(job["workers"])
-    ]
-    done = [0] * job["workers"]
 
-    def work(i: int) -> None:
-        s3 = clients[i]
-        for n in itertools.count(i, job["workers"]):
-            if time.monotonic() > end:
-                return
-            if put:
-                s3.put_object(Bucket=job["bucket"], Key=f"{job['prefix']}{n}", Body=body)
-            else:
-                s3.get_object(Bucket=job["bucket"], Key=job["keys"][n % len(job["keys"])])["Body"].read()
-            done[i] += time.monotonic() <= end
+def key_of(job: Job, put: bool, n: int) -> str:
+    """The key of operation n: a new one of a PUT, one of the staged objects of a GET."""
+    return f"{job['prefix']}{n}" if put else job["keys"][n % len(job["keys"])]
+
+
+def in_threads(job: Job, one: Callable[[int, int], Any]) -> Times:
+    """As many threads as workers call one(worker, operation) until the run is over."""
+    numbers, times = itertools.count(), []
+
+    def work(worker: int) -> None:
+        while (begun := clock.now_ns()) < end:
+            one(worker, next(numbers))
+            times.append((begun, clock.now_ns()))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(job["workers"])]
-    begun, cpu = time.monotonic(), time.process_time()
-    end = begun + job["seconds"]
+    end = start_of_run() + int(job["run_s"] * 1e9)
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    return sum(done), job["seconds"], time.process_time() - cpu
+    return times
 
 
-async def in_tasks(job: dict[str, Any], one: Callable[[int], Awaitable[None]]) -> tuple[int, float, float]:
-    """As many tasks as workers do operations 0, 1, … until the time is over: (done, seconds, CPU seconds)."""
-    numbers, done = itertools.count(), 0
+async def in_tasks(job: Job, one: Callable[[int], Awaitable[None]]) -> Times:
+    """As many tasks as workers do operations 0, 1, … until the run is over."""
+    numbers, times = itertools.count(), []
 
     async def work() -> None:
-        nonlocal done
-        while time.monotonic() < end:
+        while (begun := clock.now_ns()) < end:
             await one(next(numbers))
-            done += time.monotonic() <= end
+            times.append((begun, clock.now_ns()))
 
-    begun, cpu = time.monotonic(), time.process_time()
-    end = begun + job["seconds"]
+    end = start_of_run() + int(job["run_s"] * 1e9)
     await asyncio.gather(*(work() for _ in range(job["workers"])))
-    return done, job["seconds"], time.process_time() - cpu
+    return times
 
 
-def s3fs(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
+def boto3(job: Job, put: bool) -> Times:
+    import boto3
+    from botocore.config import Config
+
+    body = Path(job["body"]).read_bytes()
+    session, config = boto3.session.Session(), Config(max_pool_connections=4, **BOTO)
+    options = {"endpoint_url": job["url"], "region_name": "us-east-1", "config": config}
+    clients = [session.client("s3", **options) for _ in range(job["workers"])]
+
+    def one(worker: int, n: int) -> None:
+        where = {"Bucket": job["bucket"], "Key": key_of(job, put, n)}
+        if put:
+            clients[worker].put_object(Body=body, **where)
+        else:
+            clients[worker].get_object(**where)["Body"].read()
+
+    return in_threads(job, one)
+
+
+def s3fs(job: Job, put: bool) -> Times:
     import s3fs
 
     body = Path(job["body"]).read_bytes()
+    config = {"max_pool_connections": job["workers"], **BOTO}
 
-    async def everything() -> tuple[int, float, float]:
+    async def everything() -> Times:
         fs = s3fs.S3FileSystem(
-            endpoint_url=job["url"],
-            asynchronous=True,
-            skip_instance_cache=True,
-            config_kwargs={
-                "retries": {"total_max_attempts": 1},
-                "max_pool_connections": job["workers"],
-                "s3": {"addressing_style": "path"},
-            },
+            endpoint_url=job["url"], asynchronous=True, skip_instance_cache=True, config_kwargs=config
         )
         session = await fs.set_session()
         fs.retries = 1
 
         async def one(n: int) -> None:
-            if put:
-                await fs._pipe_file(f"{job['bucket']}/{job['prefix']}{n}", body)
-            else:
-                await fs._cat_file(f"{job['bucket']}/{job['keys'][n % len(job['keys'])]}")
+            path = f"{job['bucket']}/{key_of(job, put, n)}"
+            await (fs._pipe_file(path, body) if put else fs._cat_file(path))
 
         try:
             return await in_tasks(job, one)
@@ -109,101 +129,132 @@ def s3fs(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
     return asyncio.run(everything())
 
 
-def obstore(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
-    """As its documentation shows it: asyncio, one task per connection."""
+def _obstore(job: Job) -> Any:
     from obstore.store import S3Store
 
-    body = Path(job["body"]).read_bytes()
-    options = {"allow_http": True, "http1_only": True}
-    keys = {"access_key_id": os.environ["AWS_ACCESS_KEY_ID"], "secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"]}
-    store = S3Store(
+    return S3Store(
         job["bucket"],
         endpoint=job["url"],
         region="us-east-1",
-        **keys,
-        client_options=options,
+        access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
+        secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
+        client_options={"allow_http": True, "http1_only": True},
         retry_config={"max_retries": 0},
         unsigned_payload=True,
     )
 
+
+def obstore(job: Job, put: bool) -> Times:
+    """As its documentation shows it: asyncio, one task per connection."""
+    body, store = Path(job["body"]).read_bytes(), _obstore(job)
+
     async def one(n: int) -> None:
         if put:
-            await store.put_async(f"{job['prefix']}{n}", body, use_multipart=False)
+            await store.put_async(key_of(job, put, n), body, use_multipart=False)
         else:
-            await (await store.get_async(job["keys"][n % len(job["keys"])])).bytes_async()
+            await (await store.get_async(key_of(job, put, n))).bytes_async()
 
     return asyncio.run(in_tasks(job, one))
 
 
-def s5cmd(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
-    from storelab.engines.s5cmd import client as engine
+def obstore_threads(job: Job, put: bool) -> Times:
+    """Its synchronous calls in threads: of small objects faster than asyncio."""
+    body, store = Path(job["body"]).read_bytes(), _obstore(job)
+
+    def one(_: int, n: int) -> None:
+        if put:
+            store.put(key_of(job, put, n), body, use_multipart=False)
+        else:
+            store.get(key_of(job, put, n)).bytes()
+
+    return in_threads(job, one)
+
+
+def s5cmd(job: Job, put: bool) -> Times:
+    """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one ends."""
+    from storelab.engines.s5cmd import client, output
     from storelab.stores.protocols.endpoint import Endpoint
 
-    scratch = Path(job["scratch"])
-    keys, slots = job["keys"], max(job["workers"], 4)
-    if put:
-        lines = (f"cp {job['body']} s3://{job['bucket']}/{job['prefix']}{n}\n" for n in range(job["most"]))
-    else:
-        lines = (f"cp s3://{job['bucket']}/{keys[n % len(keys)]} {scratch}/{n % slots}\n" for n in range(job["most"]))
+    scratch, endpoint = Path(job["scratch"]), Endpoint(job["url"])
+    slots = max(job["workers"], 4)
     commands = scratch / "commands"
-    commands.write_text("".join(lines))
-    endpoint = Endpoint(job["url"])
-    command = ["timeout", "-s", "INT", str(job["seconds"]), *engine.command(endpoint, job["workers"]), str(commands)]
-    done = subprocess.run(command, capture_output=True, text=True, env=engine.environ(endpoint))
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return json.loads(done.stdout.strip().splitlines()[-1])["success"], job["seconds"], used.ru_utime + used.ru_stime
+    with commands.open("w") as f:
+        for n in range(job["most"]):
+            there = f"s3://{job['bucket']}/{key_of(job, put, n)}"
+            f.write(f"cp {job['body']} {there}\n" if put else f"cp {there} {scratch}/{n % slots}\n")
+    command = ["timeout", "-s", "INT", str(job["run_s"]), *client.command(endpoint, job["workers"]), str(commands)]
+    env = client.environ(endpoint) | {"GOGC": "800"}  # less CPU for collecting what it threw away
+    with (scratch / "errors").open("w+b") as errors:
+        begin = start_of_run()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=env)
+        assert process.stdout is not None
+        chunks = []
+        while data := os.read(process.stdout.fileno(), 1 << 16):
+            chunks.append((clock.now_ns(), data))
+        process.wait()
+        errors.seek(0)
+        found = output.parse(0, "PUT" if put else "GET", job["size"], chunks, [(clock.now_ns(), errors.read())])
+    if found.messages:
+        raise SystemExit(f"s5cmd failed: {found.first_message}")
+    ends = sorted(found.ops["end_ns"])
+    return list(zip(counting.closed_loop(begin, ends, job["workers"]), ends, strict=True))
 
 
-def warp(job: dict[str, Any], put: bool) -> tuple[int, float, float]:
-    at = urlsplit(job["url"])
-    options = [
-        f"--host={at.netloc}",
-        f"--bucket={job['bucket']}",
-        f"--concurrent={job['workers']}",
-        f"--duration={job['seconds']}s",
-    ]
-    options += ["--lookup=path", "--noclear", "--full", "--no-color", f"--benchdata={job['scratch']}/warp"]
-    options += [
-        f"--access-key={os.environ['AWS_ACCESS_KEY_ID']}",
-        f"--secret-key={os.environ['AWS_SECRET_ACCESS_KEY']}",
-    ]
-    if put:  # one PUT per object and no checksum of the body, as ours
-        what = [
-            "put",
-            f"--obj.size={job['size']}",
-            f"--prefix={job['prefix']}",
-            "--disable-multipart",
-            "--disable-sha256-payload",
-        ]
+def warp(job: Job, put: bool) -> Times:
+    """Times from its own file of all operations."""
+    options = {
+        "host": urlsplit(job["url"]).netloc,
+        "bucket": job["bucket"],
+        "concurrent": job["workers"],
+        "duration": f"{job['run_s']}s",
+        "lookup": "path",
+        "benchdata": f"{job['scratch']}/warp",
+        "access-key": os.environ["AWS_ACCESS_KEY_ID"],
+        "secret-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    if put:
+        options |= {"obj.size": job["size"], "prefix": job["prefix"]}
+        flags = ["--disable-multipart", "--disable-sha256-payload"]
     else:
-        what = [
-            "get",
-            "--list-existing",
-            f"--objects={len(job['keys'])}",
-            f"--prefix={job['keys'][0].rpartition('/')[0]}/",
-        ]
-    done = subprocess.run([shutil.which("warp") or "warp", *what, *options], capture_output=True, text=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    file = Path(
-        f"{job['scratch']}/warp.csv.zst"
-    )  # its own mean leaves out runs of few operations: counted here, as for the others
-    if not file.exists():
+        options |= {"objects": len(job["keys"]), "prefix": job["keys"][0].rpartition("/")[0] + "/"}
+        flags = ["--list-existing"]
+    flags += ["--noclear", "--full", "--no-color", *(f"--{key}={value}" for key, value in options.items())]
+    command = [str(warp_build.binary()), "put" if put else "get", *flags]
+    start_of_run()
+    done = subprocess.run(command, capture_output=True, text=True)
+    file = Path(f"{job['scratch']}/warp.csv.zst")
+    if done.returncode or not file.exists():
         raise SystemExit(f"warp wrote no operations: {(done.stdout + done.stderr)[-300:]}")
     with pyarrow.CompressedInputStream(file, "zstd") as stream:
         rows = list(csv.DictReader((r for r in io.TextIOWrapper(stream) if not r.startswith("#")), delimiter="\t"))
-    whole = [r for r in rows if r["op"] == ("PUT" if put else "GET") and not r["error"]]
-    begun = min(datetime.fromisoformat(r["start"]) for r in whole)
-    operations = sum((datetime.fromisoformat(r["end"]) - begun).total_seconds() <= job["seconds"] for r in whole)
-    return operations, job["seconds"], used.ru_utime + used.ru_stime
+    rows = [r for r in rows if r["op"] == ("PUT" if put else "GET")]
+    if bad := [r["error"] for r in rows if r["error"]]:
+        raise SystemExit(f"warp failed: {bad[0]}")
+    return [(nanoseconds(r["start"]), nanoseconds(r["end"])) for r in rows]
 
 
-PEERS = {"boto3": boto3, "obstore": obstore, "s3fs": s3fs, "s5cmd": s5cmd, "warp": warp}
+def nanoseconds(text: str) -> int:
+    """UTC ns of a time as warp writes it, `2026-11-22T14:00:00.123456789Z`; to the microsecond."""
+    return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+
+
+PEERS = {
+    "boto3": boto3,
+    "obstore": obstore,
+    "obstore_threads": obstore_threads,
+    "s3fs": s3fs,
+    "s5cmd": s5cmd,
+    "warp": warp,
+}
 
 
 def main() -> None:
     name, what, path = sys.argv[1:]
-    operations, seconds, cpu_s = PEERS[name](json.loads(Path(path).read_text()), what == "put")
-    print(json.dumps({"operations": operations, "seconds": seconds, "cpu_s": cpu_s}), flush=True)
+    job = json.loads(Path(path).read_text())
+    times = PEERS[name](job, what == "put")
+    Path(job["times"]).write_text(json.dumps({"start_ns": [s for s, _ in times], "end_ns": [e for _, e in times]}))
+    print("done", flush=True)
+    sys.stdin.read()  # its CPU time is looked at until the end
     os._exit(0)
 
 

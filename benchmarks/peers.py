@@ -1,5 +1,8 @@
-"""geomean_vs_best_peer cells_beyond, and loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd, boto3 threads, s3fs,
-obstore (asyncio) and, where it is installed, warp, on the same SeaweedFS and versitygw, interleaved; client CPU beside.
+"""geomean_vs_best_peer cells_beyond, loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd, boto3 threads, s3fs,
+obstore (asyncio, threads) and warp (built by benchmarks/warp.py), on the same SeaweedFS and versitygw, interleaved; client CPU beside.
+
+Both sides are counted alike (counting.py): a run begins WARM_S before the window and goes on TAIL_S after it; operations and CPU time are those within
+the window, an operation at an edge by its part. The CPU time of both is that of the process and its children as storelab's own monitor samples it.
 
 A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that of the best peer, in the
 same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.analysis.statistics.ratios) lies wholly below 0.95. `loadgen_geomean_vs_best`
@@ -11,21 +14,27 @@ other one, the worst cell.
 import json
 import math
 import random
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import counting
 import ports
-from common import environ, laboratory, options, report, say
+import pyarrow.parquet as pq
+import warp
+from common import environ, laboratory, options, report, run, say, sized
 
 from storelab.analysis.statistics import ratios as comparing
-from storelab.core import config, plan, units
+from storelab.core import clock, config, plan, units
 from storelab.core.model import Point
+from storelab.host import scratch
+from storelab.host.monitor import Monitor
 from storelab.measure import point as measure
 from storelab.stores import make
 from storelab.stores.base import Store
@@ -34,13 +43,20 @@ from storelab.workloads.staging import buckets, stage
 
 SERVERS = ("seaweedfs", "versitygw")
 ENGINES = ("obstore", "loadgen")  # s5cmd by storelab beside s5cmd by hand: engine_overhead.py
-PEERS = ("s5cmd", "boto3", "s3fs", "obstore", "warp")
-QUICK_PEERS = ("s5cmd", "obstore", "warp")  # the others are far behind where there are many connections
+PEERS = ("s5cmd", "boto3", "s3fs", "obstore", "obstore_threads", "warp")
+QUICK_PEERS = (
+    "s5cmd",
+    "obstore",
+    "obstore_threads",
+    "warp",
+)  # the others are far behind where there are many connections
 BEYOND = 0.95
+TICK_S = 0.01  # the kernel tells CPU time in steps of this
+WARM_S, TAIL_S = 0.5, 1.0  # longer than any operation here takes
 
 
 class Size(NamedTuple):
-    """size: of objects, as written; commands: in s5cmd's file."""
+    """size: of objects, as written; seconds: of the window; commands: in s5cmd's file."""
 
     size: str
     workers: int
@@ -53,21 +69,41 @@ class Size(NamedTuple):
 SIZES = {
     "4kB_8": Size("4 kB", 8, {"put": 2, "get": 2}, 256, 100_000, QUICK_PEERS),
     "4kB_32": Size("4 kB", 32, {"put": 2, "get": 2}, 256, 100_000, PEERS),
-    "16MB_8": Size("16 MB", 8, {"put": 3, "get": 2}, 16, 5_000, QUICK_PEERS),
-    "100MB_2": Size("100 MB", 2, {"put": 6, "get": 3}, 8, 2_000, PEERS),
+    "16MB_8": Size("16 MB", 8, {"put": 3, "get": 3}, 16, 10_000, QUICK_PEERS),
+    "100MB_2": Size("100 MB", 2, {"put": 5, "get": 5}, 8, 2_000, PEERS),
+}
+SMOKE = {
+    "4kB_8": Size("4 kB", 8, {"put": 0.3, "get": 0.3}, 16, 20_000, PEERS),
+    "16MB_8": Size("16 MB", 2, {"put": 0.5, "get": 0.5}, 2, 2_000, ("obstore",)),
 }
 
 
-def sweeps() -> dict[str, Any]:
+def run_s(seconds: float) -> float:
+    """Seconds of a run with a window of so many."""
+    return warm_s(seconds) + seconds + min(TAIL_S, seconds)
+
+
+def warm_s(seconds: float) -> float:
+    """Seconds before the window; of a smoke run less than of others."""
+    return min(WARM_S, seconds)
+
+
+def window(begin_ns: int, seconds: float) -> tuple[int, int]:
+    """(begin, end) of the window of a run that began then, ns."""
+    opened = begin_ns + int(warm_s(seconds) * 1e9)
+    return opened, opened + int(seconds * 1e9)
+
+
+def sweeps(sizes: dict[str, Size]) -> dict[str, Any]:
     return {
         f"{w}_{name}": {
             "workload": w,
-            "duration": f"{s.seconds[w]} s",
-            "warm_up": "200 ms",
+            "duration": f"{1000 * run_s(s.seconds[w]):.0f} ms",
+            "warm_up": f"{1000 * warm_s(s.seconds[w]):.0f} ms",
             "objects": s.objects,
             "axes": {"engine": list(ENGINES), "object_size": s.size, "workers": s.workers},
         }
-        for name, s in SIZES.items()
+        for name, s in sizes.items()
         for w in ("put", "get")
     }
 
@@ -79,9 +115,19 @@ class Cell:
         self.rates: dict[str, list[float]] = {}
         self.cpu: dict[str, list[float]] = {}
 
-    def note(self, name: str, rate: float, cpu_s: float, operations: int) -> None:
-        self.rates.setdefault(name, []).append(rate)
-        self.cpu.setdefault(name, []).append(cpu_s / max(1, operations))
+    def note(
+        self,
+        name: str,
+        window: tuple[int, int],
+        times: tuple[Sequence[int], Sequence[int]],
+        samples: Sequence[tuple[int, float]],
+    ) -> None:
+        """times: starts and ends of operations, shape (n,) each; samples: CPU seconds so far, by time; all in ns."""
+        operations = counting.in_window(*times, window)
+        if operations == 0:
+            raise SystemExit(f"peers: {name} did no operation in the window")
+        self.rates.setdefault(name, []).append(operations / (window[1] - window[0]) * 1e9)
+        self.cpu.setdefault(name, []).append(max(TICK_S, counting.cpu_in_window(samples, window)) / operations)
 
     def best(self, of: Callable[[str], bool]) -> str:
         return max(filter(of, self.rates), key=lambda n: statistics.median(self.rates[n]))
@@ -91,55 +137,89 @@ class Cell:
         return [x / y for x, y in zip(self.rates[a], self.rates[b], strict=True)]
 
 
-def ours(conf: config.Config, points: list[Point], point: Point, cell: Cell) -> None:
+def ours(conf: config.Config, points: list[Point], point: Point, seconds: float, cell: Cell) -> None:
     record = measure.point(conf, points, point.key)
     assert record is not None
-    operations = sum(c["operations"] for c in record["clients"])
-    seconds = (record["deadline_ns"] - record["start_ns"]) / 1e9
-    cell.note(f"storelab {point.axes['engine']}", operations / seconds, record["host"]["client_cpu_s"], operations)
+    folder = conf.raw / point.key
+    ops = pq.read_table(folder / "ops.0.parquet", columns=["start_ns", "end_ns", "error", "latency_hist"]).to_pydict()
+    if any(e is not None for e in ops["error"]) or any(h is not None for h in ops["latency_hist"]):
+        raise SystemExit(f"peers: {point.key}: operations failed, or are kept in bins")
+    samples = counting.cpu_samples(pq.read_table(folder / "monitor.0.parquet").to_pydict())
+    name = f"storelab {point.axes['engine']}"
+    cell.note(name, window(record["start_ns"], seconds), (ops["start_ns"], ops["end_ns"]), samples)
 
 
-def peer(name: str, conf: config.Config, store: Store, point: Point, noted: Cell) -> None:
-    """Run a peer against the store on the objects of the point, and remove what it uploaded."""
-    size, put, workers = point.axes["object_size"], point.workload == "put", point.axes["workers"]
-    cell = SIZES[point.sweep.partition("_")[2]]
-    objects, seconds, short = cell.objects, cell.seconds[point.workload], units.format_size(size).replace(" ", "")
-    place, scratch = stage.buckets_of(conf, store, 1)[0], stage.scratch_dir(conf) / "peers"
-    scratch.mkdir(exist_ok=True)
-    keys = [f"{place.prefix}data/payload-{short}-{objects}x1/{i:07d}" for i in range(objects)]
-    job = {
+def job_of(name: str, conf: config.Config, store: Store, point: Point, size: Size, folder: Path) -> dict[str, Any]:
+    """What a peer is told: the objects of the point, a prefix of its own for uploads."""
+    place = stage.buckets_of(conf, store, 1)[0]
+    object_size = point.axes["object_size"]
+    data_set = point.dataset["name"] if point.dataset else ""
+    return {
         "url": store.endpoints(1)[0].url,
         "bucket": place.name,
         "prefix": f"{place.prefix}put/peer/{name}/",
-        "keys": keys,
+        "keys": [f"{place.prefix}data/{data_set}/{i:07d}" for i in range(size.objects)],
+        "body": str(stage.payload.body_files(scratch.folder(conf.scratch), conf.seed, object_size)[0]),
+        "scratch": str(folder),
+        "times": str(folder / "times.json"),
+        "size": object_size,
+        "workers": size.workers,
+        "run_s": run_s(size.seconds[point.workload]),
+        "most": size.commands,
     }
-    job |= {
-        "body": str(stage.payload.body_files(stage.scratch_dir(conf), conf.seed, size)[0]),
-        "scratch": str(scratch),
-        "size": size,
-    }
-    job |= {"workers": workers, "seconds": seconds, "most": cell.commands}
-    (scratch / "job.json").write_text(json.dumps(job))
-    keyed = environ() | store.credentials(0).environ()
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("peer_clients.py")),
-        name,
-        point.workload,
-        str(scratch / "job.json"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, env=keyed, timeout=seconds + 300)
-    if done.returncode:
-        raise SystemExit(f"peers: {name} failed: {done.stderr[-1000:]}")
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    noted.note(name, said["operations"] / said["seconds"], said["cpu_s"], said["operations"])
-    if put:
-        buckets.delete_prefix(store.access(), place, "put/peer/")
+
+
+def peer(name: str, conf: config.Config, store: Store, point: Point, size: Size, cell: Cell) -> None:
+    """Run a peer against the store on the objects of the point, and remove what it uploaded."""
+    with tempfile.TemporaryDirectory(prefix="peer-", dir=conf.scratch) as folder:
+        job = job_of(name, conf, store, point, size, Path(folder))
+        (Path(folder) / "job.json").write_text(json.dumps(job))
+        keyed = environ() | store.credentials(0).environ()
+        script = Path(__file__).with_name("peer_clients.py")
+        command = [sys.executable, str(script), name, point.workload, f"{folder}/job.json"]
+        begin, samples = watched(command, keyed, job["run_s"])
+        times = json.loads(Path(job["times"]).read_text())
+    if name == "warp":  # its own start-up comes first
+        begin = min(times["start_ns"])
+    cell.note(name, window(begin, size.seconds[point.workload]), (times["start_ns"], times["end_ns"]), samples)
+    if point.workload == "put":
+        buckets.delete_prefix(store.access(), stage.buckets_of(conf, store, 1)[0], "put/peer/")
         store.reclaim()
-    shutil.rmtree(scratch, ignore_errors=True)
 
 
-def measured(conf: config.Config, systems: dict[str, Store], peers: list[str], cells: dict[str, Cell], n: int) -> None:
+def watched(command: list[str], env: dict[str, str], seconds: float) -> tuple[int, list[tuple[int, float]]]:
+    """Run a peer under storelab's monitor; (its agreed start in ns, samples of its CPU time)."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    ended = threading.Timer(seconds + 300, process.kill)
+    ended.start()
+    try:
+        told = process.stdout.readline()
+        begin = clock.now_ns() + 200_000_000
+        # Longer than the run: it samples until it is stopped.
+        monitor = Monitor({}, lambda: {0: process.pid}, int((seconds + 300) * 1e9))
+        monitor.start(begin)
+        if told == "ready\n":
+            process.stdin.write(f"{begin}\n")
+            process.stdin.flush()
+            told = process.stdout.readline()
+        monitor.stop()  # takes its last sample
+        process.stdin.close()
+        if process.wait(60) or told != "done\n":
+            raise SystemExit(f"peers: {' '.join(command[2:4])} failed, for the reason above")
+    finally:
+        ended.cancel()
+        process.kill()
+    return begin, counting.cpu_samples(monitor.columns())
+
+
+def measured(
+    conf: config.Config,
+    systems: dict[str, Store],
+    peers: list[str],
+    sizes: dict[str, Size],
+    cells: dict[str, Cell],
+    n: int,
+) -> None:
     """All repetitions; in each, everybody's turn in every cell, in an order shuffled anew."""
     points, rng = plan.make(conf, WORKLOADS), random.Random(conf.seed)
     for rep in range(1, n + 1):
@@ -149,15 +229,17 @@ def measured(conf: config.Config, systems: dict[str, Store], peers: list[str], c
             store.resume()
             store.up(1)
             buckets.ensure(store, conf.name, stage.buckets_of(conf, store, 1))
-            for sweep in sweeps():
+            for sweep in sweeps(sizes):
                 own = [p for p in points if p.rep == rep and p.store == server and p.sweep == sweep]
                 if own[0].dataset:
                     stage.ensure(conf, store, own[0].dataset, say)
-                cell = cells.setdefault(f"{server}_{sweep}", Cell())
-                turns: list[Any] = [*own, *(p for p in SIZES[sweep.partition("_")[2]].peers if p in peers)]
+                cell, size = cells.setdefault(f"{server}_{sweep}", Cell()), sizes[sweep.partition("_")[2]]
+                seconds = size.seconds[own[0].workload]
+                turns = [partial(ours, conf, points, point, seconds, cell) for point in own]
+                turns += [partial(peer, p, conf, store, own[0], size, cell) for p in size.peers if p in peers]
                 rng.shuffle(turns)
                 for turn in turns:
-                    peer(turn, conf, store, own[0], cell) if isinstance(turn, str) else ours(conf, points, turn, cell)
+                    turn()
             say(f"peers: {rep} of {n}: {server} done")
 
 
@@ -177,9 +259,8 @@ def over_best(
     return math.exp(statistics.fmean(logs)), float(beyond)
 
 
-def costs(name: str, cell: Cell, values: dict[str, list[float]]) -> None:
+def costs(name: str, cell: Cell, size: int, values: dict[str, list[float]]) -> None:
     """CPU seconds of the clients per 1000 operations, of large objects per GB."""
-    size = units.parse(SIZES[name.split("_", 2)[2]].size, "size", "")
     large = size >= 10**6
     for who, rates in cell.rates.items():
         cpu = [c * (1e9 / size if large else 1000) for c in cell.cpu[who]]
@@ -188,14 +269,14 @@ def costs(name: str, cell: Cell, values: dict[str, list[float]]) -> None:
         values[f"{name}_cpu_{who.replace(' ', '_')}"] = cpu
 
 
-def native(cells: dict[str, Cell], values: dict[str, list[float]]) -> None:
+def native(cells: dict[str, Cell], sizes: dict[str, Size], values: dict[str, list[float]]) -> None:
     """Figures of the engine loadgen."""
     own = "storelab loadgen"
     values["loadgen_geomean_vs_best"], values["loadgen_cells_beyond"] = (
         [v] for v in over_best(cells, lambda n: n == own)
     )
     for w in ("get", "put"):
-        small = [cells[f"versitygw_{w}_{name}"] for name, s in SIZES.items() if s.size == "4 kB"]
+        small = [cells[f"versitygw_{w}_{name}"] for name, s in sizes.items() if s.size == "4 kB"]
         values[f"loadgen_vs_obstore_{w}4k"] = [r for c in small for r in c.ratios(own, "obstore")]
         values[f"loadgen_cpu_vs_obstore_{w}4k"] = [
             a / b for c in small for a, b in zip(c.cpu[own], c.cpu["obstore"], strict=True)
@@ -210,13 +291,14 @@ def native(cells: dict[str, Cell], values: dict[str, list[float]]) -> None:
 
 def main() -> None:
     args = options(__doc__)
-    n = 2 if args.quick else 5
-    peers = [p for p in PEERS if p != "warp" or shutil.which("warp")]
+    n, sizes = sized(args, 5, 2, 1), sized(args, SIZES, SIZES, SMOKE)
+    missing = [] if warp.binary() else ["warp: it is not built: run benchmarks/warp.py"]
+    peers = [p for p in PEERS if p != "warp" or not missing]
     cells: dict[str, Cell] = {}
     values: dict[str, list[float]] = {}
     stores = {name: {"kind": name, "port": ports.block()} for name in SERVERS}
     with (
-        laboratory(sweeps(), stores=stores, repetitions=n, use_stores=list(SERVERS)) as folder,
+        laboratory(sweeps(sizes), stores=stores, repetitions=n, use_stores=list(SERVERS)) as folder,
         tempfile.TemporaryDirectory(
             prefix="storelab-peers-", dir="/dev/shm"
         ) as shm,  # data of the servers too: clients are compared
@@ -225,17 +307,17 @@ def main() -> None:
         conf = config.load(Path(folder) / "config.yaml", (), own_places)
         systems = {name: make(name, conf.stores[name], Path(conf.state)) for name in SERVERS}
         try:
-            measured(conf, systems, peers, cells, n)
+            measured(conf, systems, peers, sizes, cells, n)
         finally:
             for store in systems.values():
                 store.down()
     geomean, beyond = over_best(cells, lambda n: n.startswith("storelab "), values)
     values["geomean_vs_best_peer"], values["cells_beyond"] = [geomean], [beyond]
     for name, cell in cells.items():
-        costs(name, cell, values)
-    native(cells, values)
-    report("peers", n, values, args, missing=[p for p in PEERS if p not in peers] or None)
+        costs(name, cell, units.parse(sizes[name.split("_", 2)[2]].size, "size", ""), values)
+    native(cells, sizes, values)
+    report("peers", n, values, args, missing, SERVERS)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

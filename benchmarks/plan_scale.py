@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from common import BIN, laboratory, options, report, say, timed
+from common import BIN, laboratory, options, report, run, say, sized, timed
 
 from storelab.core import config, plan
 from storelab.workloads import WORKLOADS
@@ -36,7 +36,7 @@ SWEEPS = {
 
 def main() -> None:
     args = options(__doc__)
-    n = 3 if args.quick else 7
+    n = sized(args, 7, 3, 1)
     values: dict[str, list[float]] = {"plan_s": [], "dry_run_s": []}
     with laboratory(SWEEPS) as folder:
         for i in range(n):
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

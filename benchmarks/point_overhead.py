@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from common import BIN, laboratory, options, report, say, storelab, timed
+from common import BIN, laboratory, options, report, run, say, sized, storelab, timed
 
 from storelab.core import config, plan
 from storelab.workloads import WORKLOADS
@@ -12,9 +12,9 @@ WINDOW_S = 2
 
 def main() -> None:
     args = options(__doc__)
-    n = 5 if args.quick else 20
+    n, window_s = sized(args, 20, 5, 1), sized(args, WINDOW_S, WINDOW_S, 1)
     sweeps = {
-        w: {"workload": w, "duration": f"{WINDOW_S} s", "warm_up": "500 ms", "axes": {"clients": 4}}
+        w: {"workload": w, "duration": f"{window_s} s", "warm_up": "500 ms", "axes": {"clients": 4}}
         for w in ("put", "get")
     }
     values: dict[str, list[float]] = {"overhead_s": [], "overhead_put_s": [], "overhead_get_s": []}
@@ -25,12 +25,12 @@ def main() -> None:
         points = plan.make(config.load(Path(folder) / "config.yaml"), WORKLOADS)
         for i, point in enumerate(points):
             wall = timed([str(BIN / "storelab"), "measure", point.key], folder)
-            say(f"point_overhead: {i + 1} of {len(points)}: {point.workload} {wall - WINDOW_S:.2f} s")
+            say(f"point_overhead: {i + 1} of {len(points)}: {point.workload} {wall - window_s:.2f} s")
             if point.rep > 1:  # the first of each warms the page cache
-                values["overhead_s"].append(wall - WINDOW_S)
-                values[f"overhead_{point.workload}_s"].append(wall - WINDOW_S)
-    report("point_overhead", n, values, args)
+                values["overhead_s"].append(wall - window_s)
+                values[f"overhead_{point.workload}_s"].append(wall - window_s)
+    report("point_overhead", n, values, args, servers=["seaweedfs"])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

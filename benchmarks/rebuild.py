@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from common import BIN, ROOT, options, report, say, timed
+from common import BIN, ROOT, absent, options, report, run, say, sized, timed
 
 
 def copy_tree(target: Path) -> None:
@@ -40,8 +40,8 @@ def without_network() -> list[str]:
 
 def main() -> None:
     args = options(__doc__)
-    n = 3 if args.quick else 7
-    missing = [name for name in ("latexmk",) if not shutil.which(name)]
+    n = sized(args, 7, 3, 1)
+    missing = [f"rebuild_s: {name} is not installed" for name in absent(["latexmk"])]
     values: list[float] = []
     folder = Path(tempfile.mkdtemp(prefix="storelab-rebuild-"))
     try:
@@ -56,4 +56,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import ports
-from common import environ, options, report, say
+from common import environ, options, report, run, say, sized
 
 from storelab.analysis.statistics import ratios
 from storelab.core.config import Config
@@ -50,13 +50,13 @@ Runs = dict[tuple[str, str], list[dict[str, dict[str, Any]]]]  # by selection an
 
 
 class Laboratory:
-    """The L file in a store, its selections as files of ranges, and proxies in front of the store."""
+    """The L file (another scale for a smoke run) in a store, its selections as files of ranges, and proxies in front."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, scale: str = "L"):
         self.folder = folder
         path, side_car = folder / "L.root", folder / "L.baskets.parquet"
-        say("sparse: writing the L file")
-        self.facts = generated.generate_with_side_car(path, side_car, "L", SEED)
+        say(f"sparse: writing the {scale} file")
+        self.facts = generated.generate_with_side_car(path, side_car, scale, SEED)
         self.table = baskets.read(side_car)
         self.layout = baskets.Baskets.from_table(self.table)
         self.needed: dict[str, int] = {}
@@ -68,7 +68,8 @@ class Laboratory:
             self.write(name, rows)
         # Four clusters side by side: one run for a reader that merges.
         start = np.unique(self.layout.entry_start)
-        inside = (self.layout.entry_start >= start[8]) & (self.layout.entry_start < start[12])
+        first = min(8, len(start) - 4)
+        inside = (self.layout.entry_start >= start[first]) & (self.layout.entry_start <= start[first + 3])
         rows = np.flatnonzero(inside)
         rows = rows[np.argsort(self.layout.offset[rows])]
         self.needed["long"] = int(self.layout.size[rows].sum())
@@ -172,9 +173,8 @@ def measure_cell(
     return out
 
 
-def cells(lab: Laboratory, n: int, quick: bool, values: dict[str, list[float]]) -> None:
+def cells(lab: Laboratory, n: int, links: list[tuple[int, float]], values: dict[str, list[float]]) -> None:
     rng = random.Random(SEED)
-    links = [(0, 0.0), (20, 0.0)] if quick else [(0, 0.0), (5, 0.0), (20, 0.0), (20, GBIT)]
     runs: Runs = {}
     for rep in range(n):
         for delay, rate in links:
@@ -226,26 +226,26 @@ def judge(lab: Laboratory, runs: Runs, values: dict[str, list[float]]) -> None:
     ]
 
 
-def shared_link(lab: Laboratory, n: int, values: dict[str, list[float]]) -> None:
-    """SHARERS clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for its bytes."""
-    ways = {"shipped": WAYS["shipped"], "planned": {"way": "planned", "wishes": {"thrift": SHARERS - 1}}}
+def shared_link(lab: Laboratory, n: int, sharers: int, seconds: float, values: dict[str, list[float]]) -> None:
+    """Clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for its bytes."""
+    ways = {"shipped": WAYS["shipped"], "planned": {"way": "planned", "wishes": {"thrift": sharers - 1}}}
     for rep in range(n):
         rates = {}
         for name in random.Random(SEED + rep).sample(sorted(ways), 2):
             with lab.link(0, GBIT) as url:
                 rates[name] = _together(
-                    lab, lab.job(url, ranges=str(lab.folder / "volume1.npy"), seconds=SHARED_S, **ways[name])
+                    lab, lab.job(url, ranges=str(lab.folder / "volume1.npy"), seconds=seconds, **ways[name]), sharers
                 )
         values.setdefault("shared_link_vs_uproot", []).append(rates["planned"] / rates["shipped"])
         values.setdefault("shared_link_selections_per_s", []).append(rates["planned"])
         say(f"sparse: shared link, {rep + 1} of {n}: selections/s {rates}")
 
 
-def _together(lab: Laboratory, job: dict[str, Any]) -> float:
+def _together(lab: Laboratory, job: dict[str, Any], sharers: int) -> float:
     command = [sys.executable, str(HERE / "sparse_reader.py")]
     clients = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=lab.environ)
-        for _ in range(SHARERS)
+        for _ in range(sharers)
     ]
     try:
         for client in clients:
@@ -254,7 +254,7 @@ def _together(lab: Laboratory, job: dict[str, Any]) -> float:
             answer(client)  # one after the other: each measures the link as if it were alone
         for client in clients:
             go(client)
-        return sum(answer(client)["reads"] for client in clients) / SHARED_S
+        return sum(answer(client)["reads"] for client in clients) / job["seconds"]
     finally:
         for client in clients:
             client.kill()
@@ -301,22 +301,25 @@ def volumes(lab: Laboratory, values: dict[str, list[float]]) -> None:
 
 def main() -> None:
     args = options(__doc__)
-    n = 2 if args.quick else 5
+    n = sized(args, 5, 2, 1)
+    few = [(0, 0.0), (20, 0.0)]
+    links = sized(args, [(0, 0.0), (5, 0.0), (20, 0.0), (20, GBIT)], few, few)
+    sharers, seconds = sized(args, (SHARERS, SHARED_S), (SHARERS, SHARED_S), (2, 1.0))
     values: dict[str, list[float]] = {}
     folder = Path(
         tempfile.mkdtemp(prefix="storelab-sparse-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
     try:
-        lab = Laboratory(folder)
+        lab = Laboratory(folder, sized(args, "L", "L", "S"))
         volumes(lab, values)
         with lab.store():
-            cells(lab, n, args.quick, values)
+            cells(lab, n, links, values)
             physics(lab, n, values)
-            shared_link(lab, n, values)
+            shared_link(lab, n, sharers, seconds, values)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    report("sparse", n, values, args)
+    report("sparse", n, values, args, servers=["seaweedfs"])
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

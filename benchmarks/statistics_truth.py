@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 
 import numpy as np
-from common import options, report, say
+from common import options, report, run, say, sized
 from scipy.stats import gamma
 
 from storelab.analysis.records import windows
@@ -107,22 +107,23 @@ def drifting(rng: np.random.Generator, draws: int, drift: float, scatter: float)
 
 def main() -> None:
     args = options(__doc__)
-    rng, few = np.random.default_rng(20150413), 400 if args.quick else DRAWS
-    values: dict[str, list[float]] = {"coverage": [coverage(rng, DRAWS, s, n) for s, n in product(SOURCES, RUNS)]}
+    rng = np.random.default_rng(20150413)
+    many, few = sized(args, DRAWS, DRAWS, 20), sized(args, DRAWS, 400, 5)
+    values: dict[str, list[float]] = {"coverage": [coverage(rng, many, s, n) for s, n in product(SOURCES, RUNS)]}
     say("coverage of the median: done")
-    values["aa_cannot_tell"] = [cannot_tell(rng, DRAWS, s, n) for s, n in product(SOURCES, RUNS)]
-    values["power_5pct"] = [power(rng, DRAWS, s, POWER_RUNS) for s in NARROW]
-    values["power_5pct_6_runs"] = [power(rng, DRAWS, s, 6) for s in NARROW]
+    values["aa_cannot_tell"] = [cannot_tell(rng, many, s, n) for s, n in product(SOURCES, RUNS)]
+    values["power_5pct"] = [power(rng, many, s, POWER_RUNS) for s in NARROW]
+    values["power_5pct_6_runs"] = [power(rng, many, s, 6) for s in NARROW]
     say("ratios: done")
     values["coverage_whole"] = [whole(rng, few, n, block) for n, block in product((3, 6), (0.0, 0.02))]
     say("the whole: done")
     found = [knees(rng, few, law, knee, n, s) for law, knee, n, s in product(LAWS, (3, 8, 100), (3, 6), (0.03, 0.1))]
     values["coverage_knee"], values["shape_named"] = ([f[i] for f in found] for i in (0, 1))
     say("knees: done")
-    values["drift_false"] = [drifting(rng, DRAWS, 0.0, scatter) for scatter in (0.03, 0.05, 0.1)]
-    values["drift_seen"] = [drifting(rng, DRAWS, 0.3, scatter) for scatter in (0.03, 0.05, 0.1)]
-    report("statistics_truth", DRAWS, values, args)
+    values["drift_false"] = [drifting(rng, many, 0.0, scatter) for scatter in (0.03, 0.05, 0.1)]
+    values["drift_seen"] = [drifting(rng, many, 0.3, scatter) for scatter in (0.03, 0.05, 0.1)]
+    report("statistics_truth", many, values, args)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

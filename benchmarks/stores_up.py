@@ -17,7 +17,7 @@ from pathlib import Path
 
 import ports
 import psutil
-from common import options, report, say
+from common import options, report, run, say, sized
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.stores import KINDS, load
@@ -112,7 +112,7 @@ def killed_start(kind: str, port: int, after: float) -> set[str]:
 
 def main() -> None:
     args = options(__doc__)
-    n = 3 if args.quick else 7
+    n = sized(args, 7, 3, 1)
     values: dict[str, list[float]] = {"left_behind": []}
     missing = []
     kinds = []
@@ -136,8 +136,8 @@ def main() -> None:
             for what in remains | more:
                 say(f"    left behind by {kind}: {what}")
             values["left_behind"].append(len(remains) + len(more))
-    report("stores_up", n, values, args, missing)
+    report("stores_up", n, values, args, missing, kinds)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,0 +1,134 @@
+"""The section `Measured` of benchmarks/README.md, generated from benchmarks/results: `benchmarks/table.py [--check]`.
+
+Without an option it writes the section anew. With `--check` it only says what is wrong, and ends with 1: the section is
+not what the files say, a figure is not named in the README's table of benchmarks, or an old row stands beside a file.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from storelab.core.records import read_json, write_atomic
+
+HERE = Path(__file__).resolve().parent
+BEGIN, END = "<!-- made by benchmarks/table.py, from benchmarks/results -->", "<!-- end of what table.py makes -->"
+OLD = "## Measured before results were kept, commits unknown"
+MOST_ROWS = 40  # of one file; a longer one shows only the figures that the table of benchmarks names one by one
+
+
+def _rows(text: str) -> list[tuple[str, list[str]]]:
+    """(script, cells) of the rows of all tables; a row without a script belongs to that of the row before."""
+    out, script = [], ""
+    for line in text.splitlines():
+        cells = [c.strip() for c in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            script = ""
+        elif found := re.fullmatch(r"`(\S+)\.py( --quick)?`", cells[0]):
+            script = f"{found.group(1)}{'.quick' if found.group(2) else ''}"
+            out.append((script, cells))
+        elif script and not cells[0]:
+            out.append((script, cells))
+    return out
+
+
+def named(readme: str) -> dict[str, list[str]]:
+    """Script -> names of its figures, in the order of the table of benchmarks; `<…>` in a name stands for any word."""
+    out: dict[str, list[str]] = {}
+    for script, cells in _rows(readme.partition("\n## ")[0]):
+        out.setdefault(script, []).extend(n for part in re.findall(r"`([^`]+)`", cells[1]) for n in part.split())
+    return out
+
+
+def fits(figure: str, name: str) -> bool:
+    """Whether a figure bears this name, which may be a pattern."""
+    return re.fullmatch(re.sub(r"<\w+>", r"\\w+", name), figure) is not None
+
+
+def unnamed(figures: list[str], names: list[str]) -> list[str]:
+    """Figures that bear none of the names."""
+    return [f for f in figures if not any(fits(f, n) for n in names)]
+
+
+def unmade(figures: list[str], names: list[str]) -> list[str]:
+    """Names that none of the figures bears."""
+    return [n for n in names if not any(fits(f, n) for f in figures)]
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent; groups of three in large numbers."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{float(f'{value:.3g}'):.10f}".rstrip("0").rstrip(".") if value else "0"
+
+
+def value(figure: dict[str, Any]) -> str:
+    middle, low, high = (number(figure[k]) for k in ("median", "low", "high"))
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> str:
+    """Markdown of the results, by file name without its end: two tables, what was found and on what."""
+    if not results:
+        return "No result is kept yet.\n"
+    found = ["| script | figure | n | measured |", "|---|---|---|---|"]
+    about = ["| script | date | commit | cores | kernel | servers |", "|---|---|---|---|---|---|"]
+    order = list(names)
+    for label, result in sorted(results.items(), key=lambda r: (order.index(r[1]["name"]), r[0])):
+        script = f"`{result['name']}.py{' --quick' if result['quick'] else ''}`"
+        figures = result["figures"]
+        if len(figures) > MOST_ROWS:
+            figures = {k: f for k, f in figures.items() if k in names[result["name"]]}
+        for i, (key, figure) in enumerate(figures.items()):
+            found.append(f"| {'' if i else script} | `{key}` | {figure['n']} | {value(figure)} |")
+        if left_out := len(result["figures"]) - len(figures):
+            found.append(f"| | {left_out} more | | in `results/{label}.json` |")
+        servers = ", ".join(f"{kind} {version}" for kind, version in result["servers"].items())
+        facts = (result["date"], f"`{result['commit']}`", result["usable_cores"], result["kernel"], servers)
+        about.append(f"| {script} | {' | '.join(map(str, facts))} |")
+    return "\n".join([*found, "", *about, ""])
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+
+
+def made(readme: str, results: dict[str, dict[str, Any]]) -> str:
+    """The README with its section made anew."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{section(results, named(readme))}\n{END}{after}"
+
+
+def problems(readme: str, results: dict[str, dict[str, Any]]) -> list[str]:
+    """What is wrong, a line each."""
+    names = named(readme)
+    out = [f"results/{label}.json: no benchmark {r['name']}" for label, r in results.items() if r["name"] not in names]
+    if out:
+        return out
+    for label, result in results.items():
+        out += [
+            f"results/{label}.json: {f} is not named" for f in unnamed(list(result["figures"]), names[result["name"]])
+        ]
+    old = {script for script, _ in _rows(readme.partition(OLD)[2])}
+    out += [f"results/{label}.json: its old rows are still in the README" for label in results if label in old]
+    if made(readme, results) != readme:
+        out.append("the section Measured is not what the files say: run benchmarks/table.py")
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, say what is wrong")
+    check = parser.parse_args().check
+    path, results = HERE / "README.md", read(HERE / "results")
+    if not check:
+        write_atomic(path, made(path.read_text(), results).encode())
+    for problem in (wrong := problems(path.read_text(), results)):
+        print(f"benchmarks/README.md: {problem}", file=sys.stderr)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Build warp, a peer of `peers.py`, from source with storelab's own Go: `benchmarks/warp.py`.
+
+`envs/go/warp` pins its version and the hashes of all its modules. The binary goes where `storelab install` puts
+programs; `peers.py` finds it there. Nothing is done where it is there already.
+"""
+
+from pathlib import Path
+
+from common import run, say
+
+from storelab.install import golang, tools_folder
+
+WARP = golang.Program(
+    "warp",
+    "github.com/minio/warp",
+    "github.com/minio/warp",
+    "Go modules, 200 MB to download; some nine minutes of CPU to build; 80 MB stay; no root",
+    3e9,
+)
+
+
+def binary() -> Path | None:
+    """The program as it is pinned; None where it was not built."""
+    tools = tools_folder()
+    return tools / "bin" / "warp" if golang.present(WARP, tools) else None
+
+
+def main() -> None:
+    for part in golang.parts(WARP, tools_folder()):
+        if not part.present():
+            say(f"warp: {part.what}: {part.needs}")
+            part.run(say)
+        say(f"warp: {part.what}: {binary()}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,43 @@
+"""Every benchmark runs through, at its smallest size, and makes the figures that benchmarks/README.md names."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import table
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]
+
+NAMES = table.named((table.HERE / "README.md").read_text())
+TIME_OUT_S = 900  # at most a minute on an idle machine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke(name: str) -> None:
+    """Where a program is missing, all that was made must still be named; the rest is skipped, with the reason."""
+    command = [sys.executable, str(table.HERE / f"{name}.py"), "--smoke", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, told = process.communicate(timeout=TIME_OUT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it stops its servers then
+            raise
+    if process.returncode == 2 and "is not installed" in told:
+        pytest.skip(told.strip().splitlines()[-1])
+    assert process.returncode == 0, told[-3000:]
+    result = json.loads(out.strip().splitlines()[-1])
+    figures = list(result["figures"])
+    assert table.unnamed(figures, NAMES[name]) == []
+    unmade = table.unmade(figures, NAMES[name])
+    if unmade and result.get("missing"):
+        pytest.skip("; ".join(result["missing"]))
+    assert unmade == []
+    assert all(f["low"] <= f["median"] <= f["high"] and f["n"] for f in result["figures"].values())
+
+
+def test_smoke_is_never_kept() -> None:
+    command = [sys.executable, str(table.HERE / "plan_scale.py"), "--smoke", "--save"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    assert done.returncode == 2 and "not kept" in done.stderr
