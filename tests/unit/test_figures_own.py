@@ -69,7 +69,7 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
         and not records.read_json(folder / "download_by_engine.json")["empty"]
     )
     done = storelab("figures", "--campaign-dir", str(campaign), "downloads")
-    assert done.returncode == 2 and "there is no 'downloads'" in done.stderr
+    assert done.returncode == 2 and "there is no figure 'downloads'" in done.stderr
 
 
 def test_names_come_from_the_plan_alone(campaign):

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from make_examples import EVENTS, LATENCY, ONE_EACH, REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
-from storelab.analysis.latex import events, numbers, parts, sparse
+from storelab.analysis.latex import numbers, parts
 from storelab.analysis.latex import write as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
@@ -162,10 +161,6 @@ def test_published_numbers_are_as_printed():
     assert list(t["read_calls"]) == [23, 12, 5] and list(t["volume_mb"]) == [758.42, 320.92, 42.08]
     assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
     assert all(len(published.load(name)) for name in published.NAMES)
-    nothing = pd.DataFrame({"workload": [], "store": [], "engine": []})
-    assert [f(nothing) for f in (sparse.entries, sparse.volume, sparse.replay, sparse.table2, events.events)] == [
-        ""
-    ] * 5
 
 
 def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex):

@@ -185,9 +185,9 @@ REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "root"
 @pytest.mark.parametrize(
     ("name", "tree", "branches", "held", "embedded"),
     [
-        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", None, 947, 949, 947),
+        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", 947, 949, 947),
         ("uproot-issue-123b.root", "CollectionTree", 1657, 1889, 0),
-        ("uproot-HZZ-zstd.root", None, 51, 57, 0),
+        ("uproot-HZZ-zstd.root", "events", 51, 57, 0),
     ],
 )
 def test_real_files(name, tree, branches, held, embedded):

@@ -243,7 +243,6 @@ def test_terminal_and_paper(example, tmp_path):
     )
     tex = latex_verdicts.verdicts(build.read(example, "verdicts"))
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
-    assert latex_verdicts.verdicts(pd.DataFrame()) == ""
     make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1, sweeps=ONE_EACH)
     build.build(tmp_path)
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])

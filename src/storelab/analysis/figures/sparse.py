@@ -1,4 +1,4 @@
-"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (its 12 to 14), replayed; time by phase."""
+"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (12 to 14), replayed; time by phase."""
 
 import re
 from typing import TYPE_CHECKING

@@ -33,8 +33,8 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
 
 def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
     """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`);
-    without `only` the index too, and what an older state left goes. Raises UserError without tables, KeyError for a name
-    that the campaign's plan knows nothing of."""
+    without `only` the index too, and what an older state left goes. Raises UserError without tables, KeyError for a
+    name that the campaign's plan knows nothing of."""
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
     for name in figures if only is None else only:
