@@ -166,7 +166,7 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
         names, by, rows = _names(spec, rows, by)
     if len(rows) < every:
         left.append(
-            f"without {words.plural(every - len(rows), 'point')} at one value of {words.heading(spec.x).lower()}"
+            f"all but {words.plural(every - len(rows), 'point')} at a single value of {words.heading(spec.x).lower()}"
         )
     if not spec.by_curve and "series" not in rows:
         rows = with_series(rows, names)
