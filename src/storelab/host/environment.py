@@ -5,7 +5,6 @@ May import: `core`.
 
 import os
 import platform
-import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from storelab import __version__
 from storelab.core.engines import PACKAGES
+from storelab.host.processes import ask
 
 
 @cache
@@ -36,18 +36,9 @@ def cpu_model() -> str:
 
 def git_commit() -> str:
     """Commit of the checkout that the package runs from, `-dirty` when it differs; '' outside of a checkout."""
-    root = Path(__file__).resolve().parent
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
+    describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = ask(["git", "-C", Path(__file__).resolve().parent, *describe], 10)
+    return "" if done.returncode else done.stdout.strip()
 
 
 def capture() -> dict[str, Any]:

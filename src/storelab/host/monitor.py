@@ -33,13 +33,11 @@ class Tree:
     def sample(self, files: proc.Files) -> tuple[float, float, int]:
         """CPU user and system seconds since their start, and resident bytes now, over all members."""
         for pid in list(self.members):
-            found = proc.process(files, pid)
-            if found:
+            if found := proc.process(files, pid):
                 self.now[pid] = found
             else:  # the CPU time that it had when last seen still counts
                 self.members.discard(pid)
-                last = self.now.pop(pid, None)
-                if last:
+                if last := self.now.pop(pid, None):
                     self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
         here = self.now.values()
         return (
@@ -136,15 +134,13 @@ class Monitor:
         there = proc.pids()
         files = proc.Files(0)
         for pid in there - self._born.keys():
-            found = proc.process(files, pid)
-            if found:
+            if found := proc.process(files, pid):
                 self._born[pid] = (found.parent, found.session)
         for pid in self._born.keys() - there:
             del self._born[pid]
         own = {tree.pid: tree for tree in self._trees.values()}
         for pid in self._born:
-            tree = self._owner(pid, own)
-            if tree:
+            if tree := self._owner(pid, own):
                 tree.members.add(pid)
 
     def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:

@@ -44,9 +44,8 @@ SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 def tools_folder() -> Path:
     """Where programs go that are no Debian packages: STORELAB_TOOLS, else `storelab` in the user's cache folder."""
-    chosen = os.environ.get("STORELAB_TOOLS")
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(chosen or f"{cache}/storelab").expanduser().absolute()
+    return Path(os.environ.get("STORELAB_TOOLS") or f"{cache}/storelab").expanduser().absolute()
 
 
 def parts(kind: str, tools: Path) -> list[Part]:

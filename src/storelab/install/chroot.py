@@ -13,7 +13,7 @@ from pathlib import Path
 
 from storelab.core.errors import UserError
 from storelab.install import Part, Progress, debian
-from storelab.install.running import told
+from storelab.install.running import check_room, told
 
 RELEASE = "trixie"
 PACKAGES = ("condor", "minicondor", "python3", "procps")
@@ -31,10 +31,14 @@ def folder(tools: Path) -> Path:
 
 
 def condor(tools: Path) -> list[Part]:
-    place = folder(tools)
-    needs = "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it"
-    what = f"HTCondor of Debian {RELEASE} in {place}"
-    return [Part(what, needs, lambda: present(tools), lambda progress: install(tools, progress))]
+    return [
+        Part(
+            f"HTCondor of Debian {RELEASE} in {folder(tools)}",
+            "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it",
+            lambda: present(tools),
+            lambda progress: install(tools, progress),
+        )
+    ]
 
 
 def present(tools: Path) -> bool:
@@ -59,9 +63,7 @@ def install(tools: Path, progress: Progress) -> None:
         debian.install(["debootstrap"], progress)
     url = mirror()
     tools.mkdir(parents=True, exist_ok=True)
-    if (free := shutil.disk_usage(tools).free) < ROOM:
-        problem = f"{tools} has {free / 1e9:.1f} GB free; the chroot takes {ROOM / 1e9:.1f} GB while it is built"
-        raise UserError("install", problem, "make room, or name another folder in STORELAB_TOOLS")
+    check_room(tools, ROOM, f"the chroot takes {ROOM / 1e9:.1f} GB while it is built")
     with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
         root = Path(work, "root")
         _build(root, url, progress)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
+from storelab.host.processes import ask
 from storelab.install import Part, Progress
 from storelab.install.running import told
 
@@ -20,10 +21,7 @@ FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nex
 
 
 def installed(package: str) -> bool:
-    done = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], capture_output=True, text=True, check=False
-    )
-    return done.returncode == 0 and done.stdout.startswith("ii")
+    return ask(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package], 60).stdout.startswith("ii")
 
 
 def _root(*command: str) -> list[str]:

@@ -21,7 +21,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.install import Part, Progress
 from storelab.install.go_toolchain import PINS, go_of, least_of
-from storelab.install.running import run
+from storelab.install.running import check_room, run
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,14 @@ class Program:
 
     def parts(self, tools: Path) -> list[Part]:
         """The recipe of this program."""
-        what = f"{self.kind} {pinned(self)}, built from source"
-        return [Part(what, self.needs, lambda: present(self, tools), lambda progress: install(self, tools, progress))]
+        return [
+            Part(
+                f"{self.kind} {pinned(self)}, built from source",
+                self.needs,
+                lambda: present(self, tools),
+                lambda progress: install(self, tools, progress),
+            )
+        ]
 
 
 LOADGEN = Program(
@@ -83,10 +89,10 @@ def pinned(program: Program) -> str:
     """
     if program.own:
         return _hash(program)[:12]
-    text = (_pins(program) / "go.mod").read_text()
-    found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", text, re.MULTILINE)
+    file = _pins(program) / "go.mod"
+    found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", file.read_text(), re.MULTILINE)
     if not found:
-        raise UserError(str(_pins(program) / "go.mod"), f"does not require {program.module}", "take storelab's own")
+        raise UserError(str(file), f"does not require {program.module}", "take storelab's own")
     return found.group(1)
 
 
@@ -124,24 +130,20 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     """
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(tools).free
         scratch = tools / "cache" / program.kind  # what a killed build left there is used again
         with _alone(tools, progress), contextlib.ExitStack() as end:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if present(program, tools):
                 return  # another `storelab install` was quicker
-            if free < program.room:
-                mend = "make room, or name another folder in STORELAB_TOOLS"
-                raise UserError(
-                    "install",
-                    f"{tools} has {free / 1e9:.1f} GB free; the build takes {program.room / 1e9:.1f} GB",
-                    mend,
-                )
+            check_room(tools, program.room, f"the build takes {program.room / 1e9:.1f} GB")
             _build(program, tools, scratch, progress)
     except OSError as error:
-        problem = f"{error.filename or tools}: {error.strerror}"
-        raise UserError("install", problem, "name a folder to write in with STORELAB_TOOLS") from None
+        raise UserError(
+            "install",
+            f"{error.filename or tools}: {error.strerror}",
+            "name a folder to write in with STORELAB_TOOLS",
+        ) from None
 
 
 @contextlib.contextmanager
@@ -161,11 +163,10 @@ def _environ(scratch: Path) -> dict[str, str]:
     environ = {k: v for k, v in os.environ.items() if k not in ("GOROOT", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT")}
     (scratch / "tmp").mkdir(exist_ok=True)
     caches = {"GOMODCACHE": str(scratch / "modules"), "GOCACHE": str(scratch / "objects")}
-    flags = "-mod=readonly -modcacherw -buildvcs=false -trimpath"
     fixed = {
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
-        "GOFLAGS": flags,
+        "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false -trimpath",
         "CGO_ENABLED": "0",
         "GOTMPDIR": str(scratch / "tmp"),
     }
@@ -176,12 +177,12 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
     pins, environ = _pins(program), _environ(scratch)
     go = go_of(least_of(pins), tools, progress)
     temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
-    log = scratch / "build.log"
     progress(f"downloading and building with {go}")
     try:
         flags = "-ldflags=-s -w" + (f" -X main.version={pinned(program)}" if program.own else "")
         temporary.mkdir()
-        run([str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package], pins, environ, log, progress)
+        command = [str(go), "build", "-v", flags, "-o", f"{temporary}/", program.package]
+        run(command, pins, environ, scratch / "build.log", progress)
         for final in _placed(program, tools):
             _check(program, temporary / final.name)
         for final in _placed(program, tools):

@@ -26,12 +26,20 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
 
     Raises UserError where there is no such program, MeasurementFailed with the words of a command that fails.
     """
-    quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
     try:
-        done = subprocess.run(command, timeout=seconds, env=environ, **quiet)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=environ,
+            check=False,
+        )
     except FileNotFoundError:
-        problem = f"there is no {command[0]} on this machine"
-        raise UserError("install", problem, "use a Debian, or a relative of it") from None
+        raise UserError(
+            "install", f"there is no {command[0]} on this machine", "use a Debian, or a relative of it"
+        ) from None
     except subprocess.TimeoutExpired:
         raise MeasurementFailed(f"install: {what} was not done after {seconds / 60:.0f} min") from None
     if done.returncode:
@@ -39,6 +47,16 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
         marked = sorted((line for line in lines if line.startswith(MARKS)), key=lambda line: line[:2]) or lines[-3:]
         raise MeasurementFailed(f"install: {what} failed: {' '.join(' '.join(marked).split())[:300] or 'no message'}")
     return done.stdout
+
+
+def check_room(tools: Path, needed: float, what: str) -> None:
+    """Raises UserError where the tools folder has not `needed` bytes free. what: takes them, for people."""
+    if (free := shutil.disk_usage(tools).free) < needed:
+        raise UserError(
+            "install",
+            f"{tools} has {free / 1e9:.1f} GB free; {what}",
+            "make room, or name another folder in STORELAB_TOOLS",
+        )
 
 
 def pip(*arguments: str) -> None:

@@ -43,10 +43,9 @@ def slurm_plugin(tools: Path) -> list[Part]:
 
 
 def _part(module: str, what: str, size: str, pins: str) -> Part:
-    needs = f"into this Python environment, {size}; no root"
     return Part(
         what,
-        needs,
+        f"into this Python environment, {size}; no root",
         lambda: importlib.util.find_spec(module) is not None,
         lambda progress: _install(what, pins, progress),
     )

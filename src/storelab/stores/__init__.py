@@ -26,8 +26,15 @@ def all_stores(config: Any) -> dict[str, "Store"]:
     return {name: make(name, settings, Path(config.state)) for name, settings in config.stores.items()}
 
 
-def _note(state: Path, name: str) -> Path:
-    return Path(state) / f"{name}.deployments.json"
+def _note(store: "Store") -> Path:
+    return Path(store.state) / f"{store.name}.deployments.json"
+
+
+def _noted(store: "Store") -> dict[str, Any]:
+    """Name of each deployment that there has been -> its index and what it changes."""
+    from storelab.core.records import read_json
+
+    return read_json(_note(store)) if _note(store).exists() else {}
 
 
 def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
@@ -70,34 +77,26 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
     name, settings = changed(store, axes)
     if name == store.name:
         return store
-    from storelab.core.records import read_json, write_json
+    from storelab.core.records import write_json
 
-    path = _note(store.state, store.name)
-    known = read_json(path) if path.exists() else {}
+    known = _noted(store)
     if name not in known:
         known[name] = {
             "index": 1 + max((d["index"] for d in known.values()), default=0),
             "changes": store.variant(axes),
         }
-        write_json(path, known)
+        write_json(_note(store), known)
     return make(name, store.moved(settings, known[name]["index"]), store.state)
 
 
 def deployments(store: "Store") -> list["Store"]:
     """The deployments of a store that there have been, beside the one that is configured."""
-    from storelab.core.records import read_json
-
-    path = _note(store.state, store.name)
-    out = []
-    for name, facts in (read_json(path) if path.exists() else {}).items():
-        settings = store.settings.model_copy(update=facts["changes"])
-        out.append(make(name, store.moved(settings, facts["index"]), store.state))
-    return out
+    return [
+        make(name, store.moved(store.settings.model_copy(update=facts["changes"]), facts["index"]), store.state)
+        for name, facts in _noted(store).items()
+    ]
 
 
 def everywhere(config: Any) -> dict[str, "Store"]:
     """Every store with its deployments: what may run, hold data, or must be suspended."""
-    out = {}
-    for name, store in all_stores(config).items():
-        out |= {name: store} | {d.name: d for d in deployments(store)}
-    return out
+    return {d.name: d for store in all_stores(config).values() for d in (store, *deployments(store))}

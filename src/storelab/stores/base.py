@@ -160,8 +160,11 @@ class Store(ABC):
             if (value := axes.get(axis.name, axis.default)) == axis.default:
                 continue
             if axis.setting not in type(self.settings).model_fields:
-                problem = f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose"
-                raise UserError(f"axes.{axis.name}", problem, "leave it out")
+                raise UserError(
+                    f"axes.{axis.name}",
+                    f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose",
+                    "leave it out",
+                )
             if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
                 out[axis.setting] = wanted
         return out

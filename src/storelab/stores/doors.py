@@ -32,8 +32,11 @@ class Door(External):
     def check_url(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
-            problem = f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door"
-            raise UserError(f"{self.place}.endpoint", problem, f"write it like {self.example}")
+            raise UserError(
+                f"{self.place}.endpoint",
+                f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door",
+                f"write it like {self.example}",
+            )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """List the folder at each front-end; nothing is started or written.
@@ -44,9 +47,10 @@ class Door(External):
             try:
                 self.access(front_end=i).bucket_names()
             except (MeasurementFailed, AccessRefused) as error:
-                problem = str(error).removeprefix(f"{self.place}: ")
                 raise UserError(
-                    f"{self.place}.endpoint", problem, "check that this folder is there and may be listed"
+                    f"{self.place}.endpoint",
+                    str(error).removeprefix(f"{self.place}: "),
+                    "check that this folder is there and may be listed",
                 ) from None
 
 

@@ -58,8 +58,11 @@ class External(Store):
 
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         if front_ends > len(self.urls):
-            problem = f"{front_ends} front-ends asked, {len(self.urls)} known"
-            raise UserError(self.place, problem, "list more URLs in `endpoint`, or sweep fewer front_ends")
+            raise UserError(
+                self.place,
+                f"{front_ends} front-ends asked, {len(self.urls)} known",
+                "list more URLs in `endpoint`, or sweep fewer front_ends",
+            )
         return [self.endpoint(url) for url in self.urls[:front_ends]]
 
     def most(self, axis: str) -> int:

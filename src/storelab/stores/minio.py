@@ -166,13 +166,10 @@ class MinIO(Managed):
             there = key in user.list_service_account(first.access_key)
         finally:
             user.delete_service_account(key)
-        evidence = "one pair of its own; further ones are service accounts, made and listed by the user itself"
-        return [
-            users,
-            Told(
-                KEYS, DIFFERS if there else NO, evidence if there else "a service account that was made is not listed"
-            ),
-        ]
+        several = Told(
+            KEYS, DIFFERS, "one pair of its own; further ones are service accounts, made and listed by the user itself"
+        )
+        return [users, several if there else Told(KEYS, NO, "a service account that was made is not listed")]
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:

@@ -141,8 +141,7 @@ class SeaweedFS(Managed):
         # The filer never ends on SIGTERM; its writes are in the kernel by then.
         grace = 0.5 if kind in ("filer", "s3") else 10.0
         health = "/cluster/healthz" if kind == "master" else "/healthz"
-        ports = (port, port + self.second_block)
-        return Daemon(name, argv, host, ports, health, grace, tls=kind == "s3" and s.tls)
+        return Daemon(name, argv, host, (port, port + self.second_block), health, grace, tls=kind == "s3" and s.tls)
 
     def make_ready(self) -> None:
         for folder in ("master", "filer", *self._volumes()):
@@ -223,11 +222,15 @@ class SeaweedFS(Managed):
             check=True,
         )
         found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
-        hidden = (
-            f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not shown"
-        )
-        several = "the static file takes a list of keys for each user; storelab gives one"
-        return [Told(USERS, NO, hidden), Told(KEYS, NOT_TRIED, several)]
+        return [
+            Told(
+                USERS,
+                NO,
+                f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not "
+                "shown",
+            ),
+            Told(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab gives one"),
+        ]
 
     def reclaim(self, timeout: float = 180.0) -> None:
         """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: deletes reach the volumes some seconds
@@ -246,10 +249,8 @@ class SeaweedFS(Managed):
                     if time.monotonic() >= end:
                         return
                     raise
-                dirty = False
-                for name in self._volumes():
-                    volumes = json.loads(self._ask(name, "/status", 10.0)).get("Volumes") or []
-                    dirty = dirty or any(v.get("DeletedByteCount") for v in volumes)
+                told = [json.loads(self._ask(name, "/status", 10.0)).get("Volumes") or [] for name in self._volumes()]
+                dirty = any(v.get("DeletedByteCount") for volumes in told for v in volumes)
                 clean = 0 if dirty else clean + 1
                 time.sleep(0.5)
 

@@ -203,8 +203,7 @@ class XRootD(Managed):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def endpoint(self, name: str) -> Endpoint:
-        host, port = self.namespace.server, self.settings.port
-        url = f"root://{host}:{port}/" if self.protocol == "root" else self._http()
+        url = f"root://{self.namespace.server}:{self.settings.port}/" if self.protocol == "root" else self._http()
         return Endpoint(url, protocol=self.protocol)
 
     def _http(self) -> str:

@@ -119,8 +119,16 @@ class Admin:
         def make(name: str, command: Sequence[str]) -> None:
             path = log / f"{name}.log"
             with path.open("ab") as f:
-                quiet = {"stdin": subprocess.DEVNULL, "stdout": f, "stderr": f, "check": False, "timeout": timeout}
-                done = subprocess.run([*self._mortal(), *command], cwd=self.folder, env=self.environ(), **quiet)
+                done = subprocess.run(
+                    [*self._mortal(), *command],
+                    cwd=self.folder,
+                    env=self.environ(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=f,
+                    stderr=f,
+                    check=False,
+                    timeout=timeout,
+                )
             if done.returncode:
                 words = " | ".join(path.read_text(errors="replace").strip().splitlines()[-3:])[:500]
                 raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {words}")
@@ -159,10 +167,9 @@ class Admin:
             "keys": [{"user": name, **keys}],
             "op_mask": "read, write, delete",
         }
-        tag = hashlib.sha256(keys["access_key"].encode()).hexdigest()[:16]
         entry = {
             "key": f"user:{name}",
-            "ver": {"tag": tag, "ver": 1},
+            "ver": {"tag": hashlib.sha256(keys["access_key"].encode()).hexdigest()[:16], "ver": 1},
             "mtime": "2000-01-01T00:00:00.000000Z",
             "data": user,
         }

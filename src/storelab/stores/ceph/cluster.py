@@ -118,20 +118,11 @@ class CephCluster(Managed):
         self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
         mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
         make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
-        for i, name in enumerate(self.osds):
-            make[name] = [
-                osd,
-                "-c",
-                self.admin.conf,
-                "--mkfs",
-                "-i",
-                str(i),
-                "--osd-uuid",
-                osds[i],
-                "--monmap",
-                monmap,
-                "--no-mon-config",
-            ]
+        own = ["--monmap", monmap, "--no-mon-config"]
+        make |= {
+            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *own]
+            for i, name in enumerate(self.osds)
+        }
         self.admin.together(make, self.daemons.logs)
 
     def _monitor(self) -> str:

@@ -214,9 +214,8 @@ class Ceph(CephCluster):
     def used_bytes(self) -> int | None:
         """Raw bytes of all OSDs that hold objects; what bluestore takes for its own database is left out."""
         told = self._counters()
-        if told is None:
-            return None
-        return sum(d["osd"]["stat_bytes_used"] if self.memory else d["bluestore"]["bluestore_allocated"] for d in told)
+        group, counter = ("osd", "stat_bytes_used") if self.memory else ("bluestore", "bluestore_allocated")
+        return None if told is None else sum(d[group][counter] for d in told)
 
     def free_bytes(self) -> int | None:
         """Room for objects, copies taken into account: as the fullest OSD has it, and memory or disk."""

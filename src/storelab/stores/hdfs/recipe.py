@@ -10,13 +10,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host.processes import ask
 from storelab.install import Part, Progress, debian
 from storelab.install.running import told
 
@@ -44,11 +44,8 @@ def java_version(program: Path) -> str:
         text = (program.resolve().parents[1] / "release").read_text(errors="replace")
         if found := re.search(r'^JAVA_(?:RUNTIME_)?VERSION="([\w.+]+)', text, re.MULTILINE):
             return found.group(1)
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        text = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-        if found := re.search(r'version "([\w.+]+)', text):
-            return found.group(1)
-    return ""
+    found = re.search(r'version "([\w.+]+)', ask([program, "-version"], 30).stderr)
+    return found.group(1) if found else ""
 
 
 def major(version: str) -> int:
@@ -157,8 +154,7 @@ def _name_all(jars: Path, sums: str) -> None:
 
     An archive of classes holds for one order only.
     """
-    names = " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
-    entry = f"Class-Path: {names}"
+    entry = "Class-Path: " + " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
     lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
     with zipfile.ZipFile(jars / "hdfs.jar", "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(("Manifest-Version: 1.0", *lines, "", "")))
@@ -204,8 +200,9 @@ def _trial(tools: Path, trial: "type[HDFS]", work: Path) -> None:
     from storelab.stores.managed.base import LOOPBACK
     from storelab.stores.protocols import filesystems
 
-    blocks = range(21000, 32000, trial.port_block)
-    first = next((b for b in blocks if all(net.free(LOOPBACK, p) for p in range(b, b + 8))), None)
+    first = next(
+        (b for b in range(21000, 32000, trial.port_block) if all(net.free(LOOPBACK, p) for p in range(b, b + 8))), None
+    )
     if first is None:
         raise UserError("install", "no 8 free ports in a row between 21000 and 32000", "stop what listens there")
     store = trial("trial", trial.Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")

@@ -80,8 +80,8 @@ class HDFS(Managed):
 
     def version(self) -> str:
         """Of the jars that are installed."""
-        name = next((p.stem for p in recipe.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")), "")
-        return name.removeprefix("hadoop-hdfs-")
+        jars = recipe.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")
+        return next((p.stem.removeprefix("hadoop-hdfs-") for p in jars), "")
 
     def _datanodes(self) -> list[str]:
         return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
@@ -151,8 +151,15 @@ class HDFS(Managed):
         own = {"data.dir": f"file://{self.data}/{name}"}
         own |= {key: f"{address}:{port + i}" for i, key in enumerate(("address", "http.address", "ipc.address"))}
         argv += tuple(word for key, value in own.items() for word in ("-D", f"dfs.datanode.{key}={value}"))
-        ports = (port + 1, port, port + 2)
-        return Daemon(name, argv, address, ports, lambda: self._state(name) == "RUNNING", 10.0, ENVIRON)
+        return Daemon(
+            name,
+            argv,
+            address,
+            (port + 1, port, port + 2),
+            lambda: self._state(name) == "RUNNING",
+            10.0,
+            ENVIRON,
+        )
 
     def _state(self, name: str) -> str:
         """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
@@ -197,7 +204,6 @@ class HDFS(Managed):
         self.daemons.logs.mkdir(parents=True, exist_ok=True)
         path = self.daemons.logs / "format.log"  # by its log `down` knows one whose starter was killed
         with path.open("wb") as log:
-            quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
             try:
                 done = subprocess.run(
                     argv,
@@ -205,7 +211,10 @@ class HDFS(Managed):
                     env=environment(self.folder, ENVIRON),
                     timeout=self.start_timeout,
                     check=False,
-                    **quiet,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
             except subprocess.TimeoutExpired:
                 raise MeasurementFailed(
@@ -229,8 +238,8 @@ class HDFS(Managed):
         )
         while True:
             facts = self._bean("namenode-1", "NameNode", "NameNodeInfo", 10.0)
-            nodes = json.loads(facts["LiveNodes"])
-            live = {node["xferaddr"] for node in nodes.values() if node["lastContact"] <= 3}
+            nodes = json.loads(facts["LiveNodes"]).values()
+            live = {node["xferaddr"] for node in nodes if node["lastContact"] <= 3}
             if wanted <= live and not facts["Safemode"] and all(map(self._serves, self._datanodes())):
                 return
             if time.monotonic() > end:

@@ -57,8 +57,11 @@ class Accounts(Facts):
             return None
         known = self.keys()
         if account >= len(known):
-            problem = f"account {account} has no keys: it was never started with so many accounts"
-            raise UserError(self.place, problem, "run `storelab up`")
+            raise UserError(
+                self.place,
+                f"account {account} has no keys: it was never started with so many accounts",
+                "run `storelab up`",
+            )
         return Credentials(**known[account])
 
     def make_certificate(self) -> None:

@@ -38,15 +38,21 @@ class Managed(Accounts):
     def require_servers(self, copies: int, servers: str) -> None:
         """Raises UserError where there are fewer servers than copies. servers: what they are, for people."""
         if self.settings.servers < copies:
-            problem = f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}"
-            raise UserError(f"{self.place}.servers", problem, f"set servers to {copies} or more")
+            raise UserError(
+                f"{self.place}.servers",
+                f"{self.settings.servers} {servers} cannot hold {self.settings.redundancy}",
+                f"set servers to {copies} or more",
+            )
 
     def require_paths(self, odd: str, *paths: Path) -> None:
         """Raises UserError where a path has a character that the system cannot have in one. odd: regular expression."""
         for path in paths:
             if found := re.search(odd, str(path)):
-                problem = f"{self.system} does not bear {found.group()!r} in a path: {str(path)!r}"
-                raise UserError(self.place, problem, "use another folder")
+                raise UserError(
+                    self.place,
+                    f"{self.system} does not bear {found.group()!r} in a path: {str(path)!r}",
+                    "use another folder",
+                )
 
     @abstractmethod
     def make_ready(self) -> None:
@@ -106,8 +112,9 @@ class Managed(Accounts):
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
             if not 1 <= asked <= self.most(what):
-                problem = f"{asked} {what.replace('_', '-')} asked"
-                raise UserError(self.place, problem, f"1 to {self.most(what)} are possible")
+                raise UserError(
+                    self.place, f"{asked} {what.replace('_', '-')} asked", f"1 to {self.most(what)} are possible"
+                )
         if self.daemons.elsewhere():
             return elsewhere.look(self, front_ends, accounts)
         self.require()

@@ -102,9 +102,8 @@ class Daemons:
 
     def running(self) -> dict[str, int]:
         """Name -> pid of the recorded daemons that run; all of those of another host, whose pids mean nothing here."""
-        if self.elsewhere():
-            return {name: r["pid"] for name, r in self.records().items()}
-        return {name: r["pid"] for name, r in self.records().items() if self.process(r)}
+        away = self.elsewhere()
+        return {name: r["pid"] for name, r in self.records().items() if away or self.process(r)}
 
     def everyone(self) -> dict[str, int]:
         """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""

@@ -32,10 +32,12 @@ def look(store: Any, front_ends: int, accounts: int) -> None:
     """Raises UserError where there are fewer front-ends or accounts, or one does not answer."""
     there, names = store.daemons.elsewhere(), store.front_ends()
     if len(names) < front_ends or store.accounts() < accounts:
-        problem = (
-            f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {store.accounts()} are on {there}"
+        raise UserError(
+            store.place,
+            f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {store.accounts()} are on "
+            f"{there}",
+            f"`storelab up` on {there}",
         )
-        raise UserError(store.place, problem, f"`storelab up` on {there}")
     for name in names[:front_ends]:
         try:
             store.warm_up_one(store.endpoint(name))

@@ -160,8 +160,15 @@ class Facts(Store):
 
     def ask_version(self, program: Path) -> str:
         """What the program says of itself; '' where it tells none."""
-        quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 30, "check": False}
-        done = subprocess.run([program, self.version_flag], env=environment(self.folder, {}), **quiet)
+        done = subprocess.run(
+            [program, self.version_flag],
+            env=environment(self.folder, {}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
 

@@ -44,8 +44,14 @@ class Namespace:
         return program("ip", "xrootd", self.place)
 
     def _run(self, *arguments: str, batch: str | None = None) -> str:
-        command = [str(self._ip()), *arguments, *(["-batch", "-"] if batch else [])]
-        done = subprocess.run(command, input=batch or "", capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            [str(self._ip()), *arguments, *(["-batch", "-"] if batch else [])],
+            input=batch or "",
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
         if done.returncode:
             raise MeasurementFailed(
                 f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}"

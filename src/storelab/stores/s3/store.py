@@ -151,9 +151,8 @@ class S3(External):
                 self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`"
             )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
-        if not profile and os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
-            e = os.environ
-            return Credentials(e["AWS_ACCESS_KEY_ID"], e["AWS_SECRET_ACCESS_KEY"], e.get("AWS_SESSION_TOKEN"))
+        if not profile and (given := Credentials.found(os.environ)):
+            return given
         if not profile and not os.environ.get("AWS_PROFILE"):
             raise UserError(self.place, "no credentials found", KEYS)
         try:
@@ -189,9 +188,8 @@ class S3(External):
         Raises UserError that says what is wrong.
         """
         keys, *_ = [self.credentials(i) for i in range(accounts)]
-        ends = self.endpoints(front_ends)
         with ThreadPoolExecutor(16) as pool:
-            self._version, *_ = pool.map(lambda e: self._greet(e, keys), ends)
+            self._version, *_ = pool.map(lambda e: self._greet(e, keys), self.endpoints(front_ends))
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """The `Server` header of an answer to a signed request. GET, because an answer to HEAD says no error code."""
@@ -206,11 +204,14 @@ class S3(External):
                 answer = s3.list_buckets()
         except ERRORS as error:
             plain = explain(error, self.place)
-            problem = str(plain).removeprefix(f"{self.place}: ")
             raise (
                 plain
                 if isinstance(plain, UserError)
-                else UserError(f"{self.place}.endpoint", problem, "check that it is an S3 server, and its state")
+                else UserError(
+                    f"{self.place}.endpoint",
+                    str(plain).removeprefix(f"{self.place}: "),
+                    "check that it is an S3 server, and its state",
+                )
             ) from None
         return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
 
@@ -223,5 +224,9 @@ class S3(External):
 
     def deployment(self) -> dict[str, Any]:
         s = self.settings
-        known = {"verify_tls": s.verify_tls, "addressing": s.addressing, "region": s.region}
-        return super().deployment() | known | {"own_buckets": s.bucket is None}
+        return super().deployment() | {
+            "verify_tls": s.verify_tls,
+            "addressing": s.addressing,
+            "region": s.region,
+            "own_buckets": s.bucket is None,
+        }
