@@ -66,8 +66,7 @@ class SelectionReader:
         **wishes: Any,
     ):
         self.header, self.transport, self.link, self.batch = header, transport, link, batch
-        self.wishes, self.inspect = wishes, inspect
-        self.foreign = foreign
+        self.wishes, self.inspect, self.foreign = wishes, inspect, foreign
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:

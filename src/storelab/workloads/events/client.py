@@ -21,7 +21,7 @@ from storelab.core.model import derive_seed
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import Pages
 from storelab.datasets.root.steps import PageSteps, StepReader
-from storelab.engines.common.selections import Done
+from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import counted
@@ -88,11 +88,11 @@ class Steps(PlannedClient):
         tree = self.tree(self.source())
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(tree)
-            self.as_staged(pages.layout)
+            as_staged(pages.layout, self.staged, self.crc, self.key)
             self.steps: StepReader | PageSteps = PageSteps(pages, self.branches)
         else:
             header = Header.of(tree, {"key": self.key})
-            self.as_staged(header.layout)
+            as_staged(header.layout, self.staged, self.crc, self.key)
             self.steps = StepReader(header, self.branches, self.by_uproot(tree, header))
 
     @abstractmethod
