@@ -11,7 +11,7 @@ from uproot.source.futures import TrivialFuture
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.cost import Link
 from storelab.readplan.link import measure
-from storelab.readplan.transports import Transport
+from storelab.readplan.transports import Transport, messages
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
@@ -33,6 +33,15 @@ def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: 
             begin = int(requests.start[i])
             out.append(whole[start - begin : stop - begin])
     return out
+
+
+def fetch(
+    transport: Transport, requests: Requests, starts: np.ndarray, stops: np.ndarray
+) -> tuple[list[np.ndarray], int]:
+    """(bytes of each range as of `gather()`, requests sent). Raises what the transport raises."""
+    begins, ends = requests.start.tolist(), requests.stop.tolist()
+    sent = messages(transport, begins, ends)
+    return gather(requests, transport.fetch(begins, ends), starts, stops), sent
 
 
 class PlannedSource(uproot.source.chunk.Source):

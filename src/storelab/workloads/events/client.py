@@ -27,8 +27,7 @@ from storelab.engines.contract import Job
 from storelab.engines.planned import counted
 from storelab.engines.planned.client import PlannedClient
 from storelab.readplan.choose import plan
-from storelab.readplan.source import gather
-from storelab.readplan.transports import messages
+from storelab.readplan.source import fetch
 from storelab.workloads.events import cached_file
 
 KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
@@ -143,10 +142,8 @@ class PlannedEvents(Steps):
         begin_ns = clock.now_ns()
         requests = plan(offset, size, self.link, **self.wishes)
         planned_ns = clock.now_ns()
-        starts, stops = requests.start.tolist(), requests.stop.tolist()
-        parts = self.transport.fetch(starts, stops)
-        sent = messages(self.transport, starts, stops)
-        return gather(requests, parts, offset, offset + size), sent, requests.asked_bytes, planned_ns - begin_ns
+        data, sent = fetch(self.transport, requests, offset, offset + size)
+        return data, sent, requests.asked_bytes, planned_ns - begin_ns
 
 
 class CachedEvents(Steps):
