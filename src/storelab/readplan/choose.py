@@ -104,14 +104,6 @@ class _Runs:
         return np.concatenate(([0], found))
 
 
-def _pieces(lengths: np.ndarray, piece: int) -> tuple[np.ndarray, np.ndarray | int]:
-    """Lengths of the pieces of runs, and the number of each."""
-    if not piece:
-        return lengths, 1
-    counts = -(-lengths // piece)
-    return -(-lengths // counts), counts
-
-
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES) -> Front:
     """All plans worth comparing for these ranges: one for each gap, split where that is quickest.
 
@@ -130,8 +122,8 @@ def _front(runs: _Runs, link: Link, pieces: Sequence[int]) -> Front:
         asked, longest = int(lengths.sum()), int(lengths.max())
         ways = []
         for piece in (0, *(p for p in pieces if p < longest)):
-            each, counts = _pieces(lengths, piece)
-            ways.append((link.seconds(each, counts), int(np.sum(counts)) if piece else len(lengths), piece))
+            counts = -(-lengths // (piece or longest))  # pieces of each run
+            ways.append((link.seconds(-(-lengths // counts), counts), int(counts.sum()), piece))
         seconds, n, piece = min(ways)
         rows.append((int(gap), piece, n, asked, link.wire(n, asked), seconds))
     return Front(*(np.array(column) for column in zip(*rows, strict=True)), runs.needed)

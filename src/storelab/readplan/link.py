@@ -24,6 +24,7 @@ ROUNDS = 8
 MANY = 64  # least number of small ranges together, if few may be in flight
 APART = 1200  # bytes between the begins of ranges that the server must not merge
 MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
+Timed = Callable[[np.ndarray, int], float]  # seconds to fetch ranges with these begins, all of one length
 
 
 def measure(transport: Transport, size: int, clock: Callable[[], float] = time.perf_counter) -> Link:
@@ -33,42 +34,37 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
     """
     if size < 4096:
         raise ValueError(f"an object of {size} bytes is too small to measure a link with")
-    most = getattr(transport, "ranges", 1)
-    if most == 1:
-        return _single(transport, size, clock)
-    several: Any = transport
-    several.ranges = 1
-    try:
-        link = _single(transport, size, clock)
-    finally:
-        several.ranges = most
-    return _several(several, size, link, clock)
-
-
-def _several(transport: Any, size: int, link: Link, clock: Callable[[], float]) -> Link:
-    """The link with the cost of several ranges in one request; unchanged if the object has no room for them."""
-    count = min(transport.parallel * transport.ranges, size // APART, MOST_TOGETHER)
-    if count < 2 * transport.parallel:
-        return link
-    took, before = [], transport.extra
-    for shift in range(3):
-        starts = np.arange(count) * (size // count) + shift * 131
-        begin = clock()
-        transport.fetch(starts.tolist(), (starts + SMALL).tolist())
-        took.append(clock() - begin)
-    part_bytes = round((transport.extra - before) / (3 * count))
-    more = replace(link, ranges=transport.ranges, part_bytes=part_bytes)
-    return replace(more, part_s=max(1e-9, (min(took) - more.seconds(np.array([SMALL]), count)) / count))
-
-
-def _single(transport: Transport, size: int, clock: Callable[[], float]) -> Link:
-    parallel = transport.parallel
 
     def timed(starts: np.ndarray, length: int) -> float:
         begin = clock()
         transport.fetch(starts.tolist(), (starts + length).tolist())
         return clock() - begin
 
+    most = getattr(transport, "ranges", 1)
+    if most == 1:
+        return _single(transport.parallel, size, timed)
+    several: Any = transport
+    several.ranges = 1
+    try:
+        link = _single(transport.parallel, size, timed)
+    finally:
+        several.ranges = most
+    return _several(several, size, link, timed)
+
+
+def _several(transport: Any, size: int, link: Link, timed: Timed) -> Link:
+    """The link with the cost of several ranges in one request; unchanged if the object has no room for them."""
+    count = min(transport.parallel * transport.ranges, size // APART, MOST_TOGETHER)
+    if count < 2 * transport.parallel:
+        return link
+    before = transport.extra
+    took = [timed(np.arange(count) * (size // count) + shift * 131, SMALL) for shift in range(3)]
+    part_bytes = round((transport.extra - before) / (3 * count))
+    more = replace(link, ranges=transport.ranges, part_bytes=part_bytes)
+    return replace(more, part_s=max(1e-9, (min(took) - more.seconds(np.array([SMALL]), count)) / count))
+
+
+def _single(parallel: int, size: int, timed: Timed) -> Link:
     def spread(count: int, length: int, shift: int) -> np.ndarray:
         """`count` places in the object, different for each shift, none near another if there is room."""
         room = size - length

@@ -56,9 +56,13 @@ class HttpTransport:
         self.requests = self.extra = 0
         self.lock = threading.Lock()
         trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
-        timeout = urllib3.Timeout(connect=10, read=timeout_s)
-        more = trust if url.startswith("https") else {}
-        self.http = urllib3.PoolManager(maxsize=parallel, block=True, retries=False, timeout=timeout, **more)
+        self.http = urllib3.PoolManager(
+            maxsize=parallel,
+            block=True,
+            retries=False,
+            timeout=urllib3.Timeout(connect=10, read=timeout_s),
+            **(trust if url.startswith("https") else {}),
+        )
         self.pool = ThreadPoolExecutor(parallel)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:

@@ -11,7 +11,7 @@ from uproot.source.futures import TrivialFuture
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.cost import Link
 from storelab.readplan.link import measure
-from storelab.readplan.transports import Transport
+from storelab.readplan.transports import Transport, messages
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
@@ -26,16 +26,22 @@ def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: 
     for start, stop, i, j in zip(starts.tolist(), stops.tolist(), first.tolist(), last.tolist(), strict=True):
         if start >= stop:
             out.append(np.empty(0, np.uint8))
-        elif i == j:
-            begin = int(requests.start[i])
-            out.append(held[i][start - begin : stop - begin])
-        elif i < 0 or j >= len(held) or (requests.stop[i:j] != requests.start[i + 1 : j + 1]).any():
+        elif i != j and (i < 0 or j >= len(held) or (requests.stop[i:j] != requests.start[i + 1 : j + 1]).any()):
             raise ValueError(f"bytes {start} to {stop - 1} are not in the answers of the plan")
         else:
-            whole = np.concatenate(held[i : j + 1])
+            whole = held[i] if i == j else np.concatenate(held[i : j + 1])
             begin = int(requests.start[i])
             out.append(whole[start - begin : stop - begin])
     return out
+
+
+def fetch(
+    transport: Transport, requests: Requests, starts: np.ndarray, stops: np.ndarray
+) -> tuple[list[np.ndarray], int]:
+    """(bytes of each range as of `gather()`, requests sent). Raises what the transport raises."""
+    begins, ends = requests.start.tolist(), requests.stop.tolist()
+    sent = messages(transport, begins, ends)
+    return gather(requests, transport.fetch(begins, ends), starts, stops), sent
 
 
 class PlannedSource(uproot.source.chunk.Source):
@@ -46,6 +52,7 @@ class PlannedSource(uproot.source.chunk.Source):
     """
 
     WORTH = 64  # ranges; smaller sets use a guess until the link is known
+    closed = False
 
     def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
         super().__init__()
@@ -53,7 +60,6 @@ class PlannedSource(uproot.source.chunk.Source):
         self.wishes = {k: options[k] for k in ("thrift", "max_amplification") if k in options}
         self.last_plan: Requests | None = None
         self._bytes: int | None = options.get("num_bytes")
-        self._closed = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._file_path!r}>"
@@ -62,11 +68,7 @@ class PlannedSource(uproot.source.chunk.Source):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed = True
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+        self.closed = True
 
     @property
     def num_bytes(self) -> int:

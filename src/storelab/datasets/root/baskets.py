@@ -155,9 +155,8 @@ def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
                 if row in b.inside
                 else zlib.crc32(os.pread(f.fileno(), int(b.size[row]), int(b.offset[row])))
             )
-    names = pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string()))
     columns = [
-        names,
+        pa.DictionaryArray.from_arrays(pa.array(b.branch, pa.int32()), pa.array(b.names, pa.string())),
         *(
             pa.array(c, f.type)
             for c, f in zip(
@@ -203,8 +202,8 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
     table, percentage out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
-    sizes = sorted(zip(grouped["size_sum"].to_pylist(), grouped["branch"].cast(pa.string()).to_pylist(), strict=True))
-    sizes = [(size, name) for size, name in sizes if name not in without]
+    found = zip(grouped["size_sum"].to_pylist(), grouped["branch"].cast(pa.string()).to_pylist(), strict=True)
+    sizes = sorted((size, name) for size, name in found if name not in without)
     limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
     if not sizes:
         raise ValueError("the table has no basket")

@@ -96,12 +96,8 @@ class Flat:
     """A branch of one number per entry."""
 
     name: str
-    dtype: str
+    type: str  # of numpy
     branches = 1
-
-    @property
-    def type(self) -> str:
-        return self.dtype
 
 
 @dataclass(frozen=True)
@@ -201,7 +197,7 @@ def clusters(scale: Scale, plan: list[Flat | Collection], seed: int) -> Iterator
                 record = ak.contents.RecordArray(content, list(item.members), length=int(offsets[-1]))
                 out[item.name] = ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), record))
             else:
-                out[item.name] = pools.take(item.dtype, n)
+                out[item.name] = pools.take(item.type, n)
         yield out
 
 

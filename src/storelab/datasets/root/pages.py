@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,11 @@ class Pages:
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
         """Unpacked pages by their offset in the file. Raises decode.Broken, and codec errors."""
-        out = {}
-        for offset, size, part in zip(
-            self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True
-        ):
-            out[offset] = part if len(part) == size else decode.decompress(memoryview(part), size)
-        return out
+        wanted = zip(self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True)
+        return {
+            offset: part if len(part) == size else decode.decompress(memoryview(part), size)
+            for offset, size, part in wanted
+        }
 
     def arrays(
         self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray
@@ -75,7 +75,7 @@ class Pages:
         whole = self.tuple
         int(whole.num_entries)  # uproot counts the clusters once: let it see all of them
         summaries, links, fields = whole.cluster_summaries, whole.page_link_list, {f.name: f for f in whole.fields}
-        whole.read_locator = _Fed(whole, unpacked).read_locator
+        whole.read_locator = partial(_fetched, whole.file.source, unpacked)
         try:
             for cluster, pages in zip(summaries, links, strict=True):
                 first, held = int(cluster.num_first_entry), int(cluster.num_entries)
@@ -92,22 +92,17 @@ class Pages:
             del whole.read_locator
 
 
-class _Fed:
-    """Gives uproot the pages that were fetched."""
+def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int) -> tuple[Any, Any]:
+    """Like uproot's `read_locator`, from the pages that were fetched: (chunk of the unpacked page, cursor at its
+    begin)."""
+    from uproot.source.chunk import Chunk
+    from uproot.source.cursor import Cursor
 
-    def __init__(self, ntuple: Any, unpacked: dict[int, np.ndarray]):
-        self.source, self.unpacked = ntuple.file.source, unpacked
-
-    def read_locator(self, place: Any, size: int) -> tuple[Any, Any]:
-        """As uproot's: (chunk of the unpacked page, cursor at its begin)."""
-        from uproot.source.chunk import Chunk
-        from uproot.source.cursor import Cursor
-
-        page = self.unpacked.get(int(place.offset))
-        if page is None or len(page) != size:
-            held = "is not among those of the selection" if page is None else f"has {len(page)} bytes"
-            raise decode.Broken(f"uproot asks for {size} bytes of the page at {place.offset}, which {held}")
-        return Chunk.wrap(self.source, page), Cursor(0)
+    page = unpacked.get(int(place.offset))
+    if page is None or len(page) != size:
+        held = "is not among those of the selection" if page is None else f"has {len(page)} bytes"
+        raise decode.Broken(f"uproot asks for {size} bytes of the page at {place.offset}, which {held}")
+    return Chunk.wrap(source, page), Cursor(0)
 
 
 def _columns(field: Any) -> list[int]:

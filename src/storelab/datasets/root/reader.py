@@ -16,8 +16,8 @@ from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.header import Header
 from storelab.readplan.choose import plan
 from storelab.readplan.cost import Link
-from storelab.readplan.source import gather
-from storelab.readplan.transports import Transport, messages
+from storelab.readplan.source import fetch
+from storelab.readplan.transports import Transport
 
 BATCH = 128_000_000  # compressed bytes in memory at one time
 
@@ -66,8 +66,7 @@ class SelectionReader:
         **wishes: Any,
     ):
         self.header, self.transport, self.link, self.batch = header, transport, link, batch
-        self.wishes, self.inspect = wishes, inspect
-        self.foreign = foreign
+        self.wishes, self.inspect, self.foreign = wishes, inspect, foreign
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
@@ -119,12 +118,10 @@ class SelectionReader:
         offset, size = layout.offset[rows], layout.size[rows]
         requests = plan(offset, size, self.link, **self.wishes)
         planned = time.perf_counter()
-        starts, stops = requests.start.tolist(), requests.stop.tolist()
-        spent.requests += messages(self.transport, starts, stops)
-        parts = self.transport.fetch(starts, stops)
-        data = gather(requests, parts, offset, offset + size)
+        data, sent = fetch(self.transport, requests, offset, offset + size)
         spent.plan_s += planned - begun
         spent.transfer_s += time.perf_counter() - planned
+        spent.requests += sent
         spent.asked_bytes += requests.asked_bytes
         spent.transfers += 1
         spent.gaps.append(requests.gap)

@@ -61,7 +61,6 @@ class StepReader:
             held = [self._held(row, form) for row in numbers.tolist()]
             wanted = [np.arange(max(first, begins[p]) - begins[p], min(stop, ends[p]) - begins[p]) for p in places]
             if form is None:
-                assert self.foreign is not None
                 counts = [ends[p] - begins[p] for p in places]
                 decoded += len(self.foreign(layout.names[code], layout.basket[numbers].tolist(), held, counts, wanted))
             else:

@@ -34,10 +34,8 @@ class TotalList(list):
         self.nnone = sum(x is None for x in self)
 
     def _add(self, x: bytes | None, sign: int = 1) -> None:
-        if x is None:
-            self.nnone += sign
-        else:
-            self.nbytes += sign * len(x)
+        self.nnone += sign * (x is None)
+        self.nbytes += sign * len(x or b"")
 
     def append(self, x: bytes | None) -> None:
         super().append(x)

@@ -34,11 +34,8 @@ def store(endpoint: Endpoint, bucket: str | None, client_options: Mapping[str, A
         "allow_invalid_certificates": not endpoint.verify,
         "connect_timeout": "10s",
         "randomize_addresses": False,
+        **({"root_certificate": Path(endpoint.ca_file).read_bytes()} if endpoint.ca_file else {}),
     }
-    if endpoint.ca_file:
-        connection["root_certificate"] = Path(endpoint.ca_file).read_bytes()
-    if own.session_token:
-        options["session_token"] = own.session_token
     return S3Store(
         bucket or "all",
         endpoint=endpoint.url.replace("://", f"://{bucket}.", 1) if bucket and virtual else endpoint.url,
@@ -48,5 +45,6 @@ def store(endpoint: Endpoint, bucket: str | None, client_options: Mapping[str, A
         secret_access_key=own.secret_key,
         client_options=connection | dict(client_options),
         retry_config={"max_retries": 0},
+        **({"session_token": own.session_token} if own.session_token else {}),
         **options,
     )

@@ -80,7 +80,7 @@ class SelectionClient(Client):
         self.tally = Tally()
         self.wire: Wire | ProcessWire | None = None  # counts the connections, if they can be counted
         self.settings: dict[str, Any] = {}
-        self.latest_ns = 2**63 - 1
+        self.latest_ns = 2**63 - 1  # no read may end later
 
     def version(self) -> str:
         """Versions of the libraries that read."""
@@ -148,8 +148,7 @@ class SelectionClient(Client):
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         """Read until the deadline. Raises LimitExceeded if a limit of the configuration is exceeded."""
-        latest_ns = deadline_ns + int(GRACE * (deadline_ns - start_ns))
-        self.begin(latest_ns)
+        self.latest_ns = deadline_ns + int(GRACE * (deadline_ns - start_ns))
         self.last = self.counts()
         number = needed = 0
         while (begin_ns := clock.now_ns()) < deadline_ns:
@@ -163,7 +162,7 @@ class SelectionClient(Client):
                 self.abandoned = {"reads": 1, **asdict(self._spent())}
                 return
             except Exception as error:  # noqa: BLE001 - network, S3, codec, format: a failed operation
-                self.settle((latest_ns - clock.now_ns()) / 1e9)
+                self.settle((self.latest_ns - clock.now_ns()) / 1e9)
                 self._fail(error, begin_ns)
                 clock.sleep_until(min(clock.now_ns() + BACK_OFF_NS, deadline_ns))
             else:
@@ -179,15 +178,10 @@ class SelectionClient(Client):
 
     def _cool(self, number: int) -> None:
         """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""
-        assert self.pages is not None
         if number:
             self.fresh()
             self.is_open = False
         self.pages.drop()
-
-    def begin(self, latest_ns: int) -> None:
-        """The window begins; no read may end later than this."""
-        self.latest_ns = latest_ns
 
     def hurry(self) -> None:
         """Raises Late when the grace is over."""
@@ -203,9 +197,8 @@ class SelectionClient(Client):
     def _read(self, number: int) -> dict[str, Any]:
         """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
         entries = self.draw(number)
-        opening, begin_ns, opens = Counts(), clock.now_ns(), not self.is_open
-        if opens:
-            opening = self._open()
+        begin_ns, opens = clock.now_ns(), not self.is_open
+        opening = self._open() if opens else Counts()
         opened_ns = clock.now_ns()
         done = self.selection(entries)
         if self.opens and done.decoded != (wanted := len(entries) * len(self.branches)):
@@ -257,8 +250,10 @@ class SelectionClient(Client):
             "requests": spent.requests,
             "start_ns": begin_ns,
             "end_ns": end_ns,
+            "status": status,
+            "error": kind,
         }
-        self.ops.append({**row, "status": status, "error": kind})
+        self.ops.append(row)
 
     def result(self) -> Result:
         """Columns of ops (completed reads and failed ones, by their end) and of reads, facts of the engine, checks."""
@@ -274,8 +269,8 @@ class SelectionClient(Client):
             "op": ["READ"] * n,
             "object": [self.key] * n,
             "count": [1] * n,
+            **{k: [r[k] for r in rows] for k in ("bytes", *shared, "status", "error")},
         }
-        ops |= {k: [r[k] for r in rows] for k in ("bytes", *shared, "status", "error")}
         reads = {"client": [self.job.client] * len(self.reads)} | {
             k: [r[k] for r in self.reads] for k in (self.reads[0] if self.reads else ())
         }

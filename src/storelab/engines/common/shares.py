@@ -24,7 +24,6 @@ class Staged(NamedTuple):
 
 def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
     """(manifest, its objects in buckets of the client's account)."""
-    assert job.manifest is not None
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
     rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)

@@ -56,13 +56,19 @@ class Tally:
         compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"
         crc32, entries = wrong["ChecksumMismatch"], wrong["EntriesMismatch"]
         right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{said['ChecksumMismatch']}"
-        requests = f"{self.wrong_requests} of {reads} reads sent other requests than were planned"
-        size = f"{self.wrong_bytes} of {reads} reads got other than what the plan asks for"
         return [
             Check("reads", reads > 0, summary),
             Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or compared),
             Check("crc32", not crc32, right),
             Check("entries decoded", not entries, f"{self.entries} of all branches{said['EntriesMismatch']}"),
-            Check("requests", not self.wrong_requests, requests),
-            Check("bytes", not self.wrong_bytes, size),
+            Check(
+                "requests",
+                not self.wrong_requests,
+                f"{self.wrong_requests} of {reads} reads sent other requests than were planned",
+            ),
+            Check(
+                "bytes",
+                not self.wrong_bytes,
+                f"{self.wrong_bytes} of {reads} reads got other than what the plan asks for",
+            ),
         ]

@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_key
 from storelab.engines.common.shares import Staged
 from storelab.engines.contract import Check, Client, Job, Result
+from storelab.host import processes
 
 SAMPLE_NS = 200_000_000  # between two looks at the open connections
 
@@ -20,6 +23,7 @@ class TransferClient(Client):
 
     engine = ""
     op = ""
+    process: subprocess.Popen | None = None  # of an engine that runs a program
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -63,10 +67,11 @@ class TransferClient(Client):
         }
         moved = Check("something moved", good > 0, next(iter(self.messages.values()), f"{good} operations"))
         most = max((count for _, count in self.samples), default=None)
-        connections = {"max": most, "samples": self.samples}
-        return Result(ops, engine=engine, checks=[moved, *checks], connections=connections)
+        return Result(ops, engine=engine, checks=[moved, *checks], connections={"max": most, "samples": self.samples})
 
     def close(self) -> None:
+        if self.process is not None:
+            processes.stop(self.process, 2.0, signal.SIGINT)
         shutil.rmtree(self.job.scratch, ignore_errors=True)
 
 

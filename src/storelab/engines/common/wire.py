@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import reduce
 from typing import Any
 from urllib.parse import urlsplit
@@ -98,22 +98,10 @@ class Counts:
     wire_bytes: int | None = 0  # server to client, headers included
 
     def __add__(self, other: "Counts") -> "Counts":
-        wire = _add(self.wire_bytes, other.wire_bytes)
-        return Counts(
-            self.requests + other.requests,
-            self.asked_bytes + other.asked_bytes,
-            self.body_bytes + other.body_bytes,
-            wire,
-        )
+        return Counts(*map(_add, astuple(self), astuple(other)))
 
     def __sub__(self, other: "Counts") -> "Counts":
-        wire = None if self.wire_bytes is None or other.wire_bytes is None else self.wire_bytes - other.wire_bytes
-        return Counts(
-            self.requests - other.requests,
-            self.asked_bytes - other.asked_bytes,
-            self.body_bytes - other.body_bytes,
-            wire,
-        )
+        return self + Counts(*(None if n is None else -n for n in astuple(other)))
 
 
 class ProcessWire:

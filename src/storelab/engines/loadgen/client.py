@@ -47,7 +47,6 @@ class LoadgenClient(TransferClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.parallel = self.parallel or 1
-        self.process: subprocess.Popen | None = None
         self.version = ""
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
@@ -116,7 +115,6 @@ class LoadgenClient(TransferClient):
         return "unsigned" if chosen == "default" else chosen
 
     def _tell(self, line: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
             self.process.stdin.flush()
@@ -134,7 +132,6 @@ class LoadgenClient(TransferClient):
 
     def _listen(self) -> None:
         """Read the program's lines until it ends, and watch the limits."""
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             try:
                 ((what, values),) = json.loads(line).items()
@@ -189,11 +186,6 @@ class LoadgenClient(TransferClient):
 
     def checks(self) -> Sequence[Check]:
         return ()
-
-    def close(self) -> None:
-        if self.process is not None:
-            processes.stop(self.process, 2.0, signal.SIGINT)
-        super().close()
 
 
 class LoadgenPut(LoadgenClient):

@@ -91,7 +91,6 @@ class ObstoreGet(ObstoreClient):
         if not self.parts:
             first, chunks, got = self.fetch(task, task.begin, task.end, wanted == self.size, keep)
         else:
-            assert self.pool is not None
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
                 a

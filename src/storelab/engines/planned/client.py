@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from storelab.datasets.root import baskets
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import SelectionReader, Spent
@@ -121,13 +120,11 @@ class PlannedBase(SelectionClient):
 
     def facts(self) -> dict[str, Any]:
         wire = self.transport.wire
-        known = {"link": asdict(self.link), "calibration": self.calibration} if self.calibration else {}
-        asked = {"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}
         return {
             "libraries": self.transport.versions,
             "connections_lost": wire.lost + self.lost if wire else None,
-            **known,
-            **asked,
+            **({"link": asdict(self.link), "calibration": self.calibration} if self.calibration else {}),
+            **({"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}),
         }
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
@@ -164,12 +161,12 @@ class PlannedClient(PlannedBase):
         """
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(self.tree(self.transport))
-            self.as_staged(pages.layout)
+            as_staged(pages.layout, self.staged, self.crc, self.key)
         else:
             header = Header.load(self.kept, self.identity) if self.header == "cached" else None
             tree = self.tree(self.transport) if header is None else None
             header = header or Header.of(tree, self.identity)
-            self.as_staged(header.layout)
+            as_staged(header.layout, self.staged, self.crc, self.key)
         if self.calibration is None:
             self.calibrate()
         if self.root.get("format") == "RNTuple":
@@ -197,10 +194,6 @@ class PlannedClient(PlannedBase):
         }
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
-    def as_staged(self, found: baskets.Baskets) -> None:
-        """Compare what the file says with the side-car. Raises WrongData."""
-        as_staged(found, self.staged, self.crc, self.key)
-
     def by_uproot(self, tree: Any, header: Header) -> Any:
         """The decoder for branches without a form; None if there are none."""
         missing = (
@@ -227,5 +220,5 @@ class PlannedClient(PlannedBase):
         spent = Spent()
         seen = {name for name, _ in self.reader.read(self.branches, entries, spent)}
         times = (spent.plan_s, spent.transfer_s, spent.inspect_s, spent.decompress_s, spent.deserialise_s)
-        ns = (max(1, round(t * 1e9)) for t in times)
-        return Done(len(seen), spent.baskets, spent.decoded, spent.needed_bytes, spent.requests, spent.asked_bytes, *ns)
+        counts = len(seen), spent.baskets, spent.decoded, spent.needed_bytes, spent.requests, spent.asked_bytes
+        return Done(*counts, *(max(1, round(t * 1e9)) for t in times))

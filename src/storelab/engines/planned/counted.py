@@ -86,10 +86,8 @@ def make(
     if way == "http":
         return _http(endpoint, bucket, key, parallel, timeout_s)
     if library == "obstore" and endpoint.protocol == "s3":
-        store = _store(endpoint, bucket, timeout_s)
-        return Counted(
-            ObstoreTransport(store, f"{bucket.prefix}{key}", parallel), port_wire(endpoint), _versions("obstore")
-        )
+        known = ObstoreTransport(_store(endpoint, bucket, timeout_s), f"{bucket.prefix}{key}", parallel)
+        return Counted(known, port_wire(endpoint), _versions("obstore"))
     fs = filesystems.data(endpoint, os.environ, parallel)
     place = filesystems.path(endpoint, bucket, key)
     inner = VectorTransport(fs, place) if endpoint.protocol == "root" else FsspecTransport(fs, place, parallel)

@@ -69,10 +69,13 @@ def command(endpoint: Endpoint, workers: int) -> list[str]:
 
 def environ(endpoint: Endpoint) -> dict[str, str]:
     """This process's environment (credentials are in it) with region and CA file."""
-    out = dict(os.environ, AWS_REGION=endpoint.region, AWS_EC2_METADATA_DISABLED="true", NO_PROXY="127.0.0.1,localhost")
-    if endpoint.ca_file:
-        out["AWS_CA_BUNDLE"] = endpoint.ca_file
-    return out
+    return {
+        **os.environ,
+        "AWS_REGION": endpoint.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_PROXY": "127.0.0.1,localhost",
+        **({"AWS_CA_BUNDLE": endpoint.ca_file} if endpoint.ca_file else {}),
+    }
 
 
 def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
@@ -103,7 +106,6 @@ class S5cmdClient(TransferClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.per_operation = requests_per_operation(self.op, self.size, job.endpoint.multipart, self.part_size)
-        self.process: subprocess.Popen | None = None
         self.printed: tuple[output.Chunks, output.Chunks] = ([], [])  # on standard output and standard error
         self.lines = [0, 0]  # on each
 
@@ -151,7 +153,6 @@ class S5cmdClient(TransferClient):
 
     def _feed(self, process: subprocess.Popen) -> None:
         """Keep the pipe full. s5cmd reads a line when a worker is free; after its end the pipe breaks, as expected."""
-        assert process.stdin is not None
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
             while process.poll() is None:
@@ -200,8 +201,3 @@ class S5cmdClient(TransferClient):
         return self.outcome(
             out.ops, successes, self.version, settings, requests, checks, errors=out.messages, cut_off=cut_off
         )
-
-    def close(self) -> None:
-        if self.process is not None:
-            processes.stop(self.process, 2.0, signal.SIGINT)
-        super().close()

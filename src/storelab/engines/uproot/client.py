@@ -37,7 +37,7 @@ class UprootClient(SelectionClient):
         chosen = s3fs_counted.settings(endpoint, self.pool, max(5, math.ceil(self.duration_s * (1 + GRACE))))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}
         self.fs = s3fs_counted.filesystem(endpoint, self.counter, chosen)
-        self.fs.split, self.fs.latest_ns = self.split, self.latest_ns
+        self.fs.split = self.split
         kind = TupleReader if root.get("format") == "RNTuple" else Reader
         self.reader = kind(
             self.fs, f"s3://{self.bucket.name}/{self.key}", root["tree"], self.side_car, self.branches, self.gap
@@ -47,11 +47,8 @@ class UprootClient(SelectionClient):
         s3fs_counted.disconnect(self.fs)
         self.connect(self.root)
 
-    def begin(self, latest_ns: int) -> None:
-        super().begin(latest_ns)
-        self.fs.latest_ns = latest_ns
-
     def open_file(self) -> None:
+        self.fs.latest_ns = self.latest_ns
         self.reader.open()
 
     def selection(self, entries: np.ndarray) -> Done:

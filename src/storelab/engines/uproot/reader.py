@@ -122,7 +122,6 @@ class Reader:
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
         """uproot's basket objects, in the order of `rows`."""
         layout, file, out = self.layout, self.file.file, []
-        assert layout is not None
         for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
             self._hurry()
             out.append(
@@ -134,7 +133,6 @@ class Reader:
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
         """Rows and basket objects of these entries in the tree's header: they need no transfer or decompression."""
-        assert self.layout is not None
         rows = baskets.embedded_rows(self.layout, self.branches, entries)
         return rows, [self.layout.inside[row] for row in rows.tolist()]
 
@@ -155,7 +153,6 @@ class Reader:
         Raises WrongData if a branch gives another number of entries than its baskets hold of the wanted ones.
         """
         layout = self.layout
-        assert layout is not None
         known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
         for code, positions in baskets.by_branch(layout, rows):
             self._hurry()

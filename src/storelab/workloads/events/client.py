@@ -21,14 +21,13 @@ from storelab.core.model import derive_seed
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import Pages
 from storelab.datasets.root.steps import PageSteps, StepReader
-from storelab.engines.common.selections import Done
+from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import counted
 from storelab.engines.planned.client import PlannedClient
 from storelab.readplan.choose import plan
-from storelab.readplan.source import gather
-from storelab.readplan.transports import messages
+from storelab.readplan.source import fetch
 from storelab.workloads.events import cached_file
 
 KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
@@ -88,11 +87,11 @@ class Steps(PlannedClient):
         tree = self.tree(self.source())
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(tree)
-            self.as_staged(pages.layout)
+            as_staged(pages.layout, self.staged, self.crc, self.key)
             self.steps: StepReader | PageSteps = PageSteps(pages, self.branches)
         else:
             header = Header.of(tree, {"key": self.key})
-            self.as_staged(header.layout)
+            as_staged(header.layout, self.staged, self.crc, self.key)
             self.steps = StepReader(header, self.branches, self.by_uproot(tree, header))
 
     @abstractmethod
@@ -143,10 +142,8 @@ class PlannedEvents(Steps):
         begin_ns = clock.now_ns()
         requests = plan(offset, size, self.link, **self.wishes)
         planned_ns = clock.now_ns()
-        starts, stops = requests.start.tolist(), requests.stop.tolist()
-        parts = self.transport.fetch(starts, stops)
-        sent = messages(self.transport, starts, stops)
-        return gather(requests, parts, offset, offset + size), sent, requests.asked_bytes, planned_ns - begin_ns
+        data, sent = fetch(self.transport, requests, offset, offset + size)
+        return data, sent, requests.asked_bytes, planned_ns - begin_ns
 
 
 class CachedEvents(Steps):

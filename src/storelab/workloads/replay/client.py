@@ -17,8 +17,7 @@ from storelab.engines.common.selections import Done
 from storelab.engines.contract import Job
 from storelab.engines.planned.client import PlannedBase
 from storelab.readplan.choose import Requests, plan
-from storelab.readplan.source import gather
-from storelab.readplan.transports import messages
+from storelab.readplan.source import fetch
 
 
 class ReplayClient(PlannedBase):
@@ -56,10 +55,7 @@ class ReplayClient(PlannedBase):
         offset, size = self.staged.offset[rows], self.staged.size[rows]
         requests = self._plan(offset, size)
         stamps.append(clock.now_ns())
-        starts, stops = requests.start.tolist(), requests.stop.tolist()
-        sent = messages(self.transport, starts, stops)
-        parts = self.transport.fetch(starts, stops)
-        data = gather(requests, parts, offset, offset + size)
+        data, sent = fetch(self.transport, requests, offset, offset + size)
         stamps.append(clock.now_ns())
         self.verify(rows, data)
         stamps.append(clock.now_ns())
