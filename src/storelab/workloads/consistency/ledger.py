@@ -78,8 +78,7 @@ class Ledger:
             else:
                 self.moved += size_bytes
                 self.uploaded += size_bytes if op == "PUT" else 0
-            good = len(self.rows) - self.failed
-            self._flow.observe(seen.end_ns, self.moved, self.requests, good, self.failed)
+            self._flow.observe(seen.end_ns, self.moved, self.requests, len(self.rows) - self.failed, self.failed)
             self._room.observe(seen.end_ns, self.uploaded, 0, 0, 0)
 
     def count(self, scenario: str, same: bool, what: str) -> None:
