@@ -62,7 +62,7 @@ class Root(Context):
 
 
 def _ok(answer: tuple[Any, Any], what: str) -> Any:
-    """What XRootD gave beside the status. Raises Refuted, naming `what`, where the status is none of success."""
+    """What XRootD gave beside the status. Raises Refuted, naming `what`, where the status tells of a failure."""
     status, value = answer
     demand(status.ok, f"{what}: {said(status)}")
     return value

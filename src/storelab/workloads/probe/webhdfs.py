@@ -101,8 +101,7 @@ def put_get_head(c: WebHdfs) -> Answer:
     key = c.key("object")
     made = c.put(key, SMALL)
     demand(c.holds(key, SMALL), "OPEN does not answer what was written")
-    status = _answered(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200)
-    facts = json.loads(status.body)["FileStatus"]
+    facts = json.loads(_answered(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
     demand(facts["length"] == len(SMALL), f"GETFILESTATUS says {facts['length']} bytes", Otherwise)
     return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
@@ -146,8 +145,7 @@ def append(c: WebHdfs) -> Answer:
 @OWN.add("checksums", "file checksum")
 def checksum(c: WebHdfs) -> Answer:
     """A checksum of checksums of blocks: it tells equal files of equal block sizes, and is no MD5 of the content."""
-    reply = _answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200)
-    facts = json.loads(reply.body)["FileChecksum"]
+    facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
     demand(facts["bytes"] == again["bytes"], "another one for the same bytes", Otherwise)

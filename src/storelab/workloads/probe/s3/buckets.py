@@ -50,8 +50,7 @@ def not_empty(c: S3) -> Answer:
     try:
         c.put("in-it", SMALL, bucket=name)
         reply = c.send("DELETE", bucket=name)
-        there = c.holds("in-it", SMALL, bucket=name)
-        demand(there, f"a bucket with objects is removed: {said(reply)}")
+        demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {said(reply)}")
         demand(not reply.good, f"answered {reply.status}, but the object is still there", Otherwise)
         demand(reply.status == 409, f"refused with {said(reply)} instead of 409", Otherwise)
         return yes(said(reply))
@@ -78,13 +77,15 @@ def per_account(c: S3) -> Answer:
         listed = set(_names(c))
     finally:
         left = [name for name in made if not c.drop_bucket(name).good]
-    counts = {"made": len(made), "beside": before, "asked": asked}
     demand(refusal is None, f"{len(made)} beside {before} others, {refusal}")
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
     bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
-    return Answer(
-        "yes", f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})", counts
+    return yes(
+        f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})",
+        made=len(made),
+        beside=before,
+        asked=asked,
     )
 
 
@@ -117,8 +118,11 @@ def versions(c: S3) -> Answer:
 def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
     """(key, version id) of all versions and delete markers. Raises Refuted."""
     reply = answered(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
-    entries = [e for e in tree(reply).iter() if e.tag in ("Version", "DeleteMarker")]
-    return [(e.findtext("Key", ""), e.findtext("VersionId", "")) for e in entries]
+    return [
+        (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
+        for entry in tree(reply).iter()
+        if entry.tag in ("Version", "DeleteMarker")
+    ]
 
 
 def _empty(c: S3, bucket: str) -> None:

@@ -108,8 +108,7 @@ def thousand(c: S3) -> Answer:
 
 
 def _begin(c: S3, key: str) -> str:
-    reply = answered(c.send("POST", key, query={"uploads": ""}), "beginning", 200)
-    upload = tree(reply).findtext("UploadId", "")
+    upload = tree(answered(c.send("POST", key, query={"uploads": ""}), "beginning", 200)).findtext("UploadId", "")
     demand(bool(upload), "no UploadId in the answer")
     return upload
 

@@ -135,8 +135,14 @@ class S3(ByKey):
         """One multi-object delete."""
         objects = "".join(f"<Object><Key>{escape(n)}</Key></Object>" for n in names)
         body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
-        headers = XML | {"Content-MD5": md5_header(body)}
-        return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket, keys=keys)
+        return self.send(
+            "POST",
+            query={"delete": ""},
+            headers=XML | {"Content-MD5": md5_header(body)},
+            body=body,
+            bucket=bucket,
+            keys=keys,
+        )
 
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
