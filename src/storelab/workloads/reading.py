@@ -30,12 +30,11 @@ class Reading(Workload):
         cached of them."""
         if point.axes["access"] != "cold":
             return
-        kept = store.deployment()["backing"]
         if store.protocol == "file":
             folders = sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
         else:
             folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
-        job["extra"] = {"pages": [] if kept in ("memory", "tmpfs") else folders}
+        job["extra"] = {"pages": [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders}
 
 
 class Replay(Reading):

@@ -59,25 +59,23 @@ class LocalClient(Client):
     def result(self) -> Result:
         workers, counts, ends = (list(c) for c in zip(*self.rows, strict=True)) if self.rows else ([], [], [])
         n = len(ends)
-        ops = {
-            "client": [self.job.client] * n,
-            "worker": workers,
-            "op": [self.op] * n,
-            "count": counts,
-            "bytes": [c * self.size for c in counts],
-            "end_ns": ends,
-            "status": [0] * n,
-            "error": [None] * n,
-        }
-        engine = {
-            "name": "none",
-            "version": f"Python {platform.python_version()}",
-            "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
-            "requests_per_operation": {},
-        }
         return Result(
-            ops,
-            engine=engine,
+            {
+                "client": [self.job.client] * n,
+                "worker": workers,
+                "op": [self.op] * n,
+                "count": counts,
+                "bytes": [c * self.size for c in counts],
+                "end_ns": ends,
+                "status": [0] * n,
+                "error": [None] * n,
+            },
+            engine={
+                "name": "none",
+                "version": f"Python {platform.python_version()}",
+                "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
+                "requests_per_operation": {},
+            },
             checks=[
                 Check("something moved", n > 0, f"{sum(counts)} operations"),
                 Check("content", self.moved(), "what was moved last"),

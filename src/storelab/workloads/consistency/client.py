@@ -97,28 +97,27 @@ class ConsistencyClient(Client):
 
     def result(self) -> Result:
         ledger = self.ledger
-        engine = {
-            "name": self.job.point.axes["engine"],
-            "version": self.version,
-            "settings": {
-                "protocol": self.endpoints[0].protocol,
-                "workers": len(self.workers),
-                "front_ends": len(self.endpoints),
-                "retries": 0,
-                "watched_s": rounds.BOUND_NS / 1e9,
-                "long_listing_keys": len(self.many.there),
-            },
-            "requests_per_operation": self.requests,
-            "errors": ledger.messages,
-            "cut_off": ledger.cut_off,
-            "deleted_keys": sum(len(names) for worker in self.workers for names in worker.gone),
-            "deleted_keys_looked_at_again": sum(len(worker.looked_again) for worker in self.workers),
-        }
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
         told = ": ".join([f"{tried} tries, {anomalies} anomalies", *list(ledger.messages.values())[:1]])
         return Result(
             ledger.ops(),
-            engine=engine,
+            engine={
+                "name": self.job.point.axes["engine"],
+                "version": self.version,
+                "settings": {
+                    "protocol": self.endpoints[0].protocol,
+                    "workers": len(self.workers),
+                    "front_ends": len(self.endpoints),
+                    "retries": 0,
+                    "watched_s": rounds.BOUND_NS / 1e9,
+                    "long_listing_keys": len(self.many.there),
+                },
+                "requests_per_operation": self.requests,
+                "errors": ledger.messages,
+                "cut_off": ledger.cut_off,
+                "deleted_keys": sum(len(names) for worker in self.workers for names in worker.gone),
+                "deleted_keys_looked_at_again": sum(len(worker.looked_again) for worker in self.workers),
+            },
             checks=[Check("answers judged", tried > 0, told)],
             connections={"max": len(self.workers) * len(self.endpoints), "samples": []},
             tables=ledger.tables(),

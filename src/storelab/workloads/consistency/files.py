@@ -24,7 +24,7 @@ class FilesView(View):
     """environ: holds the keys of S3, or the token (HTTP)."""
 
     def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
-        self.endpoint, self.place, self.prefix = endpoint, bucket, bucket.prefix
+        self.endpoint, self.place, self.bucket, self.prefix = endpoint, bucket, bucket.name, bucket.prefix
         self.access = open_access(endpoint, Credentials.found(environ), "store")
         self.fs = filesystems.data(endpoint, environ, 1)
         self.pipes = endpoint.protocol in ("s3", "http")
@@ -61,7 +61,7 @@ class FilesView(View):
         return self._do(lambda: self._write(self._path(key), body)).done()
 
     def first(self, key: str, body: bytes) -> Seen:
-        return self._do(lambda: self.access.write(self.place.name, self.prefix + key, body)).done()
+        return self._do(lambda: self.access.write(self.bucket, self.prefix + key, body)).done()
 
     def get(self, key: str) -> Seen:
         # What the library keeps is no answer of the store: fsspec-xrootd goes on reading a file that it has open, even
@@ -72,12 +72,9 @@ class FilesView(View):
         return self._do(lambda: self.fs.cat_file(self._path(key), **bounds), lambda data: {"data": data})
 
     def delete(self, key: str) -> Seen:
-        return self._do(lambda: self.access.delete(self.place.name, [self.prefix + key])).gone()
+        return self._do(lambda: self.access.delete(self.bucket, [self.prefix + key])).gone()
 
-    def list(self, prefix: str) -> Seen:
-        return self._listing(self.place.name, self.prefix + prefix, len(self.prefix))
-
-    def _listing(self, bucket: str, prefix: str, cut: int) -> Seen:
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
         return self._do(
             lambda: list(self.access.keys(bucket, prefix)),
             lambda found: listed((key[cut:], size) for key, size in found),
@@ -95,9 +92,6 @@ class FilesView(View):
                 self.access.read(bucket, _NOTHING)
 
         return self._do(look)
-
-    def list_bucket(self, bucket: str) -> Seen:
-        return self._listing(bucket, "", 0)
 
     def bucket_names(self) -> Seen:
         return self._do(self.access.bucket_names, lambda names: {"names": dict.fromkeys(names, 0)})

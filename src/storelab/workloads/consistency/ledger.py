@@ -78,8 +78,7 @@ class Ledger:
             else:
                 self.moved += size_bytes
                 self.uploaded += size_bytes if op == "PUT" else 0
-            good = len(self.rows) - self.failed
-            self._flow.observe(seen.end_ns, self.moved, self.requests, good, self.failed)
+            self._flow.observe(seen.end_ns, self.moved, self.requests, len(self.rows) - self.failed, self.failed)
             self._room.observe(seen.end_ns, self.uploaded, 0, 0, 0)
 
     def count(self, scenario: str, same: bool, what: str) -> None:
@@ -129,20 +128,21 @@ class Ledger:
         scenario, key, same, since, lasted, watched, evidence = list(zip(*self.anomalies, strict=True)) or [
             [] for _ in range(7)
         ]
-        anomalies = {
-            "client": [self.client] * len(scenario),
-            "scenario": scenario,
-            "key": key,
-            "same_front_end": same,
-            "start_ns": since,
-            "lasted_ns": lasted,
-            "watched_ns": watched,
-            "evidence": evidence,
+        return {
+            "anomalies": {
+                "client": [self.client] * len(scenario),
+                "scenario": scenario,
+                "key": key,
+                "same_front_end": same,
+                "start_ns": since,
+                "lasted_ns": lasted,
+                "watched_ns": watched,
+                "evidence": evidence,
+            },
+            "scenarios": {
+                "client": [self.client] * len(self.counts),
+                "scenario": [s for s, _ in self.counts],
+                "same_front_end": [same for _, same in self.counts],
+                **{what: [c[what] for c in self.counts.values()] for what in ("tried", "anomalies", "errors")},
+            },
         }
-        scenarios = {
-            "client": [self.client] * len(self.counts),
-            "scenario": [s for s, _ in self.counts],
-            "same_front_end": [same for _, same in self.counts],
-            **{what: [c[what] for c in self.counts.values()] for what in ("tried", "anomalies", "errors")},
-        }
-        return {"anomalies": anomalies, "scenarios": scenarios}

@@ -88,7 +88,7 @@ class NamespaceWorker(Worker):
     def round(self, n: int) -> None:
         now = clock.now_ns()
         if self.many and len(self.many.there) > PAGE and now >= self.next_many:
-            self.list_many()
+            self.list_many(self.many)
             self.next_many = clock.now_ns() + MANY_EVERY_NS
         if (
             self.bucket_stem
@@ -100,10 +100,8 @@ class NamespaceWorker(Worker):
             self.next_bucket = clock.now_ns() + BUCKET_EVERY_NS
         super().round(n)
 
-    def list_many(self) -> None:
+    def list_many(self, many: Many) -> None:
         """The listing of many pages: complete, nothing twice? All keys were put through front-end 0."""
-        many = self.many
-        assert many is not None
         view = self.many_turn % len(self.views)
         self.many_turn += 1
         story = f"put through front-end 0, listed through {view}"

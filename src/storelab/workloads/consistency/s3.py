@@ -71,8 +71,11 @@ class S3View(View):
             message=message.group(1).decode("utf-8", "replace") if message else "",
         )
 
-    def _pages(self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, more: str) -> Seen:
-        """A listing to its end, as one answer. more: element that bears the token of the next page."""
+    def _pages(
+        self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, more: str, cut: int = 0
+    ) -> Seen:
+        """A listing to its end, as one answer. more: element that bears the token of the next page; cut: as of
+        `listing()`."""
         entries: list[tuple[str, int]] = []
         begun, tokens = 0, {""}
         for page in range(1, MOST_PAGES + 1):
@@ -87,7 +90,7 @@ class S3View(View):
                     raise BrokenListing(f"answered {tree.tag}")
                 for element in tree.iterfind(f".//{{*}}{entry}"):
                     size = element.findtext("{*}Size") or 0  # a bucket has none
-                    entries.append((element.findtext(f"{{*}}{name}") or "", int(size)))
+                    entries.append(((element.findtext(f"{{*}}{name}") or "")[cut:], int(size)))
                 token, truncated = tree.findtext(f"{{*}}{more}"), tree.findtext("{*}IsTruncated")
                 if truncated == "true" and not token:
                     raise BrokenListing("is truncated and says no token")
@@ -112,18 +115,9 @@ class S3View(View):
     def delete(self, key: str) -> Seen:
         return self._ask("DELETE", self.bucket, self.prefix + key).gone()
 
-    def list(self, prefix: str) -> Seen:
-        seen = self._listing(self.bucket, self.prefix + prefix)
-        n = len(self.prefix)
-        return replace(
-            seen,
-            names={key[n:]: size for key, size in seen.names.items()},
-            repeated=tuple(k[n:] for k in seen.repeated),
-        )
-
-    def _listing(self, bucket: str, prefix: str) -> Seen:
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
         query = {"list-type": "2", "prefix": prefix}
-        return self._pages(bucket, query, "ListBucketResult", "Contents", "Key", "NextContinuationToken")
+        return self._pages(bucket, query, "ListBucketResult", "Contents", "Key", "NextContinuationToken", cut)
 
     def make_bucket(self, bucket: str) -> Seen:
         return self._ask("PUT", bucket, data=signing.location(self.endpoint) or b"").done()
@@ -134,9 +128,6 @@ class S3View(View):
     def head_bucket(self, bucket: str) -> Seen:
         seen = self._ask("HEAD", bucket)
         return replace(seen, state=OK) if seen.status in (301, 307, 403) else seen
-
-    def list_bucket(self, bucket: str) -> Seen:
-        return self._listing(bucket, "")
 
     def bucket_names(self) -> Seen:
         return self._pages("", {}, "ListAllMyBucketsResult", "Bucket", "Name", "ContinuationToken").done()

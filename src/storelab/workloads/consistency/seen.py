@@ -53,7 +53,7 @@ class View(ABC):
     """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. What goes wrong in the
     store is in the answer; no method raises it."""
 
-    prefix = ""  # of the bucket, before every key
+    bucket = prefix = ""  # the point's bucket, and what stands in it before every key
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> Seen:
@@ -68,8 +68,12 @@ class View(ABC):
         """`ok` also where the store says that there was nothing."""
 
     @abstractmethod
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
+        """All keys of a bucket that begin with `prefix`, every page, without their first `cut` characters."""
+
     def list(self, prefix: str) -> Seen:
-        """All keys that begin with `prefix` (which ends in '/'), every page."""
+        """All keys that begin with `prefix` (which ends in '/')."""
+        return self.listing(self.bucket, self.prefix + prefix, len(self.prefix))
 
     @abstractmethod
     def make_bucket(self, bucket: str) -> Seen:
@@ -83,9 +87,9 @@ class View(ABC):
     def head_bucket(self, bucket: str) -> Seen:
         """`ok` also for a bucket that is there and of someone else."""
 
-    @abstractmethod
     def list_bucket(self, bucket: str) -> Seen:
         """What is in a bucket other than the point's."""
+        return self.listing(bucket, "", 0)
 
     @abstractmethod
     def bucket_names(self) -> Seen:

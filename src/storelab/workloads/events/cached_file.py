@@ -22,6 +22,13 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 BLOCK = 2**20  # only to be no 0, which asks HTTP for a stream: the cache is made here
 
 
+def _whole(part: bytes, start: int, stop: int) -> bytes:
+    """The bytes that came. Raises WrongAnswer for another length than was asked."""
+    if len(part) != stop - start:
+        raise WrongAnswer(f"{len(part)} bytes came of {start} to {stop - 1}")
+    return part
+
+
 class LocalFile(AbstractBufferedFile):
     """A local file behind fsspec's caches, which fsspec itself gives to remote files only."""
 
@@ -65,10 +72,7 @@ class FileRanges:
         out = []
         for start, stop in zip(starts, stops, strict=True):
             self.requests += 1
-            part = self.file._fetch_range(start, stop)
-            if len(part) != stop - start:
-                raise WrongAnswer(f"{len(part)} bytes came of {start} to {stop - 1}")
-            out.append(part)
+            out.append(_whole(self.file._fetch_range(start, stop), start, stop))
         return out
 
     def close(self) -> None:
@@ -109,10 +113,7 @@ class CachedFile:
     def read(self, start: int, stop: int) -> bytes:
         """These bytes, from the cache or the store. Raises as FileRanges."""
         self.file.seek(start)
-        part = self.file.read(stop - start)
-        if len(part) != stop - start:
-            raise WrongAnswer(f"{len(part)} bytes came of {start} to {stop - 1}")
-        return part
+        return _whole(self.file.read(stop - start), start, stop)
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> transports.Counted:

@@ -66,11 +66,18 @@ class Check:
 class Checks(list[Check]):
     """The questions of one module, in the order in which they are written."""
 
-    def add(self, topic: str, name: str, *arguments: Any) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-        """Decorator; `arguments` go behind the context, so that one function can ask several questions."""
+    def add(
+        self, topic: str, name: str, *arguments: Any, needs: Callable[[Any], None] = lambda _: None
+    ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+        """Decorator; `arguments` go behind the context, so that one function can ask several questions. needs: takes
+        the context first, and raises Refuted where the question would prove nothing."""
 
         def note(function: Callable[..., Answer]) -> Callable[..., Answer]:
-            self.append(Check(topic, name, lambda context: function(context, *arguments)))
+            def asked(context: Any) -> Answer:
+                needs(context)
+                return function(context, *arguments)
+
+            self.append(Check(topic, name, asked))
             return function
 
         return note

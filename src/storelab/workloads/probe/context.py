@@ -9,7 +9,7 @@ from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import tls_context
 from storelab.workloads.probe.answers import demand
-from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply
+from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, answered
 
 SIZE = 2_400_000  # bytes of the known object: 1500 ranges lie more than a kilobyte apart
 PREFIX = "probe/"  # below the bucket's own prefix: all that the probe writes, and all that is removed behind it
@@ -101,3 +101,28 @@ class OverHttp(Context, ABC):
     def close(self) -> None:
         for wire in self.wires.values():
             wire.close()
+
+
+class ByKey(OverHttp):
+    """Over HTTP where a key is the path of an object, and GET and PUT move it: S3 and WebDAV."""
+
+    @abstractmethod
+    def send(self, method: str, key: str, **options: Any) -> Reply:
+        """One request; the options are those of the protocol, `headers`, `body` and `wire` are always among them."""
+
+    def put(self, key: str, body: bytes, **options: Any) -> Reply:
+        """Raises Refuted where it is not accepted."""
+        return answered(self.send("PUT", key, body=body, **options), "PUT")
+
+    def holds(self, key: str, body: bytes, **options: Any) -> bool:
+        """Whether the object is there with exactly these bytes."""
+        return self.send("GET", key, **options).holds(body)
+
+    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
+        return self.send("GET", self.known, headers={"Range": value}, wire=wire)
+
+    def get_whole(self) -> Reply:
+        return self.send("GET", self.known)
+
+    def get_missing(self, wire: Connection) -> Reply:
+        return self.send("GET", self.key("never-written"), wire=wire)

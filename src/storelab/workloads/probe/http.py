@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from storelab.engines.contract import Job
 from storelab.stores.protocols.filesystems import authorization
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
-from storelab.workloads.probe.context import LISTED, SMALL, OverHttp, overwritten
+from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
 from storelab.workloads.probe.http_ranges import (
     CONDITIONAL,
     CONNECTION,
@@ -20,12 +20,12 @@ from storelab.workloads.probe.http_ranges import (
     names_work,
     unfit_names,
 )
-from storelab.workloads.probe.plain_http import Connection, Reply, md5_header
+from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header
 
 OWN = Checks()
 
 
-class Http(OverHttp):
+class Http(ByKey):
     """Keys are paths below the folder of the bucket; the client's own folder is made with its first key."""
 
     def __init__(self, job: Job):
@@ -62,29 +62,9 @@ class Http(OverHttp):
     def key(self, name: str) -> str:
         return self.own + name
 
-    def put(self, key: str, body: bytes) -> Reply:
-        """Raises Refuted where it is not accepted."""
-        reply = self.send("PUT", key, body=body)
-        demand(reply.good, f"PUT answered {reply.status}")
-        return reply
-
-    def holds(self, key: str, body: bytes) -> bool:
-        """Whether the file is there with exactly these bytes."""
-        return self.send("GET", key).holds(body)
-
-    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
-        return self.send("GET", self.known, {"Range": value}, wire=wire)
-
-    def get_whole(self) -> Reply:
-        return self.send("GET", self.known)
-
-    def get_missing(self, wire: Connection) -> Reply:
-        return self.send("GET", self.key("never-written"), wire=wire)
-
     def propfind(self, key: str, depth: str) -> list[str]:
         """Decoded paths of a PROPFIND. Raises Refuted."""
-        reply = self.send("PROPFIND", key, {"Depth": depth})
-        demand(reply.status == 207, f"PROPFIND answered {reply.status}")
+        reply = answered(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
         tags = (e for e in ElementTree.fromstring(reply.body).iter() if e.tag.rpartition("}")[2] == "href")
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
 
@@ -117,8 +97,7 @@ def names(c: Http) -> Answer:
 def delete(c: Http) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
-    gone = c.send("DELETE", key)
-    demand(gone.good, f"DELETE answered {gone.status}")
+    gone = answered(c.send("DELETE", key), "DELETE")
     demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, and the file is still read")
     return yes(f"{gone.status}, then 404")
 
@@ -141,8 +120,7 @@ def _moved(c: Http, method: str) -> tuple[Reply, str]:
     old, new, scheme = c.key(f"{method}-source"), c.key(f"{method}-target"), "https" if c.wire.secure else "http"
     c.put(old, SMALL)
     to = {"Destination": f"{scheme}://{c.wire.host}{c.target(new)}", "Overwrite": "T"}
-    reply = c.send(method, old, to)
-    demand(reply.good, f"{method} answered {reply.status}")
+    reply = answered(c.send(method, old, to), method)
     demand(c.holds(new, SMALL), f"{method} answered {reply.status}, but the new file does not hold the bytes")
     return reply, old
 
@@ -164,8 +142,7 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     """`Want-Digest` (RFC 3230), as XRootD, dCache and EOS answer it."""
     told = ""
     for method in ("HEAD", "GET"):
-        reply = c.send(method, c.known, {"Want-Digest": name})
-        demand(reply.good, f"{method} with Want-Digest answered {reply.status}")
+        reply = answered(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
         told = reply.headers.get("digest", "")
         if told:
             break
@@ -187,8 +164,7 @@ OWN += CONDITIONAL
 
 @OWN.add("listing", "a folder of 1001")
 def listing(c: Http) -> Answer:
-    made = c.send("MKCOL", c.key("many/"))
-    demand(made.good, f"MKCOL answered {made.status}")
+    answered(c.send("MKCOL", c.key("many/")), "MKCOL")
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
@@ -201,8 +177,7 @@ def listing(c: Http) -> Answer:
 def recursive(c: Http) -> Answer:
     c.send("MKCOL", c.key("many/"))
     c.put(c.key("many/0000"), b"x")
-    reply = c.send("DELETE", c.key("many/"))
-    demand(reply.good, f"DELETE of a folder answered {reply.status}")
+    reply = answered(c.send("DELETE", c.key("many/")), "DELETE of a folder")
     demand(c.send("HEAD", c.key("many/0000")).status == 404, f"answered {reply.status}, but its files are still there")
     return yes(f"{reply.status}")
 

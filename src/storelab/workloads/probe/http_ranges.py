@@ -6,7 +6,7 @@ from contextlib import closing
 from storelab.readplan.multipart import Range, range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import NO, Answer, Checks, NotTried, Otherwise, demand, yes
-from storelab.workloads.probe.context import SIZE, SMALL, OverHttp
+from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp
 from storelab.workloads.probe.plain_http import said
 
 MULTI = (2, 200, 1500)
@@ -96,7 +96,7 @@ def https(c: OverHttp) -> Answer:
         return yes(f"{version}, {cipher}, certificate {trusted}")
 
 
-def unfit_names(c: OverHttp) -> list[str]:
+def unfit_names(c: ByKey) -> list[str]:
     """Names with special characters that do not work, each with what was answered: written and read."""
     bad = []
     for name in NAMES:
@@ -115,7 +115,7 @@ def names_work(bad: list[str]) -> Answer:
 
 
 @CONDITIONAL.add("conditional", "put if absent")
-def put_if_absent(c: OverHttp) -> Answer:
+def put_if_absent(c: ByKey) -> Answer:
     """`If-None-Match: *`"""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
@@ -126,7 +126,7 @@ def put_if_absent(c: OverHttp) -> Answer:
     return yes(f"new: {first.status}, existing: {said(second)}, its bytes untouched")
 
 
-def _conditional_get(c: OverHttp, name: str, value: str, status: int) -> Answer:
+def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
     """GET under a condition that fails for the known object: `status` and no byte of it. value: '' for what the object
     itself bears."""
     told = "etag" if name == "If-None-Match" else "last-modified"

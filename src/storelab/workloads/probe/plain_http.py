@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from storelab.workloads.probe.answers import Refuted
+from storelab.workloads.probe.answers import Refuted, demand
 
 TIMEOUT_S = 60.0
 MOST_BYTES = 64_000_000  # of an answer: nothing that the probe asks for is larger
@@ -52,6 +52,18 @@ def error_code(body: bytes) -> str:
 def said(reply: Reply) -> str:
     """Status and error code, for evidence. Never the message: some servers repeat keys in it."""
     return f"{reply.status} {error_code(reply.body)}".strip()
+
+
+def answered(
+    reply: Reply,
+    what: str = "",
+    status: int = 0,
+    error: type[Refuted] = Refuted,
+    told: Callable[[Reply], str] = said,
+) -> Reply:
+    """The reply itself where it has this status, or (0) tells of success. Raises `error`: `what` answered otherwise."""
+    demand(reply.status == status if status else reply.good, f"{what} answered {told(reply)}".lstrip(), error)
+    return reply
 
 
 def md5_header(body: bytes) -> str:

@@ -37,8 +37,7 @@ class Root(Context):
     def open(self, path: str, flags: int = 0) -> Any:
         """An open file; without flags, to be read. Raises Refuted."""
         f = client.File()
-        status, _ = f.open(f"{self.door}/{path}", flags or OpenFlags.READ)
-        demand(status.ok, f"open: {said(status)}")
+        _ok(f.open(f"{self.door}/{path}", flags or OpenFlags.READ), "open")
         return f
 
     def put(self, path: str, body: bytes, exclusive: bool = False) -> None:
@@ -50,9 +49,7 @@ class Root(Context):
     def read(self, path: str, offset: int = 0, size: int = 0) -> bytes:
         """These bytes; size 0: all. Raises Refuted."""
         with self.open(path) as f:
-            status, data = f.read(offset, size)
-            demand(status.ok, f"read: {said(status)}")
-            return bytes(data)
+            return bytes(_ok(f.read(offset, size), "read"))
 
     def holds(self, path: str, body: bytes) -> bool:
         """Whether the file has exactly these bytes. Raises Refuted where it cannot be read."""
@@ -60,9 +57,15 @@ class Root(Context):
 
     def chunks(self, f: Any, ranges: list[Range]) -> list[tuple[Range, bytes]]:
         """One vector read of an open file: what came, with its first and last byte. Raises Refuted."""
-        status, info = f.vector_read([(a, b - a + 1) for a, b in ranges])
-        demand(status.ok, f"{len(ranges)} chunks in one vector read: {said(status)}")
+        info = _ok(f.vector_read([(a, b - a + 1) for a, b in ranges]), f"{len(ranges)} chunks in one vector read")
         return [((k.offset, k.offset + k.length - 1), bytes(k.buffer)) for k in info.chunks]
+
+
+def _ok(answer: tuple[Any, Any], what: str) -> Any:
+    """What XRootD gave beside the status. Raises Refuted, naming `what`, where the status tells of a failure."""
+    status, value = answer
+    demand(status.ok, f"{what}: {said(status)}")
+    return value
 
 
 def said(status: Any) -> str:
@@ -133,8 +136,7 @@ def put_get_head(c: Root) -> Answer:
     path = c.key("object")
     c.put(path, SMALL)
     demand(c.holds(path, SMALL), "read back otherwise")
-    status, info = c.fs.stat(path)
-    demand(status.ok, f"stat: {said(status)}")
+    info = _ok(c.fs.stat(path), "stat")
     demand(info.size == len(SMALL), f"stat says {info.size} bytes", Otherwise)
     return yes(f"stat says {info.size} bytes")
 
@@ -151,8 +153,7 @@ def missing(c: Root) -> Answer:
 def delete(c: Root) -> Answer:
     path = c.key("delete")
     overwritten(c, path)
-    status, _ = c.fs.rm(path)
-    demand(status.ok, f"rm: {said(status)}")
+    _ok(c.fs.rm(path), "rm")
     demand(not c.fs.stat(path)[0].ok, "removed, and still there")
     return yes("gone")
 
@@ -161,8 +162,7 @@ def delete(c: Root) -> Answer:
 def rename(c: Root) -> Answer:
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
-    status, _ = c.fs.mv(old, new)
-    demand(status.ok, f"mv: {said(status)}")
+    _ok(c.fs.mv(old, new), "mv")
     demand(c.holds(new, SMALL), "renamed, but other bytes")
     return yes("mv")
 
@@ -209,9 +209,7 @@ def listing(c: Root) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
-    status, found = c.fs.dirlist(c.key("many"))
-    demand(status.ok, f"dirlist: {said(status)}")
-    got = {entry.name for entry in found}
+    got = {entry.name for entry in _ok(c.fs.dirlist(c.key("many")), "dirlist")}
     demand(got == wanted, f"{len(got & wanted)} of {LISTED} files listed")
     return yes(f"dirlist, {LISTED} files")
 

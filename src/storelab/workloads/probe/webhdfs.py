@@ -4,6 +4,7 @@ The NameNode sends clients on to a DataNode; the probe goes there itself, each s
 """
 
 import json
+from functools import partial
 from urllib.parse import quote, urlencode, urlsplit
 
 from storelab.engines.contract import Job
@@ -11,7 +12,7 @@ from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
 from storelab.workloads.probe.http_ranges import CONNECTION, RANGES
-from storelab.workloads.probe.plain_http import Connection, Reply
+from storelab.workloads.probe.plain_http import Connection, Reply, answered
 
 OWN = Checks()
 LISTED = 120  # writing one takes 50 to 150 ms
@@ -53,9 +54,7 @@ class WebHdfs(OverHttp):
 
     def put(self, key: str, body: bytes) -> Reply:
         """Raises Refuted where it is not accepted."""
-        reply = self.at_node("PUT", key, "CREATE", body, overwrite="true")
-        demand(reply.good, f"CREATE answered {_said(reply)}")
-        return reply
+        return _answered(self.at_node("PUT", key, "CREATE", body, overwrite="true"), "CREATE")
 
     def holds(self, key: str, body: bytes) -> bool:
         """Whether the file is there with exactly these bytes."""
@@ -82,12 +81,15 @@ def _said(reply: Reply) -> str:
         return str(reply.status)
 
 
+_answered = partial(answered, told=_said)
+
+
 @OWN.add("ranges", "offset and length")
 def offsets(c: WebHdfs) -> Answer:
     """WebHDFS' own way to a part of a file: one request (two steps) for each range."""
     for first, last in multirange.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
-        demand(reply.status == 200, f"answered {_said(reply)}")
+        _answered(reply, status=200)
         demand(
             reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise
         )
@@ -99,9 +101,7 @@ def put_get_head(c: WebHdfs) -> Answer:
     key = c.key("object")
     made = c.put(key, SMALL)
     demand(c.holds(key, SMALL), "OPEN does not answer what was written")
-    status = c.send("GET", key, "GETFILESTATUS")
-    demand(status.status == 200, f"GETFILESTATUS answered {_said(status)}")
-    facts = json.loads(status.body)["FileStatus"]
+    facts = json.loads(_answered(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
     demand(facts["length"] == len(SMALL), f"GETFILESTATUS says {facts['length']} bytes", Otherwise)
     return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
@@ -137,8 +137,7 @@ def rename(c: WebHdfs) -> Answer:
 def append(c: WebHdfs) -> Answer:
     key = c.key("append")
     c.put(key, SMALL)
-    reply = c.at_node("POST", key, "APPEND", b" and more")
-    demand(reply.good, f"answered {_said(reply)}")
+    reply = _answered(c.at_node("POST", key, "APPEND", b" and more"))
     demand(c.holds(key, SMALL + b" and more"), "answered well, but not appended", Otherwise)
     return yes(f"{reply.status}")
 
@@ -146,9 +145,7 @@ def append(c: WebHdfs) -> Answer:
 @OWN.add("checksums", "file checksum")
 def checksum(c: WebHdfs) -> Answer:
     """A checksum of checksums of blocks: it tells equal files of equal block sizes, and is no MD5 of the content."""
-    reply = c.at_node("GET", c.known, "GETFILECHECKSUM")
-    demand(reply.status == 200, f"answered {_said(reply)}")
-    facts = json.loads(reply.body)["FileChecksum"]
+    facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
     demand(facts["bytes"] == again["bytes"], "another one for the same bytes", Otherwise)
@@ -171,8 +168,7 @@ def listing(c: WebHdfs) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
         c.put(c.key(f"many/{name}"), b"x")
-    reply = c.send("GET", c.key("many"), "LISTSTATUS")
-    demand(reply.status == 200, f"answered {_said(reply)}")
+    reply = _answered(c.send("GET", c.key("many"), "LISTSTATUS"), status=200)
     found = {f["pathSuffix"] for f in json.loads(reply.body)["FileStatuses"]["FileStatus"]}
     demand(found == wanted, f"{len(found & wanted)} of {LISTED} files listed")
     return yes(f"LISTSTATUS, {LISTED} files in one answer")
@@ -182,8 +178,7 @@ def listing(c: WebHdfs) -> Answer:
 def pages(c: WebHdfs) -> Answer:
     reply = c.send("GET", c.key("many"), "LISTSTATUS_BATCH", startAfter="0099")
     demand(reply.status != 404, "the folder is not there", NotTried)
-    demand(reply.status == 200, f"answered {_said(reply)}")
-    page = json.loads(reply.body)["DirectoryListing"]
+    page = json.loads(_answered(reply, status=200).body)["DirectoryListing"]
     names = [f["pathSuffix"] for f in page["partialListing"]["FileStatuses"]["FileStatus"]]
     demand(bool(names) and names[0] == "0100", f"startAfter is not obeyed: it begins with {names[:1]}", Otherwise)
     return yes(f"LISTSTATUS_BATCH, {len(names)} behind the 100th, {page['remainingEntries']} remain")
@@ -194,8 +189,7 @@ def recursive(c: WebHdfs) -> Answer:
     folder = c.key("many")
     c.put(f"{folder}/0000", b"x")
     plain = c.send("DELETE", folder, "DELETE")
-    reply = c.send("DELETE", folder, "DELETE", recursive="true")
-    demand(reply.good, f"recursive=true answered {_said(reply)}")
+    reply = _answered(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
     demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "still there")
     return yes(f"{reply.status}; without recursive=true {_said(plain)}")
 

@@ -63,23 +63,21 @@ class ProbeClient(Client):
             "start_ns": [a.start_ns for a in self.asked],
             "end_ns": [a.end_ns for a in self.asked],
         }
-        ops = {
-            **{name: columns[name] for name in ("client", "start_ns", "end_ns")},
-            "op": ["PROBE"] * n,
-            "count": [1] * n,
-            "bytes": [0] * n,  # a probe moves bytes and has no throughput
-            "status": [0] * n,
-        }
-        engine = {
-            "name": "wire",
-            "version": __version__,
-            "settings": {"protocol": self.job.endpoint.protocol, "redirects": "not followed", "retries": 0},
-            "requests_per_operation": {},
-            "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
-        }
         return Result(
-            ops,
-            engine=engine,
+            {
+                **{name: columns[name] for name in ("client", "start_ns", "end_ns")},
+                "op": ["PROBE"] * n,
+                "count": [1] * n,
+                "bytes": [0] * n,  # a probe moves bytes and has no throughput
+                "status": [0] * n,
+            },
+            engine={
+                "name": "wire",
+                "version": __version__,
+                "settings": {"protocol": self.job.endpoint.protocol, "redirects": "not followed", "retries": 0},
+                "requests_per_operation": {},
+                "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
+            },
             tables={"answers": columns},
             checks=[Check("asked", n == len(self.checks) + len(told), f"{n} questions")],
         )

@@ -30,15 +30,13 @@ def left(config: Config, store: str) -> dict[str, Any]:
 def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
     """Note what a point is about to leave, or has left."""
     was = left(config, store)
-    buckets = max(was["buckets"], point.axes.get("buckets", 1))
-    accounts = sorted({*was["accounts"], point.axes.get("accounts", 1)})
     records.write_json(
         _note(config, store),
         {
             "bytes": was["bytes"] + size_bytes,
             "objects": was["objects"] + objects,
-            "buckets": buckets,
-            "accounts": accounts,
+            "buckets": max(was["buckets"], point.axes.get("buckets", 1)),
+            "accounts": sorted({*was["accounts"], point.axes.get("accounts", 1)}),
         },
     )
 

@@ -6,7 +6,7 @@ import time
 from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import SMALL
-from storelab.workloads.probe.plain_http import Reply, error_code, said
+from storelab.workloads.probe.plain_http import Reply, answered, error_code, said
 from storelab.workloads.probe.s3.requests import S3, tree
 from storelab.workloads.probe.signing import path_of, sign_v2
 
@@ -32,18 +32,16 @@ def _presigned_works(c: S3) -> None:
     demand(reply.holds(c.body), f"a presigned URL as it should be is refused too: {said(reply)}", NotTried)
 
 
-@CHECKS.add("signatures", "wrong secret refused")
+@CHECKS.add("signatures", "wrong secret refused", needs=_signed_works)
 def wrong_secret(c: S3) -> Answer:
-    _signed_works(c)
     reply = c.send(
         "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
     )
     return yes(_refused(reply, "a signature with another secret"))
 
 
-@CHECKS.add("signatures", "unknown key refused")
+@CHECKS.add("signatures", "unknown key refused", needs=_signed_works)
 def unknown_key(c: S3) -> Answer:
-    _signed_works(c)
     reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
     return yes(_refused(reply, "an unknown access key"))
 
@@ -62,8 +60,7 @@ def version_2(c: S3) -> Answer:
 
 @CHECKS.add("presigned", "get")
 def presigned_get(c: S3) -> Answer:
-    reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
-    demand(reply.status == 200, f"answered {said(reply)}")
+    reply = answered(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
     demand(reply.body == c.body, f"200 with {len(reply.body)} other bytes")
     return yes(f"200, {len(reply.body)} bytes without keys")
 
@@ -71,16 +68,14 @@ def presigned_get(c: S3) -> Answer:
 @CHECKS.add("presigned", "put")
 def presigned_put(c: S3) -> Answer:
     key = c.key("presigned")
-    reply = c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL)
-    demand(reply.good, f"answered {said(reply)}")
+    reply = answered(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
     demand(c.holds(key, SMALL), "accepted, but not stored as sent")
     return yes(f"{reply.status}, stored as sent")
 
 
-@CHECKS.add("presigned", "tampered signature refused")
+@CHECKS.add("presigned", "tampered signature refused", needs=_presigned_works)
 def tampered(c: S3) -> Answer:
     """The last digit of the signature changed, of a GET and of a PUT."""
-    _presigned_works(c)
     key = c.key("tampered")
 
     def changed(query: str) -> str:
@@ -92,16 +87,14 @@ def tampered(c: S3) -> Answer:
     return yes(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
 
 
-@CHECKS.add("presigned", "other key refused")
+@CHECKS.add("presigned", "other key refused", needs=_presigned_works)
 def other_key(c: S3) -> Answer:
-    _presigned_works(c)
     key = c.stored("private")
     return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
 
 
-@CHECKS.add("presigned", "other method refused")
+@CHECKS.add("presigned", "other method refused", needs=_presigned_works)
 def other_method(c: S3) -> Answer:
-    _presigned_works(c)
     key = c.stored("method")
     query = c.presigned("GET", key)
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
@@ -112,17 +105,15 @@ def other_method(c: S3) -> Answer:
     return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
 
 
-@CHECKS.add("presigned", "expired refused")
+@CHECKS.add("presigned", "expired refused", needs=_presigned_works)
 def expired(c: S3) -> Answer:
-    _presigned_works(c)
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known, 60, time.time() - 3600))
     return yes(_refused(reply, "a URL that expired 59 minutes ago"))
 
 
-@CHECKS.add("anonymous", "private by default")
+@CHECKS.add("anonymous", "private by default", needs=_signed_works)
 def private(c: S3) -> Answer:
     """Neither object nor listing nor upload without keys."""
-    _signed_works(c)
     key = c.key("uninvited")
     got = c.anonymous("GET", c.known)
     demand(not got.good, f"GET without keys answered {got.status} with {len(got.body)} bytes")
@@ -133,10 +124,9 @@ def private(c: S3) -> Answer:
     return yes(f"GET {said(got)}, listing {said(listed)}, PUT {said(written)}")
 
 
-@CHECKS.add("anonymous", "missing object")
+@CHECKS.add("anonymous", "missing object", needs=_signed_works)
 def missing(c: S3) -> Answer:
     """Must not tell whether there is one: 403 as for a private object (CernVM-FS takes 403 for a failure)."""
-    _signed_works(c)
     reply = c.anonymous("GET", c.key("never-written"))
     demand(reply.status in REFUSED, f"{said(reply)}: tells that it is not there", Otherwise)
     return yes(said(reply))
@@ -156,8 +146,7 @@ def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) 
 def public_acl(c: S3) -> Answer:
     """`x-amz-acl: public-read` on the PUT: how CernVM-FS publishes."""
     key, other = c.key("public"), c.stored("not-public")
-    reply = c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"})
-    demand(reply.good, f"PUT with x-amz-acl answered {said(reply)}")
+    answered(c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"}), "PUT with x-amz-acl")
     got = _readable(c, key, seconds=2.0)
     demand(got.holds(SMALL), f"x-amz-acl is accepted, but without keys it is {said(got)}")
     closed = c.anonymous("GET", other)
@@ -190,7 +179,7 @@ def public_policy(c: S3) -> Answer:
         reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access_key), bucket=bucket)
         if not reply.good:  # most do not take an access key for a name; they also let an owner keep its rights
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
-        demand(reply.good, f"a bucket policy answered {said(reply)}")
+        answered(reply, "a bucket policy")
         got = _readable(c, "public/a", bucket)
         demand(got.holds(SMALL), f"the policy is accepted, but without keys it is {said(got)}")
         closed = c.anonymous("GET", "private/a", bucket=bucket)
@@ -213,11 +202,9 @@ def public_policy(c: S3) -> Answer:
 def second_usable(c: S3) -> Answer:
     """Else all refusals below prove nothing."""
     bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
-    written = c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second)
-    demand(written.good, f"PUT in its own bucket answered {said(written)}")
+    answered(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
     demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "what it wrote is not read back")
-    gone = c.send("DELETE", name, bucket=bucket, keys=c.second)
-    demand(gone.good, f"DELETE in its own bucket answered {said(gone)}")
+    answered(c.send("DELETE", name, bucket=bucket, keys=c.second), "DELETE in its own bucket")
     return yes("writes, reads and deletes in its own bucket")
 
 
@@ -259,7 +246,7 @@ for _act in ("read", "write", "list", "delete"):
 def buckets_not_shown(c: S3) -> Answer:
     own = c.other
     reply = c.send("GET", bucket="", keys=c.second)
-    demand(reply.status == 200, f"the second account's list of buckets answered {said(reply)}", Otherwise)
+    answered(reply, "the second account's list of buckets", 200, Otherwise)
     names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
     demand(c.bucket.name not in names, f"it sees the other's buckets ({len(names)} in all)")
     demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)

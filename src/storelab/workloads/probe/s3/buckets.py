@@ -5,7 +5,7 @@ All of these are buckets of the probe's own, named by the coordinator, marked, a
 
 from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
 from storelab.workloads.probe.context import SMALL
-from storelab.workloads.probe.plain_http import error_code, said
+from storelab.workloads.probe.plain_http import answered, error_code, said
 from storelab.workloads.probe.s3.requests import MARKER, S3, tree
 
 CHECKS = Checks()
@@ -16,10 +16,9 @@ def _names(c: S3) -> list[str]:
     out: list[str] = []
     query: dict[str, str] = {}
     for _ in range(200):
-        reply = c.send("GET", bucket="", query=query)
-        demand(reply.status == 200, f"the list of buckets answered {said(reply)}")
-        out += [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
-        query = {"continuation-token": tree(reply).findtext("ContinuationToken", "")}
+        page = tree(answered(c.send("GET", bucket="", query=query), "the list of buckets", 200))
+        out += [b.findtext("Name", "") for b in page.iter("Bucket")]
+        query = {"continuation-token": page.findtext("ContinuationToken", "")}
         if not query["continuation-token"]:
             break
     return out
@@ -31,11 +30,10 @@ def life(c: S3) -> Answer:
     c.own_bucket(name)
     try:
         demand(name in _names(c), "made, but not listed", Otherwise)
-        head = c.send("HEAD", bucket=name)
-        demand(head.good, f"HEAD answered {head.status}", Otherwise)
+        head = answered(c.send("HEAD", bucket=name), "HEAD", error=Otherwise)
     finally:
         removed = c.drop_bucket(name)
-    demand(removed.good, f"removing it answered {said(removed)}")
+    answered(removed, "removing it")
     demand(name not in _names(c), "removed, but still listed", Otherwise)
     gone = c.send("GET", "anything", bucket=name)
     demand(
@@ -52,8 +50,7 @@ def not_empty(c: S3) -> Answer:
     try:
         c.put("in-it", SMALL, bucket=name)
         reply = c.send("DELETE", bucket=name)
-        there = c.holds("in-it", SMALL, bucket=name)
-        demand(there, f"a bucket with objects is removed: {said(reply)}")
+        demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {said(reply)}")
         demand(not reply.good, f"answered {reply.status}, but the object is still there", Otherwise)
         demand(reply.status == 409, f"refused with {said(reply)} instead of 409", Otherwise)
         return yes(said(reply))
@@ -80,13 +77,15 @@ def per_account(c: S3) -> Answer:
         listed = set(_names(c))
     finally:
         left = [name for name in made if not c.drop_bucket(name).good]
-    counts = {"made": len(made), "beside": before, "asked": asked}
     demand(refusal is None, f"{len(made)} beside {before} others, {refusal}")
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
     bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
-    return Answer(
-        "yes", f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})", counts
+    return yes(
+        f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})",
+        made=len(made),
+        beside=before,
+        asked=asked,
     )
 
 
@@ -95,8 +94,7 @@ def versions(c: S3) -> Answer:
     name = c.own_bucket(c.spares()[-2])
     try:
         body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-        reply = c.send("PUT", query={"versioning": ""}, body=body, bucket=name)
-        demand(reply.good, f"switching it on answered {said(reply)}")
+        reply = answered(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")
         ids = [c.put("v", text, bucket=name).headers.get("x-amz-version-id", "") for text in (b"first", b"second")]
         demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT tells no new version id")
         demand(c.holds("v", b"second", bucket=name), "GET does not answer the newest", Otherwise)
@@ -119,10 +117,12 @@ def versions(c: S3) -> Answer:
 
 def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
     """(key, version id) of all versions and delete markers. Raises Refuted."""
-    reply = c.send("GET", query={"versions": ""}, bucket=bucket)
-    demand(reply.status == 200, f"the list of versions answered {said(reply)}")
-    entries = [e for e in tree(reply).iter() if e.tag in ("Version", "DeleteMarker")]
-    return [(e.findtext("Key", ""), e.findtext("VersionId", "")) for e in entries]
+    reply = answered(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
+    return [
+        (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
+        for entry in tree(reply).iter()
+        if entry.tag in ("Version", "DeleteMarker")
+    ]
 
 
 def _empty(c: S3, bucket: str) -> None:

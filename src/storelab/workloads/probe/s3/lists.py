@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from storelab.readplan.multipart import range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
-from storelab.workloads.probe.plain_http import Reply, error_code, said
+from storelab.workloads.probe.plain_http import Reply, answered, error_code, said
 from storelab.workloads.probe.s3.requests import MANY, PAGE, S3, XML, etag, keys_in, md5, tree
 from storelab.workloads.probe.signing import path_of
 
@@ -17,7 +17,7 @@ PART = 5 * 2**20  # bytes: the smallest part that is not the last
 
 def _listed(c: S3, version: int, **more: str) -> Answer:
     """All keys of the many, in the order of the pages."""
-    wanted = sorted(c.many())
+    wanted = sorted(c.many)
     found = [keys_in(page) for page in c.pages(c.key("list/"), version=version, **more)]
     names, lengths = [k for page in found for k in page], [len(page) for page in found]
     demand(set(names) == set(wanted), f"{len(set(names) & set(wanted))} of {MANY} keys in {len(lengths)} pages")
@@ -44,7 +44,7 @@ def small_pages(c: S3) -> Answer:
 
 @LISTING.add("listing", "start after a key")
 def start_after(c: S3) -> Answer:
-    names = sorted(c.many())
+    names = sorted(c.many)
     found = [k for page in c.pages(c.key("list/"), **{"start-after": names[499]}) for k in keys_in(page)]
     demand(found == names[500:], f"{len(found)} keys instead of the {MANY - 500} behind the 500th")
     return yes(f"the {MANY - 500} keys behind the 500th")
@@ -53,7 +53,7 @@ def start_after(c: S3) -> Answer:
 @LISTING.add("listing", "delimiter")
 def delimiter(c: S3) -> Answer:
     """Folders of keys: the begins up to '/' instead of the keys below them."""
-    folders = sorted({k.rpartition("/")[0] + "/" for k in c.many()})
+    folders = sorted({k.rpartition("/")[0] + "/" for k in c.many})
     pages = list(c.pages(c.key("list/"), delimiter="/"))
     found = [p.findtext("Prefix", "") for page in pages for p in page.iter("CommonPrefixes")]
     keys = [k for page in pages for k in keys_in(page)]
@@ -65,7 +65,7 @@ def delimiter(c: S3) -> Answer:
     demand(found == folders, "the common prefixes are not in order", Otherwise)
     below = [k for page in c.pages(folders[0], delimiter="/") for k in keys_in(page)]
     demand(
-        below == [k for k in sorted(c.many()) if k.startswith(folders[0])],
+        below == [k for k in sorted(c.many) if k.startswith(folders[0])],
         "below one of them, its keys are not listed",
         Otherwise,
     )
@@ -82,7 +82,7 @@ def _gone(c: S3, names: list[str]) -> int:
 @DELETE.add("delete", "1001 keys at once")
 def too_many(c: S3) -> Answer:
     """Amazon takes 1000 and refuses more; some take any number. Both are told, neither is a fault."""
-    names = c.many()
+    names = c.many
     reply = c.delete_many(names)
     gone = _gone(c, names)
     if gone:
@@ -94,10 +94,9 @@ def too_many(c: S3) -> Answer:
 
 @DELETE.add("delete", "1000 keys at once")
 def thousand(c: S3) -> Answer:
-    names = c.many()[:PAGE]
+    names = c.many[:PAGE]
     c.forget_many()
-    reply = c.delete_many(names)
-    demand(reply.status == 200, f"answered {said(reply)}")
+    reply = answered(c.delete_many(names), status=200)
     errors = [e.findtext("Code", "") for e in tree(reply).iter("Error")] if reply.body.strip() else []
     demand(not errors, f"{len(errors)} keys are not deleted: {errors[:1]}")
     gone = _gone(c, names)
@@ -109,9 +108,7 @@ def thousand(c: S3) -> Answer:
 
 
 def _begin(c: S3, key: str) -> str:
-    reply = c.send("POST", key, query={"uploads": ""})
-    demand(reply.status == 200, f"beginning answered {said(reply)}")
-    upload = tree(reply).findtext("UploadId", "")
+    upload = tree(answered(c.send("POST", key, query={"uploads": ""}), "beginning", 200)).findtext("UploadId", "")
     demand(bool(upload), "no UploadId in the answer")
     return upload
 
@@ -128,8 +125,7 @@ def _given_up(c: S3, key: str) -> Iterator[str]:
 
 def _part(c: S3, key: str, upload: str, number: int, body: bytes) -> str:
     reply = c.send("PUT", key, query={"partNumber": str(number), "uploadId": upload}, body=body)
-    demand(reply.good, f"part {number} answered {said(reply)}")
-    return reply.headers.get("etag", "")
+    return answered(reply, f"part {number}").headers.get("etag", "")
 
 
 def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
@@ -184,8 +180,7 @@ def parts_listed(c: S3) -> Answer:
     with _given_up(c, key) as begun:
         bodies = [c.body[:PART][:100_000], c.body[:5000], c.body[:7]]
         marks = [_part(c, key, begun, i, b) for i, b in enumerate(bodies, 1)]
-        reply = c.send("GET", key, query={"uploadId": begun})
-        demand(reply.status == 200, f"answered {said(reply)}")
+        reply = answered(c.send("GET", key, query={"uploadId": begun}), status=200)
         got = [
             (p.findtext("PartNumber"), p.findtext("Size"), p.findtext("ETag", "").strip('"'))
             for p in tree(reply).iter("Part")
@@ -201,8 +196,7 @@ def parts_listed(c: S3) -> Answer:
 def uploads_listed(c: S3) -> Answer:
     key = c.key("begun")
     with _given_up(c, key) as begun:
-        reply = c.send("GET", query={"uploads": "", "prefix": key})
-        demand(reply.status == 200, f"answered {said(reply)}")
+        reply = answered(c.send("GET", query={"uploads": "", "prefix": key}), status=200)
         got = [(u.findtext("Key"), u.findtext("UploadId")) for u in tree(reply).iter("Upload")]
         demand((key, begun) in got, f"{len(got)} uploads listed, not the one that was begun")
         return yes(f"listed, {len(got)} below its key")
@@ -214,8 +208,7 @@ def abort(c: S3) -> Answer:
     key = c.key("abort")
     begun = _begin(c, key)
     mark = _part(c, key, begun, 1, c.body[:100_000])
-    reply = c.send("DELETE", key, query={"uploadId": begun})
-    demand(reply.good, f"answered {said(reply)}")
+    reply = answered(c.send("DELETE", key, query={"uploadId": begun}))
     late = c.send("PUT", key, query={"partNumber": "2", "uploadId": begun}, body=b"late")
     parts, thing = c.send("GET", key, query={"uploadId": begun}), c.send("HEAD", key)
     demand(thing.status == 404, "the object is there after the abort")

@@ -14,8 +14,8 @@ from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import NotTried, Refuted, demand
-from storelab.workloads.probe.context import SMALL, OverHttp
-from storelab.workloads.probe.plain_http import Connection, Reply, md5_header, said
+from storelab.workloads.probe.context import SMALL, ByKey
+from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header, said
 
 MARKER = ".storelab"  # as in staging/buckets.py: storelab made this bucket
 SECOND = "STORELAB_SECOND_"  # begin of the variables that hold another account's keys
@@ -41,7 +41,7 @@ def tree(reply: Reply) -> ElementTree.Element:
     return root
 
 
-class S3(OverHttp):
+class S3(ByKey):
     """`send` asks as this client's account unless told otherwise; keys are whole keys of the client's own bucket."""
 
     def __init__(self, job: Job):
@@ -51,7 +51,6 @@ class S3(OverHttp):
             raise NotTried("no keys in the environment")
         self.keys: Credentials = keys
         self.second = Credentials.found(os.environ, SECOND)
-        self._many: list[str] = []
 
     @cached_property
     def other(self) -> Bucket:
@@ -106,42 +105,22 @@ class S3(OverHttp):
         wire, path = self.place(key)
         return signing.presign(method, wire.host, path, self.keys, self.endpoint.region, expires, when)
 
-    def put(self, key: str, body: bytes, **options: object) -> Reply:
-        """Raises Refuted where it is not accepted."""
-        reply = self.send("PUT", key, body=body, **options)  # type: ignore[arg-type]
-        demand(reply.good, f"PUT answered {said(reply)}")
-        return reply
-
-    def holds(self, key: str, body: bytes, **options: object) -> bool:
-        """Whether the object is there with exactly these bytes."""
-        return self.send("GET", key, **options).holds(body)  # type: ignore[arg-type]
-
     def stored(self, name: str, **options: object) -> str:
         """Write a small object; returns its whole key. Raises Refuted."""
         key = self.key(name)
         self.put(key, SMALL, **options)
         return key
 
-    def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
-        return self.send("GET", self.known, headers={"Range": value}, wire=wire)
-
-    def get_whole(self) -> Reply:
-        return self.send("GET", self.known)
-
-    def get_missing(self, wire: Connection) -> Reply:
-        return self.send("GET", self.key("never-written"), wire=wire)
-
     # Many objects, made once for the listings and the multi-object deletes
 
+    @cached_property
     def many(self) -> list[str]:
         """Keys of 1001 small objects below `list/`, ten to a folder. Raises Refuted."""
-        if not self._many:
-            names = [self.key(f"list/{i // 10:03d}/{i:04d}") for i in range(MANY)]
-            writers = 1 if self.wire.pace_s else WRITERS
-            with ThreadPoolExecutor(writers) as pool:
-                list(pool.map(self._write, [names[i::writers] for i in range(writers)]))
-            self._many = names
-        return self._many
+        names = [self.key(f"list/{i // 10:03d}/{i:04d}") for i in range(MANY)]
+        writers = 1 if self.wire.pace_s else WRITERS
+        with ThreadPoolExecutor(writers) as pool:
+            list(pool.map(self._write, [names[i::writers] for i in range(writers)]))
+        return names
 
     def _write(self, keys: list[str]) -> None:
         with closing(self.new_wire()) as wire:
@@ -149,14 +128,21 @@ class S3(OverHttp):
                 self.put(key, b"x", wire=wire)
 
     def forget_many(self) -> None:
-        self._many = []
+        """They are written anew when they are asked for again."""
+        self.__dict__.pop("many", None)
 
     def delete_many(self, names: list[str], bucket: str | None = None, keys: Credentials | None = None) -> Reply:
         """One multi-object delete."""
         objects = "".join(f"<Object><Key>{escape(n)}</Key></Object>" for n in names)
         body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
-        headers = XML | {"Content-MD5": md5_header(body)}
-        return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket, keys=keys)
+        return self.send(
+            "POST",
+            query={"delete": ""},
+            headers=XML | {"Content-MD5": md5_header(body)},
+            body=body,
+            bucket=bucket,
+            keys=keys,
+        )
 
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
@@ -164,9 +150,7 @@ class S3(OverHttp):
         """Every page of a listing, at most 200. Raises Refuted where one is refused, or none is the last."""
         query = {"prefix": prefix, **more} | ({"list-type": "2"} if version == 2 else {})
         for _ in range(200):
-            reply = self.send("GET", query=query, bucket=bucket)
-            demand(reply.status == 200, f"the listing answered {said(reply)}")
-            page = tree(reply)
+            page = tree(answered(self.send("GET", query=query, bucket=bucket), "the listing", 200))
             yield page
             if page.findtext("IsTruncated", "false").strip().lower() != "true":
                 return
@@ -190,8 +174,11 @@ class S3(OverHttp):
     def make_bucket(self, name: str) -> Reply:
         """Make a bucket; it is the caller's to mark. Raises NotTried where there is one already."""
         there = self.send("GET", MARKER, bucket=name)
-        free = said(there) == "404 NoSuchBucket"
-        demand(free, f"a bucket of the probe's name is there already ({said(there)})", NotTried)
+        demand(
+            said(there) == "404 NoSuchBucket",
+            f"a bucket of the probe's name is there already ({said(there)})",
+            NotTried,
+        )
         return self.send("PUT", bucket=name, body=signing.location(self.endpoint))
 
     def mark(self, name: str) -> None:
@@ -202,8 +189,7 @@ class S3(OverHttp):
 
     def own_bucket(self, name: str) -> str:
         """Make and mark. Raises Refuted."""
-        made = self.make_bucket(name)
-        demand(made.good, f"making a bucket answered {said(made)}")
+        answered(self.make_bucket(name), "making a bucket")
         self.mark(name)
         return name
 
