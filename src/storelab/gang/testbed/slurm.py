@@ -118,7 +118,7 @@ class Cluster:
         report: Callable[[str], None],
         prefix: tuple[str, ...] = (),
     ) -> None:
-        """Start it. Its nodes share this machine's processors. prefix: the command that enters the namespace of the controller and of those who submit.
+        """Start it. prefix: the command that enters the namespace of the controller and of those who submit.
 
         Raises UserError: not installed, ports in use; MeasurementFailed with the last line of its log.
         """
