@@ -3,7 +3,6 @@
 May import: every room; what a command needs is imported when it runs.
 """
 
-import difflib
 import importlib
 import signal
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import click
 
 from storelab import __version__
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError, require_known
 
 COMMANDS = {
     "stores": ("doctor", "install", "up", "down", "status"),
@@ -38,10 +37,7 @@ class LazyGroup(click.Group):
 def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
     """Raises UserError at the first name that is not `there`."""
     for name in names:
-        if name not in there:
-            near = difflib.get_close_matches(name, there, 1)
-            mend = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(there)}"
-            raise UserError(command, f"there is no {noun} {name!r}", mend)
+        require_known(command, name, there, f"there is no {noun} {name!r}", "one of")
 
 
 class Settings:

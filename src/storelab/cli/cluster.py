@@ -15,8 +15,9 @@ LONGEST = 80  # letters of the folder's path: the path of a socket in it has at 
 def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
     folder = value.absolute()
     if len(str(folder)) > LONGEST:
-        mend = f"give one of at most {LONGEST} letters"
-        raise UserError("--folder", f"{folder} is too long for a socket's path", mend)
+        raise UserError(
+            "--folder", f"{folder} is too long for a socket's path", f"give one of at most {LONGEST} letters"
+        )
     return folder
 
 
@@ -75,7 +76,8 @@ def up(
 ) -> None:
     """Start it; returns when all nodes are idle."""
     from storelab.gang.testbed import links as linked
-    from storelab.gang.testbed import loopback, pool
+    from storelab.gang.testbed import pool
+    from storelab.gang.testbed.slurm import LOOPBACK, Cluster, Node
 
     def report(line: str) -> None:
         click.echo(f"    {line}", err=True)
@@ -94,7 +96,8 @@ def up(
             f"{', '.join(plan.addresses) or 'none'} ({front_end_rate} each)"
         )
     else:
-        cluster = loopback.up(folder, nodes, port, report)
+        cluster = Cluster(folder)
+        cluster.up(LOOPBACK, port, [Node(f"node{i}", LOOPBACK, port + i) for i in range(1, nodes + 1)], report)
         click.echo(f"{nodes} nodes on loopback")
     if htcondor:
         click.echo("commands in it: storelab testbed run -- condor_status")

@@ -32,8 +32,11 @@ def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
         from storelab.analysis.figures.catalogue import FIGURES
 
         for name in (n for n in config.figures if n in FIGURES):
-            mend = f"give it another name, such as 'my_{name}'"
-            raise UserError(f"figures.{name}", f"{name!r} is the name of a built-in figure", mend)
+            raise UserError(
+                f"figures.{name}",
+                f"{name!r} is the name of a built-in figure",
+                f"give it another name, such as 'my_{name}'",
+            )
     return config, points
 
 
@@ -74,8 +77,10 @@ def check(settings: Settings) -> None:
             f"staged: {total.staged_objects} objects, {staged}, as many PUT requests · buckets: {total.buckets} · "
             f"free: {room} · tmpfs: {tmpfs}"
         )
-        until = "uploads and requests last until each deadline"
-        console.print(f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; {until}")
+        console.print(
+            f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; "
+            "uploads and requests last until each deadline"
+        )
     checks.everything(config, points, WORKLOADS, stores)
     todo = records.missing(config.raw, [p.key for p in points])
     sealed = ", sealed" if records.sealed(config.raw) else ""
@@ -122,8 +127,9 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     wanted = {(p.store, planning.deployment(p), p.dataset["name"]): p for p in points if p.dataset}
     wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
-        problem = f"the plan has no data set {dataset or ''} for {only or 'any store'}"
-        raise UserError("stage", problem, "see `storelab plan`")
+        raise UserError(
+            "stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`"
+        )
     for p in wanted.values():
         store = deployed(stores[p.store], p.axes)
         store.up(1, p.axes.get("accounts", 1))
@@ -172,8 +178,10 @@ def collect(settings: Settings) -> None:
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
         count = f"{len(failed)} of {len(points)} points failed"
         click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)
-        instead = "with measure=false the paper is built without them and lists them"
-        click.echo(f"run it again to try them anew; {instead}", err=True)
+        click.echo(
+            "run it again to try them anew; with measure=false the paper is built without them and lists them",
+            err=True,
+        )
 
 
 @click.command()
@@ -186,8 +194,9 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
 
     config = settings.load()
     if campaign != config.name:
-        problem = f"the configured campaign is {config.name!r}, not {campaign!r}"
-        raise UserError("clean", problem, f"--set campaign={campaign}")
+        raise UserError(
+            "clean", f"the configured campaign is {config.name!r}, not {campaign!r}", f"--set campaign={campaign}"
+        )
     if not yes:
         click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
     for name, store in load_stores(config, past=True).items():

@@ -100,9 +100,16 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
         (status / marker).unlink(missing_ok=True)
     marks = f"{status}/staged"
     staged = {k: [f"{marks}/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for k, p in points.items()}
-    to_come = [f"{status}/collected"]
-    new_plan = lambda: plan.to_json(full, planned, WORKLOADS)  # noqa: E731
-    return Workflow(True, str(campaign_dir), command, to_come, new_plan, points, staged, *jobs(full, points))
+    return Workflow(
+        True,
+        str(campaign_dir),
+        command,
+        [f"{status}/collected"],
+        lambda: plan.to_json(full, planned, WORKLOADS),
+        points,
+        staged,
+        *jobs(full, points),
+    )
 
 
 def forget_empty_marks(campaign_dir: Path) -> None:
@@ -148,7 +155,10 @@ def existing(raw: Path, name: str) -> list[str]:
             "measure what is missing with --config measure=true, or restore it",
         )
     if not (raw / "SHA256SUMS").exists():
-        mend = "run `storelab collect`, or measure=true to the end"
-        raise UserError(f"campaign {name}", f"{raw}/SHA256SUMS is missing", mend)
+        raise UserError(
+            f"campaign {name}",
+            f"{raw}/SHA256SUMS is missing",
+            "run `storelab collect`, or measure=true to the end",
+        )
     heads = [raw / k / "run.json" for k in keys]
     return [str(p) for p in [raw / "plan.json", raw / "SHA256SUMS", *heads] if p.exists()]

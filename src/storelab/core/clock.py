@@ -6,6 +6,8 @@ that all times of a point are those of one clock.
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 OFFSET = "STORELAB_CLOCK_OFFSET_NS"  # environment: what a process adds to its host's clock
 _WALL = time.time_ns() - time.monotonic_ns()
@@ -21,6 +23,14 @@ def set_offset(ns: int) -> None:
     """Add so many nanoseconds to this host's clock from now on, in this process."""
     global _offset
     _offset = ns
+
+
+def wait_for(look: Callable[[], Any], seconds: float, pause_s: float) -> Any:
+    """What `look` returns, as soon as it is not empty, or after so many seconds; `pause_s` between two looks."""
+    limit = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < limit:
+        time.sleep(pause_s)
+    return found
 
 
 def sleep_until(t_ns: int) -> None:

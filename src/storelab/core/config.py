@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from storelab.core import stores
 from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
 from storelab.core.config_types import Boolean, Duration, Name, Store
-from storelab.core.errors import UserError, nearest
+from storelab.core.errors import UserError, nearest, require_known
 from storelab.core.figures import Figure
 
 
@@ -142,15 +142,14 @@ def _merged(layers: Layers) -> dict[str, Any]:
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
     """Load and validate. Raises UserError that names file, key, value and mend."""
     config, layers = _validated(Config, main, extra, overrides)
-    for name in config.use_stores:
-        if name not in config.stores:
-            mend = nearest(name, config.stores, "defined")
-            raise UserError(f"{layers[1][0]}: use_stores", f"no one defined the store {name!r}", mend)
+    file, used = layers[1][0], config.use_stores
+    for name in used:
+        problem = f"no one defined the store {name!r}"
+        require_known(f"{file}: use_stores", name, config.stores, problem, "defined:")
     for name, sweep in config.sweeps.items():
         for store in sweep.stores or ():
-            if store not in config.use_stores:
-                mend, place = nearest(store, config.use_stores, "used"), f"{layers[1][0]}: sweeps.{name}.stores"
-                raise UserError(place, f"{store!r} is none of the campaign's stores", mend)
+            problem = f"{store!r} is none of the campaign's stores"
+            require_known(f"{file}: sweeps.{name}.stores", store, used, problem, "used:")
     return config
 
 
@@ -181,7 +180,6 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(loc)}"
-    value = first.get("input")
     if first["type"] == "extra_forbidden":
         return UserError(place, f"unknown key {loc[-1]!r}", nearest(loc[-1], _siblings(loc[:-1], layers)))
     if first["type"] == "missing":
@@ -191,7 +189,7 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
         return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, mend)
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
-    shown = json.dumps(value, default=str)
+    shown = json.dumps(first.get("input"), default=str)
     return UserError(
         place,
         f"{shown if len(shown) < 80 else shown[:77] + '...'}: {first['msg'][0].lower() + first['msg'][1:]}",

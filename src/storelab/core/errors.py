@@ -4,7 +4,8 @@ Imports nothing of storelab.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 
 class UserError(Exception):
@@ -20,8 +21,14 @@ class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
 
 
-def nearest(word: str, known: Iterable[str], told: str = "known") -> str:
+def nearest(word: Any, known: Iterable[str], told: str = "known:") -> str:
     """The mend for a word that is not known: the known one that is most like it, else all of them, after `told`."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"{told}: {', '.join(names)}"
+    near = difflib.get_close_matches(str(word), names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"{told} {', '.join(names)}"
+
+
+def require_known(place: str, word: Any, known: Collection[str], problem: str, told: str) -> None:
+    """Raises UserError with the `problem` where the word is none of the known ones; the mend is as of `nearest`."""
+    if word not in known:
+        raise UserError(place, problem, nearest(word, known, told))

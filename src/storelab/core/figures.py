@@ -4,7 +4,6 @@
 plan.json carries.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from storelab.core.config_types import Closed
-from storelab.core.errors import UserError
+from storelab.core.errors import require_known
 from storelab.core.model import Axis, Workload
 
 _READS = {
@@ -161,10 +160,5 @@ def _value(axis: Axis, value: Any, place: str) -> Any:
 
 
 def _known(place: str, name: Any, known: Iterable[str], what: str) -> str:
-    names = list(dict.fromkeys(known))
-    if name not in names:
-        near = difflib.get_close_matches(str(name), names, 1)
-        raise UserError(
-            place, f"{name!r} is no {what}", f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(names)}"
-        )
+    require_known(place, name, list(dict.fromkeys(known)), f"{name!r} is no {what}", "one of:")
     return str(name)

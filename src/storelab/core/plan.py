@@ -16,7 +16,7 @@ from storelab.core import axes as declared
 from storelab.core import calibration, figures, units
 from storelab.core.campaign import SCALES, Sweep
 from storelab.core.config import Config
-from storelab.core.errors import UserError, nearest
+from storelab.core.errors import UserError, require_known
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 SCHEMA = 1
@@ -29,9 +29,7 @@ def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[dict[str, An
     place = f"sweeps.{name}"
     known = [a.name for a in workload.axes]
     for key in sweep.axes:
-        if key not in known:
-            mend = nearest(key, known, "its axes")
-            raise UserError(f"{place}.axes.{key}", f"{workload.name} has no axis {key!r}", mend)
+        require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
     columns = []
     for axis in workload.axes:
         if axis.name not in sweep.axes:
@@ -88,8 +86,11 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
                 f"{place}.axes.{axis.name}", f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L"
             )
         else:
-            problem = f"{axis.name} is a {axis.kind} and cannot be scaled"
-            raise UserError(f"{place}.scaled_axes", problem, "scale whole numbers, or the file S, M, L")
+            raise UserError(
+                f"{place}.scaled_axes",
+                f"{axis.name} is a {axis.kind} and cannot be scaled",
+                "scale whole numbers, or the file S, M, L",
+            )
     return list(dict.fromkeys(out))
 
 
@@ -122,11 +123,15 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
     own = config.files.get(scale)
     if scale not in SCALES and own is None:
-        mend = f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`"
-        raise UserError(f"{place}.scale", f"{scale!r} is no scale and no name in `files`", mend)
+        raise UserError(
+            f"{place}.scale",
+            f"{scale!r} is no scale and no name in `files`",
+            f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`",
+        )
     if own and codec != "zstd":
-        problem = f"{scale} is a file of your own, and stays as it is packed"
-        raise UserError(f"{place}.codec", problem, "leave the axis out")
+        raise UserError(
+            f"{place}.codec", f"{scale} is a file of your own, and stays as it is packed", "leave the axis out"
+        )
     packed = {"codec": codec} if codec != "zstd" else {}
     name = "-".join(["root", scale, *packed.values()])
     name += (f"-{copies}" if copies > 1 else "") + (f"-{files}files" if files > 1 else "")
@@ -142,9 +147,8 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}]
     )
     for name, sweep in config.sweeps.items():
-        if sweep.workload not in workloads:
-            mend = nearest(sweep.workload, workloads, "one of")
-            raise UserError(f"sweeps.{name}.workload", f"no workload {sweep.workload!r}", mend)
+        problem = f"no workload {sweep.workload!r}"
+        require_known(f"sweeps.{name}.workload", sweep.workload, workloads, problem, "one of:")
         workload = workloads[sweep.workload]
         sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
         if sweep.warm_up >= sweep.duration:

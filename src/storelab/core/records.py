@@ -214,9 +214,8 @@ def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
     without one of its Parquet files."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
-        if run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity())):
-            return None
-        if any((folder / name).stat().st_size != entry["bytes"] for name, entry in run["files"].items()):
+        foreign = run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity()))
+        if foreign or any((folder / name).stat().st_size != entry["bytes"] for name, entry in run["files"].items()):
             return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -290,8 +289,7 @@ def verify(raw: Path) -> int:
                 "has a wrong checksum: it was altered after it was measured",
                 "restore it, or measure the point again",
             )
-    foreign = [p for p in raw_files(raw) if p.relative_to(raw).as_posix() not in listed]
-    if foreign:
+    if foreign := [p for p in raw_files(raw) if p.relative_to(raw).as_posix() not in listed]:
         raise UserError(
             str(foreign[0]), f"is not in SHA256SUMS ({len(foreign)} such files)", "run `storelab collect`, or remove it"
         )

@@ -73,10 +73,8 @@ def human_size(n: float) -> str:
 def human_duration(ns: float) -> str:
     """Rounded, for people: `3 min 20 s`, `1 h 05 min`."""
     s = ns / 1e9
-    if s < 10:
-        return f"{s:.1f} s"
     if s < 60:
-        return f"{s:.0f} s"
+        return f"{s:.1f} s" if s < 10 else f"{s:.0f} s"
     if s < 3600:
         return f"{s // 60:.0f} min {s % 60:02.0f} s"
     return f"{s // 3600:.0f} h {s % 3600 // 60:02.0f} min"

@@ -89,12 +89,11 @@ def run(folder: Path, rank: int) -> int:
     """
     job, data = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
-    offset_ns = int(os.environ.get(clock.OFFSET, "0"))
     out: dict[str, Any] = {
         "client": rank,
         "host": platform.node(),
         "pid": os.getpid(),
-        "clock_offset_ns": offset_ns,
+        "clock_offset_ns": int(os.environ.get(clock.OFFSET, "0")),
         "endpoint": job.endpoint.url,
     }
     try:

@@ -113,8 +113,5 @@ def _ask(host: str, port: int) -> Offset | None:
 def kernel_error_ns() -> int | None:
     """The kernel's bound on its clock's error (`maxerror` of adjtimex), None if the clock is not disciplined."""
     buffer = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.adjtimex(ctypes.byref(buffer)) < 0:
-        return None
-    status = buffer[5] & 0xFFFFFFFF
-    return None if status & STA_UNSYNC else buffer[3] * 1000
+    failed = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(buffer)) < 0
+    return None if failed or buffer[5] & STA_UNSYNC else buffer[3] * 1000

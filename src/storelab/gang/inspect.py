@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.core import records
+from storelab.core import clock, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import clocks, credentials
@@ -131,19 +131,18 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
     )
-    command = [*srun.step(count), *settings.options, *look_there]
-    done = processes.ask(command, WAIT_S, credentials.clean(os.environ))
+    done = processes.ask([*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ))
     if done.returncode == processes.LATE:
-        why = "nodes that other steps hold, launcher.options that no node fits, or no controller"
-        return [f"srun: nothing within {WAIT_S} s: {why}"]
+        return [
+            f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or "
+            "no controller"
+        ]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
 
 def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]:
     """Answers by node; a shared folder may show the last ones late."""
-    limit = time.monotonic() + (0 if words else LATE_S)
-    while len(Folder(folder).present("node")) < count and time.monotonic() < limit:
-        time.sleep(0.2)
+    clock.wait_for(lambda: len(Folder(folder).present("node")) >= count, 0 if words else LATE_S, 0.2)
     return [Folder(folder).get(f"node.{n}") or {} for n in range(count)]
 
 

@@ -64,8 +64,7 @@ def sweep(folder: Path) -> list[str]:
 
 def _remove(path: Path) -> None:
     """Remove the clients' folders first: while this folder exists, their names are known."""
-    names = (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []
-    for name in names:
+    for name in (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []:
         shutil.rmtree(path.parent / name, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
 

@@ -109,8 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
         if (name := self._name()) is None:
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        written = self.server.place.write(name, body, once=urlsplit(self.path).query == "once")
-        self._reply(200 if written else 409)
+        once = urlsplit(self.path).query == "once"
+        self._reply(200 if self.server.place.write(name, body, once) else 409)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: the records hold what matters."""

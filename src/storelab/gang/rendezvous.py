@@ -73,10 +73,7 @@ class Folder:
 
 def awaited(place: Any, name: str) -> dict[str, Any] | None:
     """The file as soon as the place shows it; None after SHARED_S seconds. place: a Folder, or what reaches one."""
-    give_up = time.monotonic() + SHARED_S
-    while (data := place.get(name)) is None and time.monotonic() < give_up:
-        time.sleep(0.2)
-    return data
+    return clock.wait_for(lambda: place.get(name), SHARED_S, 0.2)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from storelab import engines
 from storelab.core import calibration, units
@@ -86,7 +85,6 @@ def files(points: list[Point]) -> None:
 
 def limits(config: Config, points: list[Point]) -> None:
     """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
-    bound = config.limits
     for store in stores_of(config, points):
         total = summarise(points, store)
         for what, value, show in (
@@ -94,18 +92,17 @@ def limits(config: Config, points: list[Point]) -> None:
             ("objects", total.staged_objects, str),
             ("buckets", total.buckets, str),
         ):
-            limit = getattr(bound, what)
-            _within(what, value, limit, f"campaign {config.name} needs {show(value)} in store {store}", show(limit))
+            _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
     for p in _own_first(points):
         clients = p.axes.get("clients", 1)
         workers, who = clients * p.axes.get("workers", 1), f"sweep {p.sweep} asks for"
-        _within("clients", clients, bound.clients, f"{who} {clients} clients", bound.clients)
-        _within("connections", workers, bound.connections, f"{who} {workers} workers", bound.connections)
+        _within(config, "clients", clients, f"{who} {clients} clients")
+        _within(config, "connections", workers, f"{who} {workers} workers")
 
 
-def _within(what: str, value: int, limit: int, problem: str, shown: Any) -> None:
-    if value > limit:
-        raise UserError(f"limits.{what}", f"{problem}, the limit is {shown}", "raise the limit, or ask for less")
+def _within(config: Config, what: str, value: int, problem: str, show: Callable[[int], str] = str) -> None:
+    if value > (limit := getattr(config.limits, what)):
+        raise UserError(f"limits.{what}", f"{problem}, the limit is {show(limit)}", "raise the limit, or ask for less")
 
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
@@ -170,8 +167,7 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
     """The null server serves calibrations, and no other does. Raises UserError."""
-    calibrates = "null_server" in workload.needs
-    if calibrates == store.keeps:
+    if ("null_server" in workload.needs) == store.keeps:
         problem = "keeps what it is given" if store.keeps else "keeps nothing"
         mend = "calibrate at one of kind `nullserver`" if store.keeps else "only the workload `calibrate` uses it"
         raise UserError(
@@ -207,18 +203,20 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
     for name in stores_of(config, points):
         total, disk = summarise(points, name), stores[name].free_bytes()
         if disk is not None and total.staged_bytes > disk:
-            problem = (
+            raise UserError(
+                f"stores.{name}",
                 f"the data sets of campaign {config.name} take {units.human_size(total.staged_bytes)}, its disk has "
-                f"{units.human_size(disk)} free"
+                f"{units.human_size(disk)} free",
+                "make room, or lower `objects`",
             )
-            raise UserError(f"stores.{name}", problem, "make room, or lower `objects`")
         tmpfs = shutil.disk_usage(scratch.folder(config.scratch)).free
         if total.scratch_bytes > tmpfs:
-            problem = (
+            raise UserError(
+                "scratch",
                 f"the clients need {units.human_size(total.scratch_bytes)} of tmpfs, {config.scratch} has "
-                f"{units.human_size(tmpfs)} free"
+                f"{units.human_size(tmpfs)} free",
+                "make room, or lower object_size, workers or clients",
             )
-            raise UserError("scratch", problem, "make room, or lower object_size, workers or clients")
     results = Path(config.results)
     while not results.exists():
         results = results.parent

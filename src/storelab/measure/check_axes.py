@@ -18,8 +18,11 @@ def possible(point: Point, store: Store) -> None:
     _parts(point, store)
     WORKLOADS[point.workload].possible(point)
     if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
-        problem = f"http asks for S3 or HTTP, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}"
-        raise UserError(_place(point, "transport"), problem, "sweep transport `default`, or leave the store out")
+        raise UserError(
+            _place(point, "transport"),
+            f"http asks for S3 or HTTP, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
+            "sweep transport `default`, or leave the store out",
+        )
 
 
 def _speaks(point: Point, store: Store) -> None:
@@ -28,12 +31,12 @@ def _speaks(point: Point, store: Store) -> None:
     if store.protocol in (spoken := protocols(engine, workload)):
         return
     others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
-    problem = (
+    raise UserError(
+        _place(point, "engine"),
         f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks "
-        f"{store.protocol}"
+        f"{store.protocol}",
+        f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
     )
-    mend = f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out"
-    raise UserError(_place(point, "engine"), problem, mend)
 
 
 def _place(point: Point, axis: str) -> str:
@@ -46,8 +49,9 @@ def _obeyed(point: Point) -> None:
     for axis in WORKLOADS[point.workload].axes:
         able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
-            mend = f"sweep engine {' or '.join(able)}"
-            raise UserError(_place(point, axis.name), f"engine {engine} has no {axis.name}", mend)
+            raise UserError(
+                _place(point, axis.name), f"engine {engine} has no {axis.name}", f"sweep engine {' or '.join(able)}"
+            )
 
 
 def _parts(point: Point, store: Store) -> None:
@@ -55,8 +59,14 @@ def _parts(point: Point, store: Store) -> None:
     if not part:
         return
     if engine in CATALOGUE and part % (unit := CATALOGUE[engine].part_unit):
-        problem = f"{units.format_size(part)} is no multiple of {units.format_size(unit)}, as {engine} wants"
-        raise UserError(_place(point, "part_size"), problem, f"write it like {units.format_size(16 * unit)}")
+        raise UserError(
+            _place(point, "part_size"),
+            f"{units.format_size(part)} is no multiple of {units.format_size(unit)}, as {engine} wants",
+            f"write it like {units.format_size(16 * unit)}",
+        )
     if point.workload == "put" and part < size and not store.multipart():
-        problem = f"store {store.name} takes no multipart uploads"
-        raise UserError(_place(point, "part_size"), problem, "leave it out: each object goes in a single PUT")
+        raise UserError(
+            _place(point, "part_size"),
+            f"store {store.name} takes no multipart uploads",
+            "leave it out: each object goes in a single PUT",
+        )

@@ -76,8 +76,7 @@ def _programs() -> Iterator[Finding]:
         yield _judged(name, said, said or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):
         path = shutil.which(name)
-        mend = "needed for the paper only: install TeX Live"
-        yield _judged(name, path, "found" if path else "is missing", mend)
+        yield _judged(name, path, "found" if path else "is missing", "needed for the paper only: install TeX Live")
 
 
 def _packages() -> Iterator[Finding]:
@@ -117,12 +116,9 @@ def _folders(config: Config) -> Iterator[Finding]:
         yield Finding("scratch", "fail", f"{config.scratch} is no folder to write in", "set `scratch` to a tmpfs")
         return
     free, kind = shutil.disk_usage(path).free, filesystem(path)
-    if kind == "tmpfs":
-        mend = "make room: clients write there"
-    else:
-        mend = "set `scratch` to a tmpfs: a disk would limit the clients"
-    good = kind == "tmpfs" and free >= TMPFS_WANTED
-    yield _judged("scratch", good, f"{units.human_size(free)} free, {kind}", mend)
+    limits = "set `scratch` to a tmpfs: a disk would limit the clients"
+    mend = "make room: clients write there" if kind == "tmpfs" else limits
+    yield _judged("scratch", kind == "tmpfs" and free >= TMPFS_WANTED, f"{units.human_size(free)} free, {kind}", mend)
 
 
 def _ports(config: Config) -> Iterator[Finding]:
@@ -190,8 +186,9 @@ def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
     except (urllib3.exceptions.HTTPError, KeyError, ValueError):
         return
     offset = server - middle
-    good = abs(offset) <= CLOCK_WARN
-    yield _judged(f"clock of {name}", good, f"{offset:+.0f} s to ours (± 1 s)", "set the clocks (NTP)")
+    yield _judged(
+        f"clock of {name}", abs(offset) <= CLOCK_WARN, f"{offset:+.0f} s to ours (± 1 s)", "set the clocks (NTP)"
+    )
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

@@ -55,8 +55,11 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     if not again and records.load_run(folder, chosen):
         return None
     if records.sealed(config.raw):
-        problem, mend = "the campaign is sealed: it is not measured any more", "give the new campaign another name"
-        raise UserError(str(config.raw), problem, mend)
+        raise UserError(
+            str(config.raw),
+            "the campaign is sealed: it is not measured any more",
+            "give the new campaign another name",
+        )
     check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):

@@ -30,8 +30,8 @@ def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
     told = [error for r in results for error in r["engine"].get("errors", {}).values()]
     first = (told or ["?"])[0]
     words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
-    shown, most = f"{100 * fraction:.3g} %", f"failure_budget = {100 * config.failure_budget:g} %"
-    return found | {"reason": f"{shown} of the operations failed, more than {most}: {words}"}
+    most = f"failure_budget = {100 * config.failure_budget:g} %"
+    return found | {"reason": f"{100 * fraction:.3g} % of the operations failed, more than {most}: {words}"}
 
 
 def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
@@ -57,8 +57,7 @@ def run_json(
 ) -> dict[str, Any]:
     """The record of the point without its files, see docs/records.md."""
     spent = budget(config, results)
-    # What holds for the whole point, and what one client met.
-    engine = {k: results[0]["engine"][k] for k in ENGINE}
+    # What one client met; `engine` below is what holds for the whole point.
     clients = [{k: v for k, v in r.items() if k not in ("engine", "checks", "t0_ns", "deadline_ns")} for r in results]
     for client, result in zip(clients, results, strict=True):
         client["engine"] = {k: v for k, v in result["engine"].items() if k not in ENGINE}
@@ -83,7 +82,7 @@ def run_json(
             "deployment": store.deployment(),
         },
         "environment": environment.capture(),
-        "engine": engine,
+        "engine": {k: results[0]["engine"][k] for k in ENGINE},
         "checks": checks,
         "events": [],
     }

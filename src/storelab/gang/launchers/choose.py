@@ -22,19 +22,16 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
 
     Raises UserError: launcher missing, too few nodes; MeasurementFailed: too little time left.
     """
-    settings, clients = config.launcher, point.axes["clients"]
+    settings = config.launcher
     if settings.kind == LOCAL:
-        return LocalLauncher(folder, clients, environs)
+        return LocalLauncher(folder, point.axes["clients"], environs)
     seconds = point.fixed["duration_ns"] / 1e9
     if reason := credentials.too_short(os.environ, seconds):
         raise MeasurementFailed(reason)
-    place, per_node = f"sweeps.{point.sweep}.axes.clients", point.axes.get("clients_per_node", 0)
     if settings.kind == "htcondor":
-        return condor.CondorLauncher(
-            folder, remote.spread(clients, per_node, most_nodes(config), place), environs, settings
-        )
+        return condor.CondorLauncher(folder, _spread(point, most_nodes(config)), environs, settings)
     around = srun.allocation(os.environ)
-    nodes = remote.spread(clients, per_node, settings.nodes or around, place)
+    nodes = _spread(point, settings.nodes or around)
     if len(nodes) > around:
         raise UserError(
             "launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation"
@@ -74,8 +71,13 @@ def most_nodes(config: Config) -> int:
 
 def nodes_of(config: Config, point: Point) -> int:
     """How many nodes the gang of a point takes if each point is its own job. Raises UserError."""
-    clients, place = point.axes["clients"], f"sweeps.{point.sweep}.axes.clients"
-    return len(remote.spread(clients, point.axes.get("clients_per_node", 0), config.launcher.nodes or clients, place))
+    return len(_spread(point, config.launcher.nodes or point.axes["clients"]))
+
+
+def _spread(point: Point, nodes: int) -> list[list[int]]:
+    """Ranks of the point's clients by node. Raises UserError: there are too few nodes."""
+    per_node, place = point.axes.get("clients_per_node", 0), f"sweeps.{point.sweep}.axes.clients"
+    return remote.spread(point.axes["clients"], per_node, nodes, place)
 
 
 def lives_outside(config: Config, store: Store, front_ends: int) -> None:
@@ -108,8 +110,7 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
         return
     nodes = most_nodes(config)
     for p in points:
-        place = f"sweeps.{p.sweep}.axes.clients"
-        if len(remote.spread(p.axes["clients"], p.axes.get("clients_per_node", 0), nodes, place)) == 1 and nodes == 1:
+        if len(_spread(p, nodes)) == 1 and nodes == 1:
             continue
         store = stores[p.store]
         here = LOOPBACK.match(config.launcher.address or "")  # the nodes are this very host

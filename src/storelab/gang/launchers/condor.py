@@ -15,7 +15,7 @@ import subprocess
 import time
 from typing import NamedTuple
 
-from storelab.core import records
+from storelab.core import clock, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials, post
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
@@ -155,8 +155,7 @@ class CondorLauncher(RemoteLauncher):
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
         """Run it. Ctrl-C does not reach it, so that jobs are removed in order."""
-        environ = credentials.clean(os.environ, self.tokens)
-        return processes.ask(command, 60, environ, start_new_session=True)
+        return processes.ask(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
         """Jobs of the gang in the queue, by number. None if the queue does not answer."""
@@ -243,10 +242,11 @@ class CondorLauncher(RemoteLauncher):
         if queue is not None and (gone := self._gone(queue)):
             return self._farewell(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
-        nowhere = [job for job in waiting if not self._shares[job]]
-        if nowhere:
-            found, wanted = len(self._given), len(self.nodes)
-            return f"the pool has {found} machines that fit, for the {wanted} jobs of cluster {self.cluster}"
+        if any(not self._shares[job] for job in waiting):
+            return (
+                f"the pool has {len(self._given)} machines that fit, for the {len(self.nodes)} jobs of cluster "
+                f"{self.cluster}"
+            )
         return f"jobs {', '.join(f'{self.cluster}.{job}' for job in waiting)} still wait for a slot" if waiting else ""
 
     def running(self) -> bool:
@@ -261,8 +261,5 @@ class CondorLauncher(RemoteLauncher):
             return
         for force in ((), ("-forcex",)):
             self._command("condor_rm", *force, self.cluster)
-            limit = time.monotonic() + LEAVE_S
-            while time.monotonic() < limit:
-                if self._queue() == {}:
-                    return
-                time.sleep(self.look_s)
+            if clock.wait_for(lambda: self._queue() == {}, LEAVE_S, self.look_s):
+                return

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
+from storelab.core import clock, records
 from storelab.core.errors import UserError
 from storelab.gang import clocks, credentials, nodes, post
 from storelab.gang.launchers.base import Launcher
@@ -225,9 +225,7 @@ class RemoteLauncher(Launcher):
         """Wait for the agents to end, or end them. Idempotent."""
         credentials.forget(self.folder)
         begun = Folder(self.folder).present("alive") if self.folder.exists() else set()
-        limit = time.monotonic() + (END_S if begun else 0.0)
-        while self.running() and time.monotonic() < limit:
-            time.sleep(self.look_s)
+        clock.wait_for(lambda: not self.running(), END_S if begun else 0.0, self.look_s)
         if self.process is not None:
             processes.stop(self.process, 10.0)
         for server in (self.clock, self.office, self.alive):

@@ -48,10 +48,12 @@ def allocation(environ: dict[str, str] | os._Environ) -> int:
     """Nodes of the Slurm job around us. Raises UserError: no job, or no srun."""
     require(environ)
     if not inside(environ):
-        mend = (
-            "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: docs/cluster.md"
+        raise UserError(
+            "launcher.kind",
+            "srun wants an allocation, and there is none around",
+            "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: "
+            "docs/cluster.md",
         )
-        raise UserError("launcher.kind", "srun wants an allocation, and there is none around", mend)
     return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
 
 

@@ -1,5 +1,7 @@
 """What testbeds share. Their folder is marked as such: taking one down never removes anybody else's files."""
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,6 +34,12 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def send(pid: int, sig: int) -> None:
+    """Send a signal to a process, which may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, sig)
 
 
 def run(*command: str, environ: Mapping[str, str] | None = None) -> None:

@@ -158,7 +158,7 @@ def write_hosts(folder: Path, plan: Plan) -> Path:
 
 
 def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cluster:
-    """Start network and cluster. Each node declares 16 processors, which the nodes share."""
+    """Start network and cluster."""
     cluster, network = Cluster(folder), Network(folder)
     cluster.require()
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
@@ -169,7 +169,7 @@ def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cl
         for i, (space, address) in enumerate(plan.nodes.items(), 1)
     ]
     try:
-        cluster.up(HEAD, port, nodes, 16, report, enter(plan.head, os.uname().nodename, hosts))
+        cluster.up(HEAD, port, nodes, report, enter(plan.head, os.uname().nodename, hosts))
     except BaseException:
         network.down()
         raise

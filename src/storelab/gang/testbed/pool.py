@@ -7,7 +7,6 @@ software. HTCondor runs no jobs of root; therefore root is called `storelab` in 
 root's files allow. When its first process ends, all of a host ends, and its mounts too.
 """
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -16,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storelab import install
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed, read
+from storelab.gang.testbed.folder import PLACE, claim, claimed, read, send
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
 from storelab.host import processes
 from storelab.install import chroot
@@ -259,11 +259,8 @@ class Pool:
             noted |= {(name, int(pid)) for pid in (outer, *children, read(self.folder / name / "first.pid")) if pid}
         ours = {(name, pid) for name, pid in noted if self._ours(pid)}
         for _, pid in ours:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
-        limit = time.monotonic() + DOWN_S
-        while any(_alive(pid) for _, pid in ours) and time.monotonic() < limit:
-            time.sleep(0.02)
+            send(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
+        clock.wait_for(lambda: not any(_alive(pid) for _, pid in ours), DOWN_S, 0.02)
         for name in names:
             for note in ("first.pid", "outer.pid"):
                 (self.folder / name / note).unlink(missing_ok=True)

@@ -4,7 +4,6 @@ All run as the calling user. The configuration keeps Slurm 22.05's defaults unle
 accounting database: `squeue` reports states, `sacct` nothing.
 """
 
-import contextlib
 import os
 import pwd
 import shutil
@@ -17,13 +16,16 @@ from pathlib import Path
 
 import psutil
 
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run
+from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run, send
 from storelab.host import processes
 from storelab.install import program
 from storelab.stores.managed import net
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
+LOOPBACK = "127.0.0.1"
+CPUS = 16  # that each node declares; the nodes share the machine
 # What goes when the testbed goes down; slurm.conf and the logs stay.
 MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*", "*.pid")
 
@@ -38,7 +40,7 @@ class Node:
     prefix: tuple[str, ...] = ()
 
 
-def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: int) -> str:
+def configuration(folder: Path, head: str, port: int, nodes: list[Node]) -> str:
     """slurm.conf. head: the controller's address."""
     host, who = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
     lines = {
@@ -81,7 +83,7 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node], cpus: i
     for n in nodes:
         hosts = f" NodeHostname={host}" if not n.prefix else ""
         text.append(
-            f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={cpus} RealMemory=4000 State=UNKNOWN"
+            f"NodeName={n.name}{hosts} NodeAddr={n.address} Port={n.port} CPUs={CPUS} RealMemory=4000 State=UNKNOWN"
         )
     text.append("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(text) + "\n"
@@ -113,7 +115,6 @@ class Cluster:
         head: str,
         port: int,
         nodes: list[Node],
-        cpus: int,
         report: Callable[[str], None],
         prefix: tuple[str, ...] = (),
     ) -> None:
@@ -130,7 +131,7 @@ class Cluster:
         for n in () if prefix else (port, *(node.port for node in nodes)):
             if not net.free(head, n):
                 raise UserError(f"{PLACE}.port", f"{head}:{n} is not free", "give another --port")
-        self.conf.write_text(configuration(self.folder, head, port, nodes, cpus))
+        self.conf.write_text(configuration(self.folder, head, port, nodes))
         try:
             report("munged")
             self._munge(programs["munged"])
@@ -158,12 +159,13 @@ class Cluster:
         run(str(munged), "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", *options)
 
     def _wait(self, sinfo: list[str], nodes: int) -> None:
-        limit = time.monotonic() + UP_S
-        while time.monotonic() < limit:
-            idle = processes.ask([*sinfo, "-h", "-t", "idle", "-o", "%D"], environ=self.environ()).stdout.split()
-            if idle and sum(map(int, idle)) == nodes:
-                return
-            time.sleep(0.3)
+        command = [*sinfo, "-h", "-t", "idle", "-o", "%D"]
+
+        def all_idle() -> bool:
+            return sum(map(int, processes.ask(command, environ=self.environ()).stdout.split())) == nodes
+
+        if clock.wait_for(all_idle, UP_S, 0.3):
+            return
         last = (processes.log_lines(self.folder / "slurmctld.log") or ["no log"])[-1]
         raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({last})")
 
@@ -188,12 +190,9 @@ class Cluster:
             self._cancel_jobs()
         for name in sorted(found, key=lambda n: (n == "munge", n == "slurmctld")):
             pid = found[name]
-            _signal(pid, signal.SIGTERM)
-            limit = time.monotonic() + DOWN_S
-            while self._ours(pid) and time.monotonic() < limit:
-                time.sleep(0.05)
-            if self._ours(pid):
-                _signal(pid, signal.SIGKILL)
+            send(pid, signal.SIGTERM)
+            if not clock.wait_for(lambda pid=pid: not self._ours(pid), DOWN_S, 0.05):
+                send(pid, signal.SIGKILL)
             (self.folder / f"{name}.pid").unlink(missing_ok=True)
         self._kill_steps()
         for made in (p for pattern in MADE for p in self.folder.glob(pattern)):
@@ -216,9 +215,9 @@ class Cluster:
         own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
         begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
         for p in begun:
-            _signal(p.pid, signal.SIGTERM)
+            send(p.pid, signal.SIGTERM)
         for p in psutil.wait_procs(begun, KILL_S)[1]:
-            _signal(p.pid, signal.SIGKILL)
+            send(p.pid, signal.SIGKILL)
 
     def _of_a_job(self, process: psutil.Process) -> bool:
         try:
@@ -230,8 +229,3 @@ class Cluster:
         return environ.get("SLURM_CONF") == str(self.conf) and (
             "SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun")
         )
-
-
-def _signal(pid: int, sig: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, sig)
