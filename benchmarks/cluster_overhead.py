@@ -26,7 +26,7 @@ import yaml
 from common import BIN, absent, environ, laboratory, options, report, run, say, sized
 
 from storelab.core.errors import UserError
-from storelab.gang.testbed.links import HEAD, HEAD_SPACE, PREFIX, Network, enter
+from storelab.gang.testbed.links import HEAD, PREFIX, Network, enter
 
 PROGRAMS = ("salloc", "slurmctld", "munged")  # what a Slurm needs here
 
@@ -113,7 +113,7 @@ def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
             at = addresses[i % front_ends]
             servers.append(
                 subprocess.Popen(
-                    [*enter(HEAD_SPACE), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL
+                    [*enter(f"{PREFIX}head"), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL
                 )
             )
         time.sleep(0.5)

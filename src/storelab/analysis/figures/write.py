@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
@@ -24,7 +25,7 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
     with style():
-        if fig.get_layout_engine():
+        if isinstance(fig.get_layout_engine(), ConstrainedLayoutEngine):
             fig.draw_without_rendering()
             fig.set_layout_engine("none")
         fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
