@@ -29,10 +29,11 @@ class Client:
 def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
     """By the calibration of this engine and object size with one client, else by the campaign's points. Raises
     UserError: neither."""
-    for name, label in (("calibration", "its ceiling in"), ("throughput", "the most that it did in")):
+    for name, label, column, rate in (
+        ("calibration", "its ceiling in", "operation", "rate_per_s"),
+        ("throughput", "the most that it did in", "workload", "rate_median_per_s"),
+    ):
         t = tables[name]
-        column = "operation" if name == "calibration" else "workload"
-        rate = "rate_per_s" if name == "calibration" else "rate_median_per_s"
         rows = (
             t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()]
             if len(t)

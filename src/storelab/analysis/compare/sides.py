@@ -196,8 +196,7 @@ def by_chance(table: pd.DataFrame) -> float:
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
     """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow
     side."""
-    rows = table[(table["workload"] == ALL) | (not overall)]
-    rows = rows[rows["verdict"] == ratios.SLOWER]
+    rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict"] == ratios.SLOWER)]
     worse = [
         r.low > 1 + margin_percent / 100 if speed.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
         for r in rows.itertuples(index=False)

@@ -7,8 +7,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from storelab.analysis.compare import sides
-from storelab.analysis.parts import speed, words
-from storelab.analysis.parts.groups import joined
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.statistics import ratios
 
 COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
@@ -20,8 +19,12 @@ def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, in
     # Into a file or pipe: one line per row.
     console = Console(highlight=False, width=None if Console().is_terminal else 160)
     points = table[table["workload"] != sides.ALL]
-    console.print(f"A: {joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True)
-    console.print(f"B: {joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True)
+    console.print(
+        f"A: {groups.joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True
+    )
+    console.print(
+        f"B: {groups.joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True
+    )
     shown = Table("point", "measure", *(Column(name, justify="right") for name in RIGHT), "B is")
     for said, row in zip(sides.described(points), points.to_dict("records"), strict=True):
         shown.add_row(said, *_cells(row))
@@ -45,17 +48,15 @@ def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, in
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    unit = speed.UNITS.get(row["metric"], "")
-    name = row["metric"].replace("_", " ")
-    ratio = [row["ratio"], row["low"], row["high"]]
-    interval = words.number(row["ratio"]) if pd.isna(row["low"]) else words.spread(ratio)
+    ratio = (
+        words.spread([row["ratio"], row["low"], row["high"]]) if pd.notna(row["low"]) else words.number(row["ratio"])
+    )
     bound = " (client-bound)" if row["client_bound"] is True else ""
-    verdict = f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]{bound}"
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     return [
-        f"{name} [{unit}]".replace("[", r"\[") if unit else name,
+        speed.said(row["metric"]).replace("[", r"\["),
         *medians,
         f"{row['n_a']}, {row['n_b']}",
-        interval.replace("[", r"\["),
-        verdict,
+        ratio.replace("[", r"\["),
+        f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]{bound}",
     ]

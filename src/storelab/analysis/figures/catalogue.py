@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.figures import errors, events, gaps, latency, own, panels, resources, sparse, systems, throughput
-from storelab.analysis.figures.panels import client_bound, limits
 from storelab.analysis.figures.specification import Declared, select
 from storelab.analysis.parts import words
 
@@ -68,7 +67,7 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
     rows = figure.told(table)
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
-    alone = shared.any() and not limits(rows).any()
+    alone = shared.any() and not panels.limits(rows).any()
     said = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
@@ -83,9 +82,13 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
             if shared.any()
             else ""
         )
-        + (" Open symbols: client-bound, near what the clients could do at most." if client_bound(rows).any() else ""),
+        + (
+            " Open symbols: client-bound, near what the clients could do at most."
+            if panels.client_bound(rows).any()
+            else ""
+        ),
         "limit": " Dotted: what the same clients reach at a near-null server on the store's side."
-        if limits(rows).any()
+        if panels.limits(rows).any()
         else "",
     }
     left = panels.left(figure, table)

@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.figures.panels import Panel, fields
-from storelab.analysis.figures.plots import Looks
 from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import words
 
@@ -45,7 +43,7 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
         ]
-        plots.key(fig, handles, figure.title.format(**fields(rows)))
+        plots.key(fig, handles, figure.title.format(**panels.fields(rows)))
     return fig
 
 
@@ -53,7 +51,7 @@ def _is_text(values: pd.Series) -> bool:
     return not pd.api.types.is_numeric_dtype(values)
 
 
-def _looks(spec: Specification, shown: panels.Layout) -> Looks:
+def _looks(spec: Specification, shown: panels.Layout) -> plots.Looks:
     if not spec.by_curve:
         return plots.looks(shown.series, shown.ordered)
     curves = spec.measures[0].curves
@@ -61,7 +59,7 @@ def _looks(spec: Specification, shown: panels.Layout) -> Looks:
     return {c.name: looks[c.name] for c in curves if shown.rows[c.column()].notna().any()}
 
 
-def _lines(spec: Specification, panel: Panel, looks: Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
+def _lines(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
     """(series, its place, curve, rows) of each line of a panel."""
     out = []
     for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
@@ -73,19 +71,19 @@ def _lines(spec: Specification, panel: Panel, looks: Looks) -> list[tuple[str, i
     return out
 
 
-def _own(panel: Panel, spec: Specification) -> tuple[Panel, Looks]:
+def _own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
     """A panel with series of its own, in darker and lighter greys."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
     rows = panels.with_series(rows, panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}))
     names = list(dict.fromkeys(rows["series"]))
     greys = plots.tones(len(names), "dark:0.6")
-    return Panel(panel.heading, rows, panel.measure, panel.every), dict(
+    return panels.Panel(panel.heading, rows, panel.measure, panel.every), dict(
         zip(names, zip(greys, plots.MARKERS * 9, strict=False), strict=False)
     )
 
 
-def _curves(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> None:
+def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> None:
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
         panel, looks = _own(panel, spec)
@@ -102,7 +100,9 @@ def _curves(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> None:
         plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.client_bound)(rows), *looks[name])
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
-    label = (measure.x_label or spec.x_label or words.heading(x)).format(**fields(select(panel.every, measure.where)))
+    label = (measure.x_label or spec.x_label or words.heading(x)).format(
+        **panels.fields(select(panel.every, measure.where))
+    )
     if ticks == "counts":
         plots.count_axis(ax, places, label, spec.labels, spec.x_scale)
     else:
@@ -138,7 +138,7 @@ def _values(ax: Axes, measure: Measure, values: pd.Series) -> None:
         )
 
 
-def _references(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> list[float]:
+def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[float]:
     """Draw what to compare with; the values of those that belong to a series."""
     levels = []
     for line in spec.references(panel.every, panel.measure) if spec.references else ():
@@ -156,7 +156,7 @@ def _references(ax: Axes, spec: Specification, panel: Panel, looks: Looks) -> li
     return levels
 
 
-def _inside(ax: Axes, measure: Measure, looks: Looks) -> None:
+def _inside(ax: Axes, measure: Measure, looks: plots.Looks) -> None:
     """Which line is what, above the curves: the panel's own series, or the dash of each curve."""
     marks: list[Any] = []
     if measure.hue:
@@ -175,7 +175,9 @@ def _inside(ax: Axes, measure: Measure, looks: Looks) -> None:
         ).set_in_layout(False)
 
 
-def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list[str], first: bool) -> None:
+def _dots(
+    ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks, names: list[str], first: bool
+) -> None:
     """A line for each category, a dot with its bar for each series."""
     measure, drawn = panel.measure, []
     for name, place, curve, rows in _lines(spec, panel, looks):
@@ -198,4 +200,4 @@ def _dots(ax: Axes, spec: Specification, panel: Panel, looks: Looks, names: list
     else:
         ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if values.min() < 0 else 0)
         plots.plain_numbers(ax.xaxis)
-    ax.set_xlabel(measure.label.format(**fields(panel.rows)))
+    ax.set_xlabel(measure.label.format(**panels.fields(panel.rows)))

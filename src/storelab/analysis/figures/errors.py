@@ -45,8 +45,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
         for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
             ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
-        handles = [Patch(color=c, label=name) for name, c in colours.items()]
-        plots.key(fig, handles, "Operations that ended, by outcome")
+        plots.key(fig, [Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
     return fig
 
 
@@ -76,8 +75,7 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
         if name not in counts.index.get_level_values(0):
             continue
         y = counts[name].reindex(seconds, fill_value=0).to_numpy(float)
-        edges = np.append(seconds, seconds[-1] + 1)
-        ax.stairs(below + y, edges, baseline=below, fill=True, color=colour, linewidth=0)
+        ax.stairs(below + y, np.append(seconds, seconds[-1] + 1), baseline=below, fill=True, color=colour, linewidth=0)
         below = below + y
     top = 1.12 * max(below.max(), 1)
     failed = run[run["class"] != errors.GOOD].groupby("second")["operations"].sum()
@@ -88,10 +86,7 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.set_title(
         f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7
     )
-    ax.set_xlim(0, seconds[-1] + 1)
-    ax.set_ylim(0, top)
-    ax.set_xlabel("Seconds from the agreed start")
-    ax.set_ylabel("Operations/s")
+    ax.set(xlim=(0, seconds[-1] + 1), ylim=(0, top), xlabel="Seconds from the agreed start", ylabel="Operations/s")
 
 
 def _name(key: str) -> str:

@@ -77,8 +77,7 @@ def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
             ax.annotate(f"{jobs:g}", at, xytext=(3, 3), textcoords="offset points", fontsize=6, color="0.3")
     x = rows["moved"]
     if _wide(x):
-        ax.set_xscale("log")
-        ax.set_xlim(x.min() / 1.6, x.max() * 1.6)
+        ax.set(xscale="log", xlim=(x.min() / 1.6, x.max() * 1.6))
     else:
         ax.set_xlim(0, 1.12 * x.max() if x.max() > 0 else 1)
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
@@ -97,7 +96,6 @@ def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
     tuned = {n.removesuffix(PLAIN) for n in printed["solution"] if n.endswith(PLAIN)}
     shown = list(dict.fromkeys(printed["solution"]))
     marks = dict(zip(shown, itertools.cycle(markers), strict=False))
-    ax.set_facecolor(PAPER)
     for name in shown:
         line = printed[printed["solution"] == name].sort_values("threads")
         of_note = name.removesuffix(PLAIN) in tuned
@@ -108,11 +106,14 @@ def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
         }
         ax.plot(line["mb_per_s"], line["events"] / 1e6, **look, markersize=3.5, linewidth=0.8, label=name)
     jobs = sorted(printed["threads"].unique())
-    ax.set_xlim(0, math.ceil(printed["mb_per_s"].max() / 100) * 100)
-    ax.set_ylim(0, 1.55 * printed["events"].max() / 1e6)  # room for the names
-    ax.set_xlabel("Throughput into ten nodes [MB/s]")
-    ax.set_ylabel("Events in their period [millions]")
-    ax.set_title(f"published: HEPiX 2010, {use_case}, {jobs[0]} to {jobs[-1]} jobs")
+    ax.set(
+        facecolor=PAPER,
+        xlim=(0, math.ceil(printed["mb_per_s"].max() / 100) * 100),
+        ylim=(0, 1.55 * printed["events"].max() / 1e6),  # room for the names
+        xlabel="Throughput into ten nodes [MB/s]",
+        ylabel="Events in their period [millions]",
+        title=f"published: HEPiX 2010, {use_case}, {jobs[0]} to {jobs[-1]} jobs",
+    )
     ax.legend(
         fontsize=4.6,
         ncols=3,

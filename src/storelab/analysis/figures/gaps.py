@@ -12,8 +12,7 @@ import pandas as pd
 from storelab.analysis.figures.panels import room, side_by_side
 from storelab.analysis.figures.specification import Curve, Function, Measure, Reference, Specification
 from storelab.analysis.parts import words
-from storelab.core import units
-from storelab.core.engines import merges
+from storelab.core import engines, units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +35,11 @@ HEIGHT = 2.6  # inches of a panel of the front
 def _fixed(rows: pd.DataFrame) -> pd.Series:
     """Which rows merge over a fixed gap; the others plan."""
     merge = rows["merge"] == "gap" if "merge" in rows else pd.Series(False, index=rows.index)
-    return merge.where(rows["workload"] == "replay", rows["engine"].map(merges) == "gap").fillna(False).astype(bool)
+    return (
+        merge.where(rows["workload"] == "replay", rows["engine"].map(engines.merges) == "gap")
+        .fillna(False)
+        .astype(bool)
+    )
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,10 +74,6 @@ def _by_engine(rows: pd.DataFrame) -> pd.Series:
     """`, <engine>` where several engines merge over fixed gaps, so that no curve mixes two of them."""
     several = rows.loc[rows["fixed"] & (rows["workload"] != "replay"), "engine"].nunique() > 1
     return ", " + rows["engine"] if several else pd.Series("", index=rows.index)
-
-
-def _by_selection(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(series=rows["selection"] + _by_engine(rows).where(rows["fixed"], ""))
 
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
@@ -150,17 +149,13 @@ def _name(row: pd.Series, fixed: bool) -> str:
     return f"thrift {row[THRIFT]:g}" if row[THRIFT] else "least time"
 
 
-def _panels_of_the_front(table: pd.DataFrame) -> int:
-    return len(_on_the_front(table)[["subject", "selection"]].drop_duplicates())
-
-
 FIGURES = {
     "gaps": Specification(
         table="sparse",
         where={"workload": WORKLOADS},
         rows=chosen,
         several=(GAP,),
-        prepare=_by_selection,
+        prepare=lambda rows: rows.assign(series=rows["selection"] + _by_engine(rows).where(rows["fixed"], "")),
         measures=METRICS,
         x=GAP,
         x_label="Largest gap merged",
@@ -182,7 +177,7 @@ FIGURES = {
         rows=chosen,
         several=(GAP,),
         function=front,
-        count=_panels_of_the_front,
+        count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
         most=room(),
         things="panels",
         caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps "

@@ -149,11 +149,9 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
 
 
 def _quantile_axis(ax: "Axes") -> None:
-    ax.set_xscale("log")
-    ax.set_xlim(1.6, 4000)  # room for the loads behind the curves
+    ax.set(xscale="log", xlim=(1.6, 4000), xlabel="Quantile of the operations")  # room for the loads behind the curves
     ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
     ax.set_xticks([], minor=True)
-    ax.set_xlabel("Quantile of the operations")
 
 
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:

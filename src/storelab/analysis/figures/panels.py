@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from storelab.analysis.figures.specification import Declared, Function, Measure, Specification, select
-from storelab.analysis.parts import words
-from storelab.analysis.parts.groups import joined
+from storelab.analysis.parts import groups, words
 from storelab.core import units
 
 TELLABLE = 10  # colours that can be told apart
@@ -149,8 +148,7 @@ def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measu
     text = (
         spec.heading(first, rows) if spec.heading else ", ".join(filter(None, (said(c, first[c]) for c in spec.panels)))
     )
-    parts = [*(said(c, first[c]) for c in more)]
-    return ", ".join(filter(None, [text.replace("{what}", measure.what), *parts]))
+    return ", ".join(filter(None, [text.replace("{what}", measure.what), *(said(c, first[c]) for c in more)]))
 
 
 def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
@@ -159,36 +157,31 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     if not _groups(spec, rows, by):
         return None
     names: list[str] = []
-    left = list(left)
-    every = _measured(spec, rows)
+    left, every = list(left), _measured(spec, rows)
     rows = _drawn(spec, rows, by)
     if not spec.by_curve and "series" not in rows:
         names, by, rows = _names(spec, rows, by)
+        rows = with_series(rows, names)
+        rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     if len(rows) < every:
         left.append(
             f"all but {words.plural(every - len(rows), 'point')} at a single value of {words.heading(spec.x).lower()}"
         )
-    if not spec.by_curve and "series" not in rows:
-        rows = with_series(rows, names)
-        rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
-    groups, width = _groups(spec, rows, by), len(spec.measures)
+    parts = _groups(spec, rows, by)
     most = room(1 if spec.columns else 3)
-    left += [f"{most} of {len(groups)} panels"] if len(groups) > most else []
-    panels = []
-    for measure, group in groups[:most]:
+    left += [f"{most} of {len(parts)} panels"] if len(parts) > most else []
+    panels: list[Panel] = []
+    for measure, group in parts[:most]:
         heading = _heading(spec, group, rows, measure, by[len(spec.panels) :])
-        if spec.columns:
-            middle = width // 2 if width > 1 else 0
-            panels += [
-                Panel(heading if i == middle else "", known(group, m), m, group) for i, m in enumerate(spec.measures)
-            ]
-        else:
-            panels.append(Panel(heading, group, measure, group))
+        beside = spec.measures if spec.columns else (measure,)  # the one in the middle bears the heading
+        panels += [
+            Panel(heading if i == len(beside) // 2 else "", known(group, m), m, group) for i, m in enumerate(beside)
+        ]
     several = [c for c in names if rows[c].nunique() > 1]
     ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
     shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
-    columns = width if spec.columns else side_by_side(len(panels))
+    columns = len(spec.measures) if spec.columns else side_by_side(len(panels))
     return Layout(panels, shown, columns, series, ordered, _all_in(spec, left))
 
 
@@ -226,7 +219,7 @@ def fields(rows: pd.DataFrame) -> dict[str, str]:
     one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
     return {
         "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
-        "engine": (joined(rows["engine"]) or "") if "engine" in rows else "",
+        "engine": (groups.joined(rows["engine"]) or "") if "engine" in rows else "",
         "clients": words.plural(rows["clients"].min(), "client") if "clients" in rows and len(rows) else "",
         "deployment": f"{one}, " if one else "",
     }

@@ -156,10 +156,7 @@ def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
         ticks = _apart(ticks, labels)
-    if len(ticks) > 12:
-        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    else:
-        ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True) if len(ticks) > 12 else FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
     pad = 0.35 if len(ticks) == 1 else 0
@@ -201,14 +198,12 @@ def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50, zero
     span = known.max() / known.min() if len(known) else 1
     if span <= factor:
         ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-        plain_numbers(ax.yaxis)
     elif zero and (values <= 0).any():
         ax.set_yscale("symlog", linthresh=1)
         ax.set_ylim(bottom=0)
-        plain_numbers(ax.yaxis)
     else:
         ax.set_yscale("log")
-        plain_numbers(ax.yaxis, span)
+    plain_numbers(ax.yaxis, span if ax.get_yscale() == "log" else 0)
     ax.set_ylabel(label)
 
 

@@ -10,8 +10,7 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
-from storelab.analysis.parts.groups import labelled
-from storelab.analysis.parts.speed import LARGE
+from storelab.analysis.parts import groups, speed
 from storelab.core import units
 
 OPERATIONS = ("put", "get", "get_range", "delete")
@@ -28,7 +27,7 @@ def against_workers(table: pd.DataFrame) -> pd.DataFrame:
         rows = rows[rows["arrival_rate"].fillna(0) == 0]
     rows = rows[rows["clients"] == rows["clients"].min()]
     swept = rows.groupby(["store", "workload", "object_size_bytes"], dropna=False)["workers"].transform("nunique") > 1
-    rows = labelled(rows[swept]) if len(rows) else rows
+    rows = groups.labelled(rows[swept]) if len(rows) else rows
     if rows.empty:
         return rows
     ranged = rows["workload"] == "get_range"
@@ -42,7 +41,7 @@ def _rates(rows: pd.DataFrame) -> pd.DataFrame:
     """With `shown`: what the panel of a row shows, MB/s only where all of its operations are large."""
     rows = rows[rows["rate_median_per_s"].notna()]
     least = rows.groupby(["object_size_bytes", "deployment"])["moved"].transform("min")
-    return rows.assign(shown=(least >= LARGE).map({True: "throughput", False: "rate"}))
+    return rows.assign(shown=(least >= speed.LARGE).map({True: "throughput", False: "rate"}))
 
 
 def _used(rows: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.figures.panels import limits
-from storelab.analysis.figures.specification import Curve, Measure, Reference, Rows, Specification
+from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
 from storelab.analysis.parts.speed import LARGE
 from storelab.analysis.tables.throughput import CLASSES
 from storelab.core import units
@@ -36,13 +36,10 @@ def network_limit(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
         yield Reference(line, ":", "network limit")
 
 
-def _measured(curve: Curve) -> Rows:
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        """Those with a value. Many systems at one number of clients: `systems` shows them side by side."""
-        table = table[table[curve.column()].notna()]
-        return table.iloc[:0] if table["store"].nunique() > 2 and table["clients"].nunique() == 1 else table
-
-    return rows
+def _measured(table: pd.DataFrame, curve: Curve) -> pd.DataFrame:
+    """Rows with a value. Many systems at one number of clients: `systems` shows them side by side."""
+    table = table[table[curve.column()].notna()]
+    return table.iloc[:0] if table["store"].nunique() > 2 and table["clients"].nunique() == 1 else table
 
 
 def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
@@ -54,7 +51,7 @@ def _against_clients(name: str, what: str, title: str, curve: Curve, label: str)
     return Specification(
         table="throughput",
         where=of_class(name),
-        prepare=_measured(curve),
+        prepare=lambda table: _measured(table, curve),
         measures=(Measure((curve,), label),),
         hue=("front_ends",),
         panels=("store", "object_size_bytes"),

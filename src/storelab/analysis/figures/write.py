@@ -8,9 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from storelab.analysis.figures import catalogue
-from storelab.analysis.figures.draw import draw
-from storelab.analysis.figures.plots import style
+from storelab.analysis.figures import catalogue, draw, plots
 from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build as tables
 from storelab.core import records
@@ -24,7 +22,7 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     long as drawing, is found for the first of them."""
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
-    with style():
+    with plots.style():
         if isinstance(fig.get_layout_engine(), ConstrainedLayoutEngine):
             fig.draw_without_rendering()
             fig.set_layout_engine("none")
@@ -51,7 +49,7 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
-    fig = draw(figure, table)
+    fig = draw.draw(figure, table)
     for kind in KINDS:
         path = folder / f"{name}.{kind}"
         if fig is None:

@@ -30,13 +30,11 @@ def comparison(table: pd.DataFrame) -> str:
 
 
 def _compared(said: str, r: dict[str, Any]) -> str:
-    unit = speed.UNITS.get(r["metric"], "")
-    name = escape(r["metric"].replace("_", " ")) + (f" [{escape(unit)}]" if unit else "")
     medians = [words.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
     return row(
         [
             escape(said),
-            name,
+            escape(speed.said(r["metric"])),
             *medians,
             f"{r['n_a']}, {r['n_b']}",
             interval(r["ratio"], r["low"], r["high"]),

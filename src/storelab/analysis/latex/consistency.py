@@ -4,8 +4,7 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, longtable, row, upright
-from storelab.analysis.parts import words
-from storelab.analysis.parts.groups import labelled
+from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.consistency import SCENARIOS, upper_bound
 
 
@@ -14,7 +13,7 @@ from storelab.analysis.tables.consistency import SCENARIOS, upper_bound
 def consistency(table: pd.DataFrame) -> str:
     """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of
     all."""
-    rows = labelled(table)
+    rows = groups.labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for scenario, group in rows.groupby("scenario", sort=False):
         for front_end in ("same", "other"):

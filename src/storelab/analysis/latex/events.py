@@ -3,8 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, SECTION
-from storelab.analysis.latex.parts import THIN, escape, spread, tabular, title
-from storelab.analysis.latex.parts import row as line
+from storelab.analysis.latex.parts import THIN, escape, row, spread, tabular, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.events import CLIENT, NAVIGATIONS, setting
 from storelab.core import units
@@ -36,20 +35,19 @@ def events(table: pd.DataFrame) -> str:
             said = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
             lines.append(title(len(head), escape(said)))
             lines += [
-                line([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
+                row([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
                 for _, r in rows.iterrows()
             ]
     return tabular("l" + "r" * (len(head) - 1), head, lines)
 
 
-def _cells(row: pd.Series) -> list[str]:
-    told = "wire" if not pd.isna(row["wire_median_mb_per_s"]) else "asked"
-    moved = row["wire_median_bytes_per_event"]
-    each = "--" if pd.isna(moved) else escape(units.human_size(float(moved)))
+def _cells(r: pd.Series) -> list[str]:
+    told = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"
+    moved = r["wire_median_bytes_per_event"]
     return [
-        spread(row, "events", "per_s"),
-        words.number(row[f"{told}_median_mb_per_s"], gap=THIN),
-        each,
-        words.number(row["requests_median_per_event"], gap=THIN),
-        words.number(row["amplification_median_ratio"], gap=THIN),
+        spread(r, "events", "per_s"),
+        words.number(r[f"{told}_median_mb_per_s"], gap=THIN),
+        "--" if pd.isna(moved) else escape(units.human_size(float(moved))),
+        words.number(r["requests_median_per_event"], gap=THIN),
+        words.number(r["amplification_median_ratio"], gap=THIN),
     ]

@@ -3,22 +3,19 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, floating, spread
-from storelab.analysis.latex.parts import row as line
+from storelab.analysis.latex.parts import THIN, escape, floating, row, spread
 from storelab.analysis.parts import words
 from storelab.analysis.tables import latency
 from storelab.core import units
 
-
-def _load(row: pd.Series) -> str:
-    if row["loop"] == "closed":
-        return f"closed, {row['concurrency']:g}"
-    behind = row["completed_percent"] < latency.KEPT_UP
-    return f"open, {words.grouped(f'{row.arrival_rate:.0f}')}/s{'*' if behind else ''}"
+BESIDE = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns behind the median
 
 
-def _ms(value: float) -> str:
-    return words.number(value, gap=THIN)
+def _load(r: pd.Series) -> str:
+    if r["loop"] == "closed":
+        return f"closed, {r['concurrency']:g}"
+    behind = r["completed_percent"] < latency.KEPT_UP
+    return f"open, {words.grouped(f'{r.arrival_rate:.0f}')}/s{'*' if behind else ''}"
 
 
 @FILE("table_latency", "latency")
@@ -32,8 +29,8 @@ def latencies(table: pd.DataFrame) -> str:
     for _, r in rows.sort_values(["op", "store", "loop"], kind="stable").iterrows():
         size = next((units.format_size(int(r[c])) for c in latency.SIZES if c in r and not pd.isna(r[c])), "")
         cells = [words.deployment(r), *([str(r["engine"])] if engines else []), r["op"], size, _load(r), f"{r['n']:g}"]
-        values = [_ms(r[f"latency_{m}_median_ms"]) for m in ("p90", "p99", "p999", "max")]
-        lines.append(line([*map(escape, cells), spread(r, "latency_p50", "ms"), *values, _ms(r["ttfb_p50_median_ms"])]))
+        values = [words.number(r[f"{m}_median_ms"], gap=THIN) for m in BESIDE]
+        lines.append(row([*map(escape, cells), spread(r, "latency_p50", "ms"), *values]))
     marks = " A star: the system did not keep up with what was due." if any("*" in text for text in lines) else ""
     binned = (
         f" Quantiles from histograms are known to {100 * (latency.WIDTH - 1):g} %."

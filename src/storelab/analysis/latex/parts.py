@@ -102,7 +102,6 @@ def longtable(
     spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize"
 ) -> str:
     """A table that may run over pages, its heading repeated. `\\FlushFloats` is the paper's."""
-    n = len(head)
     lines = [
         r"\FlushFloats",
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
@@ -114,7 +113,7 @@ def longtable(
         r"\toprule",
         row(head),
         r"\midrule\endhead",
-        rf"\midrule\multicolumn{{{n}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
+        rf"\midrule\multicolumn{{{len(head)}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
         r"\bottomrule\endlastfoot",
         *rows,
         r"\end{longtable}}",

@@ -4,8 +4,7 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, row, spread, tabular
-from storelab.analysis.parts import words
-from storelab.analysis.parts.groups import labelled
+from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.space import METRICS
 from storelab.core import units
 
@@ -14,16 +13,15 @@ from storelab.core import units
 @FILLED("space_used", "space")
 def space(table: pd.DataFrame) -> str:
     """Raw bytes used per byte stored by deployment and object size, and how long giving back took."""
-    rows, lines = labelled(table), []
+    rows, lines = groups.labelled(table), []
     for _, r in rows.sort_values(["object_size_bytes", "deployment"]).iterrows():
-        ratios = [spread(r, *metric) for metric in METRICS]
         cells = [
             escape(r["deployment"]),
             units.format_size(int(r["object_size_bytes"])),
             words.number(r["stored_mb"], gap=THIN),
             f"{r['n']:g}",
         ]
-        lines.append(row([*cells, *ratios, words.number(r["reclaim_s"])]))
+        lines.append(row([*cells, *(spread(r, *metric) for metric in METRICS), words.number(r["reclaim_s"])]))
     head = [
         "System",
         "Objects",

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, stacked, tabular, title
-from storelab.analysis.latex.parts import row as line
+from storelab.analysis.latex.parts import THIN, escape, row, stacked, tabular, title
 from storelab.analysis.parts import words
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
@@ -48,7 +47,7 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
                 *("--" if c in idle else escape(words.cell(c, r[c])) for c in axes),
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
-            lines.append(line([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
+            lines.append(row([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
     return tabular("r" * len(head), head, lines)
 
 
@@ -108,7 +107,7 @@ def _block(said: str, cite: str, rows: pd.DataFrame) -> list[str]:
     lines = [title(len(TABLE2), f"{escape(said)}{cite}")]
     for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
         cells = [words.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
-        lines.append(line([f"{r['entry_fraction_percent']:g}", *cells]))
+        lines.append(row([f"{r['entry_fraction_percent']:g}", *cells]))
     return lines
 
 

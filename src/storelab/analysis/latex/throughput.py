@@ -5,8 +5,7 @@ from collections.abc import Collection
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, longtable, shares, spread, stacked, tabular
-from storelab.analysis.latex.parts import row as line
+from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.core import units
@@ -15,9 +14,9 @@ MANY = 6  # columns of axes from which on a table wants smaller letters
 RAW = ("put", "get")
 
 
-def _bound(row: pd.Series) -> str:
+def _bound(r: pd.Series) -> str:
     """`c` where the client was near what it could do at most."""
-    return "c" if str(row.get("client_bound")) == "True" else ""
+    return "c" if str(r.get("client_bound")) == "True" else ""
 
 
 @FILE("table_best", "throughput")
@@ -30,7 +29,7 @@ def best(table: pd.DataFrame) -> str:
             top = part.loc[part[of.median].idxmax()]
             axes = [words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")]
             cells = [of.verb, units.format_size(int(size)), store, *axes, f"{top['n']:g}"]
-            rows.append(line([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
+            rows.append(row([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
     head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]", ""]
     return tabular("lllrrrrrlrl", head, rows) if rows else ""
 
@@ -47,7 +46,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
             f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         ]
         lines.append(
-            line(
+            row(
                 [escape(c) for c in cells]
                 + [
                     spread(r, "throughput", "mb_per_s"),
@@ -102,7 +101,7 @@ def systems(table: pd.DataFrame) -> str:
     if not cells:
         return ""
     lines = [
-        line([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())
+        row([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())
     ]
     return tabular("ll" + "r" * len(heads), ["System", "Engine", *map(escape, heads.values())], lines, "scriptsize")
 

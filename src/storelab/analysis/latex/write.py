@@ -88,14 +88,16 @@ def figures(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     from storelab.analysis.latex.parts import camel, escape  # not above: pandas comes with it
 
     lines = ["% Generated from the tables and figures/index.json."]
-    for name, value in sorted(has.items()):
-        lines.append(f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}")
-    for name, entry in drawn.items():
-        lines.append(
-            f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering"
-            f"\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
-            f"\\caption{{{escape(entry['caption'])}}}\\label{{fig:{name}}}\\end{{figure}}}}"
-        )
+    lines += [
+        f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}"
+        for name, value in sorted(has.items())
+    ]
+    lines += [
+        f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering"
+        f"\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
+        f"\\caption{{{escape(entry['caption'])}}}\\label{{fig:{name}}}\\end{{figure}}}}"
+        for name, entry in drawn.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

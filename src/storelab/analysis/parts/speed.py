@@ -4,9 +4,6 @@ The speed is the useful throughput in the `overlap` window where an operation mo
 the rate of operations below, as in the paper's figures. Only runs that count (`state` ok) have a value.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import pandas as pd
 
 LARGE = 10**6  # bytes: from 1 MB on the data path counts, below the work of an operation ("metadata")
@@ -30,6 +27,11 @@ def lower_is_better(metric: str) -> bool:
 def kind(metric: str) -> str:
     """The metrics that are taken together over all points: `speed`, or a latency."""
     return SPEED if metric in SPEEDS else metric
+
+
+def said(metric: str) -> str:
+    """In words: `latency p50 [ms]`; the whole, `speed`, has no unit."""
+    return metric.replace("_", " ") + (f" [{UNITS[metric]}]" if metric in UNITS else "")
 
 
 def _large(points: pd.DataFrame) -> pd.Series:
@@ -56,10 +58,3 @@ def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
         ok = points[(points["state"] == "ok") & points[COLUMNS[metric]].notna()]
         parts.append(ok.assign(metric=metric, value=ok[COLUMNS[metric]].astype(float)))
     return pd.concat([p for p in parts if len(p)] or parts[:1], ignore_index=True)
-
-
-def groups(runs: pd.DataFrame, by: list[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """(identity with `metric`, its runs) of `of_points` or `with_latencies`, sorted; null axes (of other workloads)
-    group together."""
-    for key, rows in runs.groupby([*by, "metric"], dropna=False, sort=True):
-        yield dict(zip([*by, "metric"], key, strict=True)), rows

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import NUMBERS, TABLE
 
@@ -44,13 +44,14 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     by = ["store", "workload", *axes]
     rows: list[dict[str, Any]] = []
     found: dict[str, list[tuple[dict[int, float], dict[int, float]]]] = {}
-    for key, group in speed.groups(speed.with_latencies(points), by):
+    for key, group in groups.grouped(speed.with_latencies(points), [*by, "metric"]):
         odd, even = halves(group)
         values = np.array([*odd.values(), *even.values()])
         spread = 100 * float(np.std(np.log(values), ddof=1)) if len(values) > 1 and values.min() > 0 else math.nan
-        better = speed.lower_is_better(key["metric"])
         counts = {"groups": 1, "n": len(values), "n_odd": len(odd), "n_even": len(even), "spread_percent": spread}
-        rows.append(key | ratios.ratio(odd.values(), even.values(), better).row() | counts)
+        rows.append(
+            key | ratios.ratio(odd.values(), even.values(), speed.lower_is_better(key["metric"])).row() | counts
+        )
         found.setdefault(speed.kind(key["metric"]), []).append((odd, even))
     for metric, pairs in found.items():
         r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))

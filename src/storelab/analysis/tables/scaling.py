@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.statistics.medians import CONFIDENCE
 from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.core.axes import ALL
@@ -176,8 +176,8 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     runs = runs[runs["value"] > 0]
     rows: list[dict[str, Any]] = []
     for axis in (a for a in AXES if a in by):
-        others = [c for c in by if c != axis]
-        for key, group in speed.groups(runs[runs[axis].notna()], others):
+        others = [c for c in [*by, "metric"] if c != axis]
+        for key, group in groups.grouped(runs[runs[axis].notna()], others):
             x = group[axis].to_numpy(dtype=float)
             values = np.unique(x)
             if len(values) >= LEAST_VALUES:
@@ -204,14 +204,14 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     over the curves of front-ends. Absent data, no row."""
     if found.empty:
         return []
+    kinds = {
+        "knees": [KNEE],
+        "curves_rising": [RISING, BENDING],
+        "curves_level": [LEVEL],
+        "curves_unknown": [CANNOT_TELL],
+    }
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    for name, shapes in (
-        ("knees", [KNEE]),
-        ("curves_rising", [RISING, BENDING]),
-        ("curves_level", [LEVEL]),
-        ("curves_unknown", [CANNOT_TELL]),
-    ):
-        out.append((name, int(found["curve"].isin(shapes).sum()), ""))
+    out += [(name, int(found["curve"].isin(shapes).sum()), "") for name, shapes in kinds.items()]
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))

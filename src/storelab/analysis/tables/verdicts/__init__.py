@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.verdicts import rules
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN, RULES, Group, Subject
@@ -44,11 +44,9 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
     runs = _closed(speed.of_points(tables["points"]))
-    rows = []
-    rated = tables["throughput"]["workload"].unique()
+    rated = runs["workload"].isin(tables["throughput"]["workload"].unique())
     fixed = [c for c in by if c not in VARIED]
-    for key, own in speed.groups(runs[runs["workload"].isin(rated)], fixed):
-        rows.append(_row(key, subject(own, tables, by, fixed)))
+    rows = [_row(key, subject(own, tables, by, fixed)) for key, own in groups.grouped(runs[rated], [*fixed, "metric"])]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -60,11 +58,11 @@ def _closed(points: pd.DataFrame) -> pd.DataFrame:
 def subject(own: pd.DataFrame, tables: Mapping[str, pd.DataFrame], by: list[str], fixed: list[str]) -> Subject:
     """The subject of these runs (`speed.of_points`): its groups, the best one with all that is known of it, failed
     runs, curves."""
-    groups = tuple(
+    own_groups = tuple(
         Group(_plain(part.iloc[0][by].to_dict()), tuple(part["value"].astype(float)))
         for _, part in own.groupby(by, dropna=False, sort=True)
     )
-    best = max(groups, key=lambda g: g.median)
+    best = max(own_groups, key=lambda g: g.median)
     row: dict[str, Any] = {}
     for name in ("throughput", "resources"):
         found = _like(tables[name], best.axes, by)
@@ -72,7 +70,7 @@ def subject(own: pd.DataFrame, tables: Mapping[str, pd.DataFrame], by: list[str]
     first = _plain(own.iloc[0][by].to_dict())
     curves = tables.get("scaling", pd.DataFrame())
     curves = _like(curves, first, [c for c in fixed if c in curves]) if len(curves) else curves
-    return Subject(best, row, groups, _closed(_like(tables["points"], first, fixed)), curves)
+    return Subject(best, row, own_groups, _closed(_like(tables["points"], first, fixed)), curves)
 
 
 def _plain(axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +87,6 @@ def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
     verdict, evidence = fired[0] if fired else (NOT_KNOWN, rules.unknown(s))
-    large = key["metric"] == speed.THROUGHPUT
     axes = s.best.axes
     return {
         "store": key["store"],
@@ -98,7 +95,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "engine": axes.get("engine"),
         "what": ", ".join(said(axes)),
         "best": s.best.median,
-        "unit": units_of(key["workload"], large),
+        "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
         "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),
         "n": len(s.best.values),
         "verdict": verdict,

@@ -166,28 +166,25 @@ def concurrency(s: Subject) -> str | None:
         line = s.along(axis)
         if len(line) < 2 or line[-1] != s.best:
             continue
-        curve = _curve(s, axis)
-        shape = None if curve is None else curve["curve"]
+        shape = _curve(s, axis).get("curve")
         step = gain(line[-2], line[-1], axis)
-        name = words.heading(axis).lower()
         if shape == RISING:
             said.append(
-                f"{name} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: the rate still rises"
-                + (f" ({step})" if step else "")
+                f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
+                "the rate still rises" + (f" ({step})" if step else "")
             )
         elif shape is None and step:
             said.append(step)
     return "; ".join(said) or None
 
 
-def _curve(s: Subject, axis: str) -> pd.Series | None:
-    """The row of scaling.csv along this axis through the best group; None where there is none (fewer than three
+def _curve(s: Subject, axis: str) -> dict[Any, Any]:
+    """The row of scaling.csv along this axis through the best group; empty where there is none (fewer than three
     values)."""
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
-    for _, row in rows.iterrows():
-        if all(_same(row.get(c), v) for c, v in s.best.axes.items() if c != axis):
-            return row
-    return None
+    others = {c: v for c, v in s.best.axes.items() if c != axis}
+    found = (r for r in rows.to_dict("records") if all(_same(r.get(c), v) for c, v in others.items()))
+    return next(found, {})
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -210,7 +207,7 @@ def unknown(s: Subject) -> str:
     parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in MEASURED.items() if (value := s.number(c)) is not None]
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
-        if curve is not None and curve["curve"] == KNEE and not pd.isna(curve["knee_value"]):
+        if curve.get("curve") == KNEE and not pd.isna(curve["knee_value"]):
             parts.append(f"the rate levels off at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
     return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
 
