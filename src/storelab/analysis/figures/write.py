@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from storelab.analysis.figures import catalogue, draw, plots
 from storelab.analysis.figures.specification import Declared
@@ -23,10 +22,8 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
     with plots.style():
-        if isinstance(fig.get_layout_engine(), ConstrainedLayoutEngine):
-            fig.draw_without_rendering()
-            fig.set_layout_engine("none")
         fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
+        fig.set_layout_engine("none")
     return sink.getvalue()
 
 
