@@ -113,7 +113,8 @@ def iperf(front_ends: int, addresses: list[str], size: Size) -> float:
             at = addresses[i % front_ends]
             servers.append(
                 subprocess.Popen(
-                    [*enter(f"{PREFIX}head"), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)], stdout=subprocess.DEVNULL
+                    [*enter(f"{PREFIX}head"), "iperf3", "-s", "-1", "-B", at, "-p", str(5200 + i)],
+                    stdout=subprocess.DEVNULL,
                 )
             )
         time.sleep(0.5)
