@@ -20,7 +20,7 @@ from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
-TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor", "test_benchmarks")
+TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor", "test_benchmarks_smoke")
 
 # The files that take longest begin first, so that no worker is left with one at the end. All others follow.
 LONGEST = (
