@@ -30,11 +30,11 @@ notebooks: CAMPAIGN ?= reference
 notebooks: setup
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
 
-# Unit tests on all cores. Real ones two at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
+# Unit tests on all cores. Real ones three at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
 # that watch the whole machine.
 test: setup tex
 	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/unit
-	@python -m pytest -m "not root and not heavy and not alone" -n 2 --dist loadfile --no-loadscope-reorder tests/real || \
+	@python -m pytest -m "not root and not heavy and not alone" -n 3 --dist loadfile --no-loadscope-reorder tests/real || \
 	{ [ $$? -eq 1 ] && echo "make test: what failed beside a neighbour must pass alone" && \
 	python -m pytest --lf -m "not root and not heavy and not alone" tests/real; }
 	@python -m pytest -m "not root and not heavy and alone" tests/real

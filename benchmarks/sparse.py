@@ -32,7 +32,7 @@ from common import environ, options, report, run, say, sized
 from storelab.analysis.statistics import ratios
 from storelab.core.config import Config
 from storelab.datasets.root import baskets, generated
-from storelab.install import program, tools_folder
+from storelab.install import program
 from storelab.stores import all_stores
 
 HERE = Path(__file__).parent
@@ -113,7 +113,7 @@ class Laboratory:
     @contextmanager
     def link(self, delay_ms: int, rate: float = 0.0) -> Iterator[str]:
         """URL of a proxy in front of the store: added round trip, bits per second of all (0: free)."""
-        binary = str(program("linkproxy", "loadgen", "sparse", tools_folder() / "bin"))
+        binary = str(program("linkproxy", "loadgen", "sparse"))
         command = [binary, "-target", self.end.url.partition("//")[2], "-delay", f"{delay_ms}ms", "-rate", str(rate)]
         proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:

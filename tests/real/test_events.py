@@ -71,6 +71,7 @@ def per_event(result, column):
     return sum(result.reads[column][1:]) / sum(result.reads["entries"][1:])
 
 
+@pytest.mark.heavy
 def test_read_ahead_helps_a_scan_and_harms_random_navigation(make, staged):
     found = {}
     for navigation in ("scan", "random"):

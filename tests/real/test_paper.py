@@ -110,6 +110,7 @@ def test_latex_errors_are_one_line(tmp_path):
         typeset.build(tmp_path / "c", REPO / "paper")
 
 
+@pytest.mark.heavy
 def test_notebooks_run(tmp_path):
     make(tmp_path, repetitions=1)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

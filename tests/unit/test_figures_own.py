@@ -183,6 +183,7 @@ def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
     assert not (tmp_path / "reference").exists()
 
 
+@pytest.mark.heavy
 def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
     """With the records of the reference campaign, before it was sealed."""
     folder = tmp_path / "reference"

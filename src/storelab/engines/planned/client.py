@@ -19,7 +19,7 @@ import numpy as np
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import SelectionReader, Spent
-from storelab.engines.common.selections import GRACE, Done, SelectionClient, WrongData, as_staged
+from storelab.engines.common.selections import Done, SelectionClient, WrongData, allowed_s, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import counted
@@ -63,7 +63,7 @@ class PlannedBase(SelectionClient):
 
     @property
     def timeout_s(self) -> float:
-        return max(5.0, self.duration_s * (1 + GRACE))
+        return allowed_s(self.duration_s)
 
     def make(self) -> counted.Counted:
         return counted.make(

@@ -12,7 +12,7 @@ import numpy as np
 
 from storelab.core import clock
 from storelab.datasets.root import baskets
-from storelab.engines.common.selections import GRACE, Done, SelectionClient
+from storelab.engines.common.selections import Done, SelectionClient, allowed_s
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.uproot import s3fs_counted
@@ -34,7 +34,7 @@ class UprootClient(SelectionClient):
     def connect(self, root: dict[str, Any]) -> None:
         """Sends nothing."""
         endpoint = self.job.endpoint
-        chosen = s3fs_counted.settings(endpoint, self.pool, max(5, math.ceil(self.duration_s * (1 + GRACE))))
+        chosen = s3fs_counted.settings(endpoint, self.pool, math.ceil(allowed_s(self.duration_s)))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}
         self.fs = s3fs_counted.filesystem(endpoint, self.counter, chosen)
         self.fs.split = self.split
