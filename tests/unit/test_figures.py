@@ -5,8 +5,9 @@ import pytest
 from make_examples import ONE_EACH, make
 from matplotlib.figure import Figure
 
-from storelab.analysis.figures import catalogue, write
+from storelab.analysis.figures import catalogue, panels, write
 from storelab.analysis.figures.draw import draw
+from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.tables import build
 from storelab.core import records
 
@@ -181,6 +182,18 @@ def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
         for name, spec in catalogue.FIGURES.items()
         if name != "entries"
     )
+
+
+def test_a_sweep_says_how_many_measured_points_it_leaves_out():
+    """Store a has a curve; of b and c one value of x was measured each, and of d none."""
+    rate = Measure((Curve("rate", "ps"),), "Rate")
+    spec = Specification(table="t", caption="", measures=(rate,), title="", swept=True, hue=())
+    rows = pd.DataFrame(
+        {"store": [*"aabcd"], "clients": [1, 2, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2.0, 3.0, 4.0, None]},
+        index=range(5, 10),
+    )
+    assert panels.layout(spec, rows).left == "all but 2 points at a single value of clients, all are in t.csv"
+    assert panels.layout(spec, rows[:2]).left == "" and panels.layout(spec, rows[2:]) is None
 
 
 @pytest.mark.parametrize("kind", ["pdf", "png"])
