@@ -20,11 +20,13 @@ from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
-TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor", "test_benchmarks_smoke")
+TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
+WITH_A_TESTBED = "test_smoke[cluster_overhead]"
 
 # The files that take longest begin first, so that no worker is left with one at the end. All others follow.
 LONGEST = (
-    *("test_stranger", "test_systems", "test_ceph", "test_hdfs", "test_xrootd", "test_golden"),
+    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_root_scales", "test_systems", "test_ceph"),
+    *("test_hdfs", "test_xrootd", "test_golden"),
     *(
         "test_stale_paper",
         "test_campaign",
@@ -63,7 +65,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 class Files(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path = super()._split_scope(nodeid)
-        return "testbeds" if Path(path).stem in TESTBEDS else path
+        return "testbeds" if Path(path).stem in TESTBEDS or nodeid.endswith(WITH_A_TESTBED) else path
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -81,6 +83,12 @@ def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
 def port_block() -> int:
     """First of 32 free ports."""
     return ports.block()
+
+
+@pytest.fixture
+def two_port_blocks() -> int:
+    """For two deployments of a store: each takes a block of its own."""
+    return ports.block(64)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 import pytest
 import table
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 NAMES = table.named((table.HERE / "README.md").read_text())
 TIME_OUT_S = 900  # at most a minute on an idle machine

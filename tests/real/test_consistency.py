@@ -177,6 +177,7 @@ def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behi
     assert {a["same_front_end"] for a in found} == {True, False}
 
 
+@pytest.mark.heavy
 @by_the_clock
 def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
@@ -186,6 +187,7 @@ def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, beh
     assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
 
 
+@pytest.mark.heavy
 @by_the_clock
 def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
     """Every tenth GET is answered with 503; one worker's listings fail for half a second: only the latter, again and again, counts."""

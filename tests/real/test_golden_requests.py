@@ -3,7 +3,7 @@
 import golden
 import pytest
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SHORT = {"duration": "600 ms", "warm_up": "100 ms", "objects": 4}
 TRANSFERS = ("s5cmd", "fsspec", "obstore", "loadgen")
 READS = ("uproot-s3fs", "planned")

@@ -18,13 +18,13 @@ pytestmark = [
     pytest.mark.real,
     needs_loadgen,
 ]
-# Of every operation the engine that calibrates by default, and s5cmd's plain ones; the others run in .ci/run.
+# The plain operations of the engine that calibrates by default, and of s5cmd; the others run in .ci/run.
 CASES = [
     pytest.param(
         operation,
         engine,
         more,
-        marks=() if engine == "loadgen" or (engine == "s5cmd" and not more) else pytest.mark.heavy,
+        marks=() if engine in ("loadgen", "s5cmd") and not more and operation != "delete" else pytest.mark.heavy,
     )
     for operation, more in (
         ("put", {}),
@@ -61,10 +61,11 @@ def test_engines(lab, port_block, operation, engine, more):
 
 
 @pytest.mark.heavy
-def test_https(lab, port_block):
+def test_https(lab, two_port_blocks):
     axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
     measured = lab(
-        {"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes}
+        {"kind": "nullserver", "port": two_port_blocks},
+        it={"workload": "calibrate", "duration": "600 ms", "axes": axes},
     )
     assert len(measured) == 6
     for point, record, rows in measured:

@@ -86,9 +86,8 @@ def test_records(lab, tmp_path, kind):
     assert len(needed) == 1, "the same selection needs the same bytes in every engine"
 
 
-@pytest.mark.parametrize(
-    ("kind", "several"), [pytest.param("nginx", True, marks=pytest.mark.heavy), ("seaweedfs", False)]
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize(("kind", "several"), [("nginx", True), ("seaweedfs", False)])
 def test_tls(lab, tmp_path, port_block, kind, several):
     """The certificate is verified, and bytes are counted beneath the TLS layer."""
     axes = {

@@ -213,8 +213,8 @@ def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
     """No first value is chosen of what else varied, and what a figure holds fixed is said."""
     rows = requests[(requests["workload"] == "replay")]
     two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)
-    for name, panels in (("gaps", 2), ("front", 4)):
+    for name, count in (("gaps", 2), ("front", 4)):
         titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
-        assert len(titles) == panels and sum("2 front-ends" in title for title in titles) == panels // 2
+        assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
     told = catalogue.caption(catalogue.FIGURES["replay"], rows)
     assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
