@@ -11,10 +11,11 @@ rule draw_figures:
     log:
         f"{CAMPAIGN}/logs/figures.log",
     localrule: True
+    threads: workflow.cores
     message:
         "figures of {CAMPAIGN}, those older than the tables or their code"
     shell:
-        "{SL} figures --stale --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"
+        "{SL} figures --stale --jobs {threads} --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"
 
 
 # One that somebody asks for by name: `snakemake results/reference/figures/entries.pdf`.

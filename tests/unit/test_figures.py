@@ -1,5 +1,7 @@
 """Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
 
+import shutil
+
 import pandas as pd
 import pytest
 from make_examples import ONE_EACH, make
@@ -201,6 +203,18 @@ def test_same_table_same_bytes(example, kind):
     table = build.read(example, "throughput")
     first, second = (write.render(draw(catalogue.FIGURES["metadata_upload"], table), kind) for _ in range(2))
     assert first == second and b"CreationDate" not in first
+
+
+def test_several_processes_draw_the_same(example, tmp_path):
+    names, drawn = ["metadata_upload", "entries", "phases"], []
+    for jobs in (1, 2):
+        folder = tmp_path / str(jobs)
+        shutil.copytree(example, folder, ignore=lambda at, _: ["figures"] if at == str(example) else [])
+        paths = write.build(folder, names, jobs)
+        drawn.append([(p.name, p.read_bytes()) for p in paths])
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 9
+    with pytest.raises(KeyError):
+        write.build(folder, ["no_such_figure", "entries"], 2)
 
 
 def test_captions_state_n_sizes_engine_and_bars(example):

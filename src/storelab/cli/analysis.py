@@ -78,8 +78,9 @@ def tables(campaign_dir: Path) -> None:
 @click.command()
 @campaign_option
 @click.option("--stale", is_flag=True, help="Only figures that are older than the tables or than their own code.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that draw side by side.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
+def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) -> None:
     """Tables to figures/*.pdf and *.png, with an index of what has data. With NAME, only these figures."""
     from storelab.analysis.figures import catalogue, write
 
@@ -87,11 +88,11 @@ def figures(campaign_dir: Path, stale: bool, names: tuple[str, ...]) -> None:
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     if names:
-        said(write.build(campaign_dir, names))
+        said(write.build(campaign_dir, names, jobs))
         return
     from storelab.cli.code import stale_figures
 
-    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every)
+    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every, jobs)
     said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
 
 

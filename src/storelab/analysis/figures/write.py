@@ -1,7 +1,8 @@
 """Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out. Same tables, same bytes."""
 
 import io
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,15 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     return sink.getvalue()
 
 
-def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
+def build(campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1) -> list[Path]:
     """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`);
-    without `only` the index too, and what an older state left goes. Raises UserError without tables, KeyError for a
-    name that the campaign's plan knows nothing of."""
+    without `only` the index too, and what an older state left goes. jobs: processes that draw side by side. Raises
+    UserError without tables, KeyError for a name that the campaign's plan knows nothing of."""
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
-    for name in figures if only is None else only:
-        paths += _one(folder, name, figures[name], campaign_dir)
+    wanted = {name: figures[name] for name in (figures if only is None else only)}
+    for written in _each(jobs, folder, wanted, campaign_dir):
+        paths += written
     if only is None:
         drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
         for name in drawn:  # nothing else: people leave files of their own here
@@ -42,6 +44,27 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
                 (folder / f"{name}.{kind}").unlink(missing_ok=True)
         paths.append(index(campaign_dir))
     return paths
+
+
+def _each(jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path) -> Iterator[list[Path]]:
+    """What is written of each figure, in their order."""
+
+    def one(name: str) -> list[Path]:
+        return _one(folder, name, figures[name], campaign_dir)
+
+    if min(jobs, len(figures)) < 2:
+        yield from map(one, figures)
+        return
+    # Specifications hold functions, which cannot be sent: a fork inherits them.
+    with multiprocessing.get_context("fork").Pool(min(jobs, len(figures)), _forked.append, (one,)) as pool:
+        yield from pool.imap(_inherited, figures)
+
+
+_forked: list[Callable[[str], list[Path]]] = []
+
+
+def _inherited(name: str) -> list[Path]:
+    return _forked[0](name)
 
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
