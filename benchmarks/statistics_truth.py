@@ -1,7 +1,7 @@
-"""Statistics against the truth, on synthetic runs with known medians, ratios, knees and drifts: do they hold what they say?
+"""Statistics against the truth, on synthetic runs with known medians, ratios, curves and windows: do they hold what they say?
 
 Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so that no case
-hides behind another. It needs no store and takes about two minutes; `--quick` draws knees and wholes less often.
+hides behind another. It needs no store and takes about four minutes; `--quick` draws knees and wholes less often.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,15 +9,17 @@ from itertools import product
 
 import numpy as np
 from common import options, report, run, say, sized
-from scipy.stats import gamma
+from scipy.optimize import brentq
+from scipy.signal import lfilter
+from scipy.stats import gamma, norm
 
-from storelab.analysis.records import windows
-from storelab.analysis.statistics import medians
+from storelab.analysis.statistics import knees as curves
+from storelab.analysis.statistics import many, medians, steadiness
 from storelab.analysis.statistics import ratios as comparing
-from storelab.analysis.tables import scaling
 
 DRAWS = 2000
 SPREAD = 0.03  # run-to-run
+POINTS, CHANGED = 50, 10  # of a campaign; those that another store changes
 RUNS = (6, 8, 10)  # the least with an interval of the median; the least that sees 5 %; more
 POWER_RUNS = 8  # as docs/statistics.md says
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -28,11 +30,23 @@ def _skewed(rng: np.random.Generator, n: int) -> np.ndarray:
     return 1 + SPREAD / np.sqrt(2) * (2 - rng.gamma(2, size=n))
 
 
+def _bimodal(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Runs of two kinds, 10 % apart, a little more of the fast ones: the median lies at the edge of the gap."""
+    return rng.choice([1.0, 1.1], size=n, p=[0.45, 0.55]) * rng.normal(1, 0.01, n)
+
+
+def _bimodal_median() -> float:
+    """By bisection of the mixture's distribution function."""
+    return float(brentq(lambda v: 0.45 * norm.cdf(v, 1, 0.01) + 0.55 * norm.cdf(v, 1.1, 0.011) - 0.5, 1, 1.2))
+
+
 SOURCES: dict[str, tuple[Draw, float]] = {  # run-to-run scatter around a true median
     "normal": (lambda rng, n: rng.normal(1, SPREAD, n), 1.0),
     "lognormal": (lambda rng, n: rng.lognormal(0, 0.3, n), 1.0),
     "skewed": (_skewed, 1 + SPREAD / np.sqrt(2) * (2 - gamma(2).median())),
+    "bimodal": (_bimodal, _bimodal_median()),
 }
+USUAL = ("normal", "lognormal", "skewed")
 NARROW = ("normal", "skewed")  # those of a spread of 3 %
 
 
@@ -89,40 +103,115 @@ def knees(rng: np.random.Generator, draws: int, law: str, knee: float, n: int, s
     """How often the interval holds the knee (where no upper bound is given, whether it lies beyond the lower one), and how often
     the curve is called by its name."""
     held, named = [], []
-    wanted = scaling.KNEE if knee < 16 else scaling.RISING
+    wanted = curves.KNEE if knee < 16 else curves.RISING
     for _ in range(draws):
-        shape, found = scaling.knee(*curve(rng, law, knee, n, spread))
+        shape, found = curves.knee(*curve(rng, law, knee, n, spread))
         low, high = np.nan_to_num([found.low, found.high], nan=0.0, posinf=np.inf)
-        held.append(low <= min(knee, 32) <= (high if shape == scaling.KNEE else np.inf))
+        held.append(low <= min(knee, 32) <= (high if shape == curves.KNEE else np.inf))
         named.append(shape == wanted)
     return share(held), share(named)
 
 
-def drifting(rng: np.random.Generator, draws: int, drift: float, scatter: float) -> float:
-    """How often a window of 10 slices that scatter is called drifting; drift: change from its begin to its end over the mean."""
-    middle = (np.arange(windows.SLICES) + 0.5) / windows.SLICES - 0.5
-    series = 200 * (1 + drift * middle) * rng.normal(1, scatter, (draws, windows.SLICES))
-    return share(windows.steadiness(np.round(s.clip(0)), 5.0) == "drifting" for s in series)
+FALLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # beyond the peak, of the value over the peak's
+    "root": lambda r: r**-0.5,
+    "inverse": lambda r: 1 / r,
+    "logarithm": lambda r: 1 - 0.25 * np.log2(r),
+}
+
+
+def peaks(rng: np.random.Generator, draws: int, law: str, fall: str, n: int, spread: float) -> tuple[float, float]:
+    """How often a curve that rises by a law up to 8 and falls beyond is called a peak, and how often the interval holds 8."""
+    x = np.repeat([1.0, 2, 4, 8, 16, 32], n)
+    truth = LAWS[law](np.minimum(x, 8)) * FALLS[fall](np.maximum(x, 8) / 8)
+    found = [curves.knee(x, truth * np.exp(rng.normal(0, spread, len(x)))) for _ in range(draws)]
+    peaked = [i for shape, i in found if shape == curves.PEAK]
+    return len(peaked) / draws, share(i.low <= 8 <= i.high for i in peaked) if peaked else 0.0
+
+
+def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) -> list[list[bool]]:
+    """Which of 50 points are called different after the correction, campaign by campaign; 10 of them `factor` times as fast."""
+    out = []
+    for _ in range(draws):
+        sides = rng.normal(0, SPREAD, (2, POINTS, n))
+        sides[1, :CHANGED] += np.log(factor)
+        found = [comparing.ratio(a, b) for a, b in zip(*np.exp(sides), strict=True)]
+        q = many.corrected([r.p for r in found])
+        said = [many.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
+        out.append([verdict != comparing.CANNOT_TELL for verdict in said])
+    return out
+
+
+def between_days(rng: np.random.Generator, draws: int, days: int, day: float, factor: float) -> float:
+    """How often the whole of a campaign of another day is called different, where `days` campaigns tell what a day does: it
+    shifts all runs of its campaign by a scatter of `day`."""
+    told = []
+    for _ in range(draws):
+        shifts, n = rng.normal(0, day, days + 2), 6
+        logs = shifts + rng.normal(0, SPREAD / np.sqrt(n * POINTS), days + 2)
+        runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
+        a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
+        found = many.with_days(comparing.whole(a, b), *many.day_variance(logs[None, 2:]))
+        told.append(found.verdict != comparing.CANNOT_TELL)
+    return share(told)
+
+
+def noise(rng: np.random.Generator, draws: int, slices: int, scatter: float, phi: float) -> np.ndarray:
+    """First-order autoregressive noise of that standard deviation, shape (draws, slices)."""
+    steps = rng.normal(size=(draws, slices + 60)) * np.sqrt(1 - phi**2)
+    return scatter * lfilter([1], [1, -phi], steps, axis=1)[:, 60:]
+
+
+def unsteady(rng: np.random.Generator, draws: int, shape: np.ndarray, scatter: float, phi: float) -> float:
+    """How often a window of this shape (slices,) is called unsteady, whatever the word."""
+    series = np.round(1000 * shape * (1 + noise(rng, draws, len(shape), scatter, phi)))
+    return share(steadiness.label(s.clip(0)) in steadiness.UNSTEADY for s in series)
+
+
+def shapes(slices: int) -> dict[str, np.ndarray]:
+    """Windows that are not steady."""
+    t = (np.arange(slices) + 0.5) / slices
+    swings = {f"swing of {p}": 1 + 0.5 * np.sin(2 * np.pi * p * t) for p in (2, 3, 4, 5) if slices >= 4 * p}
+    return {
+        "half at 70 %": np.where(t < 0.5, 1.0, 0.7),
+        "a fifth at 0": np.where((t > 0.4) & (t < 0.6), 0.0, 1.0),
+    } | swings
 
 
 def main() -> None:
     args = options(__doc__)
     rng = np.random.default_rng(20150413)
-    many, few = sized(args, DRAWS, DRAWS, 20), sized(args, DRAWS, 400, 5)
-    values: dict[str, list[float]] = {"coverage": [coverage(rng, many, s, n) for s, n in product(SOURCES, RUNS)]}
+    draws, few = sized(args, DRAWS, DRAWS, 20), sized(args, DRAWS, 400, 5)
+    values = {"coverage": [coverage(rng, draws, s, n) for s, n in product(USUAL, RUNS)]}
+    values["coverage_bimodal"] = [coverage(rng, draws, "bimodal", n) for n in RUNS]
     say("coverage of the median: done")
-    values["aa_cannot_tell"] = [cannot_tell(rng, many, s, n) for s, n in product(SOURCES, RUNS)]
-    values["power_5pct"] = [power(rng, many, s, POWER_RUNS) for s in NARROW]
-    values["power_5pct_6_runs"] = [power(rng, many, s, 6) for s in NARROW]
+    values["aa_cannot_tell"] = [cannot_tell(rng, draws, s, n) for s, n in product(SOURCES, RUNS)]
+    values["power_5pct"] = [power(rng, draws, s, POWER_RUNS) for s in NARROW]
+    values["power_5pct_6_runs"] = [power(rng, draws, s, 6) for s in NARROW]
     say("ratios: done")
     values["coverage_whole"] = [whole(rng, few, n, block) for n, block in product((3, 6), (0.0, 0.02))]
     say("the whole: done")
     found = [knees(rng, few, law, knee, n, s) for law, knee, n, s in product(LAWS, (3, 8, 100), (3, 6), (0.03, 0.1))]
     values["coverage_knee"], values["shape_named"] = ([f[i] for f in found] for i in (0, 1))
-    say("knees: done")
-    values["drift_false"] = [drifting(rng, many, 0.0, scatter) for scatter in (0.03, 0.05, 0.1)]
-    values["drift_seen"] = [drifting(rng, many, 0.3, scatter) for scatter in (0.03, 0.05, 0.1)]
-    report("statistics_truth", many, values, args)
+    fallen = [peaks(rng, few, law, fall, n, s) for law, fall, n, s in product(LAWS, FALLS, (3, 6), (0.03, 0.1))]
+    values["peak_named"], values["coverage_peak"] = ([f[i] for f in fallen] for i in (0, 1))
+    say("knees and peaks: done")
+    values["family_wise_quiet"] = [share(not any(c) for c in family(rng, few, n)) for n in (6, 8)]
+    changed = [family(rng, few, n, 0.9) for n in (6, 8)]
+    values["family_power_10pct"] = [share(hit for c in told for hit in c[:CHANGED]) for told in changed]
+    say(f"campaigns of {POINTS} points: done")
+    cases = list(product((3, 6), (0.01, 0.02)))
+    values["day_effect_false"] = [between_days(rng, few, days, day, 1.0) for days, day in cases]
+    values["day_effect_seen"] = [between_days(rng, few, days, 0.01, 0.9) for days in (3, 6)]
+    say("days: done")
+    windows = list(product(steadiness.THRESHOLDS, (0.03, 0.05, 0.1)))
+    values["steady_false_ar06"] = [unsteady(rng, draws, np.ones(n), scatter, 0.6) for n, scatter in windows]
+    for name, counts in (("unsteady_seen", (steadiness.MOST,)), ("unsteady_seen_few_slices", (10, 20))):
+        values[name] = [
+            unsteady(rng, few, shape, scatter, phi)
+            for n, scatter, phi in product(counts, (0.03, 0.05, 0.1), (0.0, 0.6))
+            for shape in shapes(n).values()
+        ]
+    report("statistics_truth", draws, values, args)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,8 @@ def test_verdict_is_that_of_the_exact_test():
         n, m = rng.integers(4, 11, 2)
         x, y = np.exp(rng.normal(0, 0.03, n)), np.exp(rng.normal(rng.choice([0, 0.05]), 0.03, m))
         seen = mannwhitneyu(x, y, method="exact").pvalue <= 0.05
-        assert (ratios.ratio(x, y).verdict != ratios.CANNOT_TELL) == seen
+        found, theirs = ratios.ratio(x, y), mannwhitneyu(x, y, method="exact").pvalue
+        assert (found.verdict != ratios.CANNOT_TELL) == seen and found.p == pytest.approx(theirs)
 
 
 def test_coverage_of_moses():
@@ -107,7 +109,7 @@ def test_a_campaign_against_itself_cannot_tell(campaigns, tmp_path):
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "t.csv")
     assert set(table["verdict"]) == {"cannot tell"} and len(table) == 2 * 5 + 1  # points, and the whole
-    assert "no newer tables" in result.output and "by chance" in result.output
+    assert "no newer tables" in result.output and "at most 5 % are so by chance" in result.output
     text = (tmp_path / "t.tex").read_text()
     assert r"\begin{longtable}" in text and text.count("cannot tell") == 11
     assert not (campaigns / "one" / "tables").exists(), "compare writes nothing into a campaign"
@@ -125,6 +127,75 @@ def test_half_as_fast_is_slower_and_fails_when_asked(campaigns, tmp_path):
     assert run(one, half, "--fail-on", "slower").exit_code == 1
     assert run(one, half, "--fail-on", "slower-overall", "--margin", 60).exit_code == 0
     assert run(half, one, "--fail-on", "slower").exit_code == 0
+
+
+def changed(source, target, factors, day: str):
+    """A copy of a campaign with tables, measured on another day; `factors`: of the rates of its points, in turn."""
+    shutil.copytree(source, target)
+    path = target / "tables" / "points.csv"
+    points = pd.read_csv(path)
+    rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
+    group = points.groupby(["workload", "object_size_bytes", "clients"], dropna=False).ngroup()
+    points[rates] = points[rates].mul(np.resize(factors, group.max() + 1)[group], axis=0)
+    points["started"] = day + points["started"].str[10:]
+    points.to_csv(path, index=False)
+    return target
+
+
+@pytest.fixture(scope="module")
+def many_points(tmp_path_factory):
+    """A campaign of 40 points with 6 runs each, and its tables; all runs of a point scatter by some percent."""
+    folder = tmp_path_factory.mktemp("results") / "first"
+    axes = {"object_size": "4 kB", "clients": list(range(1, 21))}
+    sweeps = {w: {"workload": w, "duration": "4 s", "axes": axes} for w in ("put", "get")}
+    make(folder, failed=(), repetitions=6, sweeps=sweeps)
+    build.build(folder)
+    path = folder / "tables" / "points.csv"
+    points = pd.read_csv(path)
+    rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
+    points[rates] = points[rates].mul(np.exp(np.random.default_rng(5).normal(0, 0.03, len(points))), axis=0)
+    points.to_csv(path, index=False)
+    return folder
+
+
+def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_points, tmp_path):
+    """One point of 40 is 10 % slower: alone it would be told, with p = 2 / 924 = 0.002; among 40 it is not."""
+    other = changed(many_points, tmp_path / "other", [0.9] + [1.0] * 39, "2026-11-01")
+    output = run(many_points, other, "--csv", tmp_path / "t.csv", "--latex", tmp_path / "t.tex", "--fail-on", "slower")
+    assert output.exit_code == 0, output.output
+    table = pd.read_csv(tmp_path / "t.csv")
+    (row,) = table[(table["verdict"] == "slower") & (table["workload"] != "all")].to_dict("records")
+    assert row["verdict_corrected"] == "cannot tell" and row["p"] == pytest.approx(2 / math.comb(12, 6))
+    assert row["p_corrected"] == pytest.approx(40 * row["p"])
+    assert "Corrected for 40 rows" in output.output and "(slower)" in output.output
+    assert "cannot tell (slower)" in (tmp_path / "t.tex").read_text()
+
+
+def test_many_true_differences_stay(many_points, tmp_path):
+    other = changed(many_points, tmp_path / "other", [0.8] * 10 + [1.0] * 30, "2026-11-01")
+    output = run(many_points, other, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
+    table = pd.read_csv(tmp_path / "t.csv").query("workload != 'all'")
+    assert output.exit_code == 1 and (table["verdict_corrected"] == "slower").sum() == 10
+
+
+def test_other_days_are_warned_of_and_widen_the_intervals(many_points, tmp_path):
+    """All points 3 % slower on another day: different, until two more days tell that days differ by as much."""
+    other = changed(many_points, tmp_path / "other", [0.97], "2026-11-02")
+    days = [
+        changed(many_points, tmp_path / f"day{i}", [f], f"2026-11-0{i}") for i, f in ((3, 1.0), (4, 1.03), (5, 0.98))
+    ]
+    alone = run(many_points, other, "--csv", tmp_path / "t.csv", "--fail-on", "slower-overall")
+    assert alone.exit_code == 1 and "B on 2026-11-02, and nothing here tells what a day may do" in alone.output
+    named = [word for day in days for word in ("--days", day)]
+    known = run(many_points, other, *named, "--csv", tmp_path / "d.csv", "--fail-on", "slower")
+    assert known.exit_code == 0 and "from 3 campaigns" in known.output and "Warning" not in known.output
+    before, after = (pd.read_csv(tmp_path / f"{name}.csv").iloc[-1] for name in "td")
+    scatter = np.std(np.log([1.0, 1.03, 0.98]), ddof=1)
+    assert math.log(after["high"] / after["ratio"]) == pytest.approx(4.302653 * math.sqrt(2) * scatter, rel=1e-5)
+    assert after["ratio"] == before["ratio"] and before["high"] < 1 < after["high"]
+    assert "Warning" not in run(many_points, many_points).output
+    one_day = run(many_points, other, "--days", days[0])
+    assert isinstance(one_day.exception, UserError) and "one day alone" in str(one_day.exception)
 
 
 def test_two_stores_of_one_campaign(campaigns):

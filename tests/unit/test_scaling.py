@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from storelab.analysis.latex.scaling import knees
+from storelab.analysis.latex.scaling import knees as latex
+from storelab.analysis.statistics import knees
 from storelab.analysis.tables import scaling
 
 X = np.repeat([1.0, 2, 4, 8, 16], 4)
@@ -15,7 +16,7 @@ def scattered(y: np.ndarray, spread: float = 0.02) -> np.ndarray:
 
 
 def test_knee_plateau_and_slope():
-    c = scaling.fit(X, scattered(100 * np.minimum(X, 5)))
+    c = knees.fit(X, scattered(100 * np.minimum(X, 5)))
     assert c.shape == "knee" and c.reason == ""
     assert c.knee.low <= 5 <= c.knee.high and c.knee.high / c.knee.low < 1.3
     assert c.plateau.low <= 500 <= c.plateau.high
@@ -24,31 +25,31 @@ def test_knee_plateau_and_slope():
 
 
 def test_still_rising_has_no_knee():
-    c = scaling.fit(X, scattered(100 * X))
+    c = knees.fit(X, scattered(100 * X))
     assert c.shape == "still rising" and np.isnan(c.knee.value) and np.isnan(c.knee.high) and np.isnan(c.plateau.value)
     assert c.knee.low > 8, "the knee lies beyond the last value but one"
     assert c.linearity.low <= 1 <= c.linearity.high and c.linearity.value == pytest.approx(1, abs=0.05)
 
 
 def test_bending_still_rises_but_less():
-    assert scaling.fit(X, scattered(100 * np.minimum(X, 11))).shape == "bending"
+    assert knees.fit(X, scattered(100 * np.minimum(X, 11))).shape == "bending"
 
 
 def test_level_and_falling_do_not_rise():
-    assert scaling.fit(X, scattered(np.full(len(X), 100.0))).shape == "not rising"
-    c = scaling.fit(X, scattered(100 / X))
+    assert knees.fit(X, scattered(np.full(len(X), 100.0))).shape == "not rising"
+    c = knees.fit(X, scattered(100 / X))
     assert c.shape == "not rising" and c.linearity.value == pytest.approx(-1, abs=0.05)
 
 
 def test_noise_cannot_tell():
     x = np.repeat([1.0, 2, 4], 2)
-    c = scaling.fit(x, np.array([90.0, 150, 100, 160, 150, 210]))
+    c = knees.fit(x, np.array([90.0, 150, 100, 160, 150, 210]))
     assert c.shape in ("cannot tell", "not rising") and np.isnan(c.knee.value)
 
 
 def test_too_few_values_or_runs_say_why():
-    assert "2 values of the axis" in scaling.fit(np.array([1, 2, 1, 2]), np.array([1, 2, 1, 2])).reason
-    once = scaling.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
+    assert "2 values of the axis" in knees.fit(np.array([1, 2, 1, 2]), np.array([1, 2, 1, 2])).reason
+    once = knees.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
     assert (
         once.shape == "cannot tell"
         and "repeat them" in once.reason
@@ -100,8 +101,22 @@ def test_table_has_a_curve_for_each_axis_with_the_others_held():
     said = {name: value for name, value, _ in scaling.numbers(table)}
     assert (said["knees"], said["curves_rising"], said["curves"]) == (6, 8, 14)
     assert said["linearity_front_ends"].startswith("1.0")
-    text = knees(table)
+    text = latex(table)
     assert text.count("still rising") == 8 and r"Clients 1--8" in text
+
+
+def test_a_peak_is_named_in_table_numbers_paper_and_verdict():
+    """The example of a client that gets in its own way: 100, 200, 400, 800, 600, 400."""
+    rows = points()
+    rows = rows[(rows["front_ends"] == 1) & (rows["object_size_bytes"] == 4000) & (rows["rep"] < 4)]
+    speeds = dict(zip((1, 2, 4, 8, 16, 32), (100.0, 200, 400, 800, 600, 400), strict=True))
+    rows = pd.concat([rows[rows["clients"] == 1].assign(clients=c, overlap_rate_per_s=v) for c, v in speeds.items()])
+    rows["overlap_rate_per_s"] *= 1 + 0.01 * rows["rep"]
+    table = scaling.table(rows, AXES)
+    (found,) = table[table["axis"] == "clients"].to_dict("records")
+    assert (found["curve"], found["knee_value"]) == ("peak", pytest.approx(8, rel=0.1))
+    assert 4 <= found["knee_low"] <= 8 <= found["knee_high"] <= 16 and np.isnan(found["plateau_value"])
+    assert ("curves_peaked", 1, "") in scaling.numbers(table) and "peak 8" in latex(table)
 
 
 def test_two_values_make_no_curve_and_no_table():

@@ -6,8 +6,12 @@ import statistics_truth as truth
 
 def test_median_covers():
     rng = np.random.default_rng(1)
-    for source in truth.SOURCES:
+    for source in truth.USUAL:
         assert 0.90 <= truth.coverage(rng, 300, source, 6) <= 0.99
+
+
+def test_runs_of_two_kinds_have_a_lower_coverage_as_the_page_says():
+    assert 0.86 <= truth.coverage(np.random.default_rng(8), 600, "bimodal", 6) <= 0.93
 
 
 def test_a_group_against_itself_cannot_tell_and_5_percent_is_seen():
@@ -30,8 +34,20 @@ def test_knees_are_held_and_named():
     assert held >= 0.9 and named >= 0.85
 
 
-def test_drifts_are_seen_and_steady_windows_are_not_accused():
+def test_peaks_are_named_and_held():
     rng = np.random.default_rng(5)
-    assert truth.drifting(rng, 300, 0.0, 0.1) <= 0.09
-    assert truth.drifting(rng, 300, 0.3, 0.05) >= 0.9
-    assert truth.drifting(rng, 300, 0.3, 0.1) >= 0.5
+    for fall in truth.FALLS:
+        named, held = truth.peaks(rng, 40, "power", fall, 3, 0.03)
+        assert named >= 0.9 and held >= 0.9
+
+
+def test_unsteady_windows_are_seen_and_steady_ones_not_accused():
+    rng = np.random.default_rng(6)
+    assert truth.unsteady(rng, 400, np.ones(40), 0.05, 0.6) <= 0.05
+    assert all(truth.unsteady(rng, 60, shape, 0.05, 0.6) >= 0.9 for shape in truth.shapes(40).values())
+
+
+def test_days_do_not_accuse_and_do_not_hide_10_percent():
+    rng = np.random.default_rng(7)
+    assert truth.between_days(rng, 150, 3, 0.01, 1.0) <= 0.12
+    assert truth.between_days(rng, 150, 6, 0.01, 0.9) >= 0.8

@@ -113,11 +113,17 @@ def test_completions_of_one_point(example):
     assert (t["operations_per_s"] * 0.45).sum() == pytest.approx(450 + 400)
 
 
-def test_steadiness():
-    assert windows.steadiness(np.full(10, 100), 5) == "steady"
-    assert windows.steadiness(np.linspace(100, 60, 10), 5) == "drifting"
-    assert windows.steadiness(np.linspace(100, 95, 10), 5) == "steady"
-    assert windows.steadiness(np.full(10, 100), 1.5) == windows.steadiness(np.full(10, 4), 5) == "too short"
+def test_a_window_is_too_short_to_tell_or_has_as_many_slices_as_it_bears():
+    """10 000 operations, and a swing of 8 periods: 40 slices show it; 20, and 10, of which each holds a period, do not."""
+    seconds = (np.arange(40) + 0.5) / 40
+    swing = 250 * (1 + 0.5 * np.sin(16 * np.pi * seconds + 1))
+    assert windows.label(np.full(40, 25), 5) == "steady"
+    assert windows.label(swing, 5) == "swinging"
+    assert windows.label(swing, 3.9) == "steady", "a slice below a bin of 100 ms"
+    assert windows.label(swing, 5, 500) == "swinging" and windows.label(swing, 5, 501) == "steady", "two a slice"
+    assert windows.label(np.full(40, 25), 1.9) == windows.label(np.full(40, 49 / 40), 5) == "too short"
+    assert windows.label(np.full(40, 10), 5, 81) == "too short" != windows.label(np.full(40, 10), 5, 80)
+    assert windows.in_flight({"clients": 3, "workers": 4, "batch": 10, "object_size": 5}) == 120
 
 
 def test_a_workload_without_data_and_a_campaign_without_any(tmp_path):

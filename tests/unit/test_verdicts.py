@@ -27,7 +27,7 @@ AXES = {
 }
 CALM = {  # everything known, nothing at its limit
     "n": 6,
-    "drifting": 0,
+    "unsteady": 0,
     "operations": 1000,
     "errors": 0,
     "shared_host": False,
@@ -79,7 +79,10 @@ CASES = {
         (subject(points=INVALID), "1 of 7 runs are invalid, the first with 1 client, 150 workers per client: 12 % of the operations failed"),
         (subject(), subject(operations=1000, errors=10)),
     ),
-    "drifting": ((subject(drifting=4), "4 of 6 runs at the best rate drift"), (subject(drifting=3),)),
+    "unsteady": (
+        (subject(unsteady=4, unsteady_how="stalled 3, swinging 1"), "4 of 6 runs at the best rate are not steady (stalled 3, swinging 1)"),
+        (subject(unsteady=3),),
+    ),
     "sockets": (
         (subject(ports_median_percent=99.0), "TIME_WAIT 27 900, all sockets 27 900 of 28 232 ports"),
         (subject(ports_median_percent=99.0, axes={"front_ends": 2}), subject(ports_median_percent=99.0, shared_host=True), subject(host_ports=None)),

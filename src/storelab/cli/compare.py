@@ -28,6 +28,13 @@ FAIL_ON = ("slower", "slower-overall")
 @click.option(
     "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="Percent that --fail-on forgives."
 )
+@click.option(
+    "--days",
+    "day_names",
+    metavar="CAMPAIGN",
+    multiple=True,
+    help="A campaign like A, of another day; name several: intervals then hold what a day may do.",
+)
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -38,9 +45,10 @@ def compare(
     latex_file: Path | None,
     fail_on: str | None,
     margin: float,
+    day_names: tuple[str, ...],
 ) -> None:
     """How fast B is beside A: ratios with 95 % intervals and a verdict, faster, slower or cannot tell, for every
-    comparable point and over all.
+    comparable point and over all, corrected for their number.
 
     A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
     codes: 0; 1 as --fail-on says; 2 where something is wrong with A or B.
@@ -57,8 +65,11 @@ def compare(
     first, second = (
         sides.read(text, lambda: _results(ctx.obj), store) for text, store in zip((a, b or a), names, strict=True)
     )
-    table, alone = sides.compare(first, second)
-    terminal.show(table, first, second, alone)
+    if len(day_names) == 1:
+        raise UserError("--days", f"{day_names[0]} is one day alone", "name two campaigns or more, each by --days")
+    days = [sides.read(name, lambda: _results(ctx.obj)) for name in day_names]
+    table, alone = sides.compare(first, second, days)
+    terminal.show(table, first, second, alone, days)
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:

@@ -6,21 +6,24 @@ campaign does not know stands there at its default. The store must be the same o
 has one store only.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records.campaign import load, read_plan
-from storelab.analysis.statistics import ratios
+from storelab.analysis.statistics import many, ratios
 from storelab.analysis.tables import build
 from storelab.analysis.tables.points import axis_columns, rated
 from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows of the whole
+CORRECTED = ("p_corrected", "verdict_corrected")
 Key = tuple[Any, ...]
 
 
@@ -133,37 +136,46 @@ def _values(rows: pd.DataFrame) -> dict[int, float]:
     return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
 
 
-def compare(a: Side, b: Side) -> tuple[pd.DataFrame, tuple[int, int]]:
+def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, tuple[int, int]]:
     """The table, and how many points of A and of B have no counterpart. Raises UserError: nothing is comparable.
+
+    days: campaigns like A that differ from each other in the day alone; intervals then hold what a day may do
+    (`statistics.many`).
 
     One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all
     axes, metric, points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says),
-    ratio, low, high, coverage_percent, verdict, reason, and client_bound (the client was the limit of a run on a side,
-    where calibration tells).
+    ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (for the number of points,
+    or of wholes), and client_bound (the client was the limit of a run on a side, where calibration tells).
     """
     a, b = matched(a, b)
     da, db = _defaults(a.plan), _defaults(b.plan)
     columns = list(dict.fromkeys([*axis_columns(a.plan), *axis_columns(b.plan)]))
     of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
+    of_days = [_runs(matched(a, day)[1], columns, da | db) for day in days]
     both = [key for key in of_a if key in of_b]
     if not both:
         raise UserError(
             f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides"
         )
     rows, pairs = [], {}
+    kinds = {speed.kind(key[-1]) for key in both}
+    between = {kind: _days([k for k in both if speed.kind(k[-1]) == kind], of_days) for kind in kinds}
     for key in sorted(both, key=_order):
         metric, x, y = key[-1], _values(of_a[key]), _values(of_b[key])
         pairs.setdefault(speed.kind(metric), []).append((x, y))
-        found = ratios.ratio(x.values(), y.values(), speed.lower_is_better(metric))
+        worse = speed.lower_is_better(metric)
+        found = many.with_days(ratios.ratio(x.values(), y.values(), worse), *between[speed.kind(metric)].point, worse)
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
         rows.append(row | {"client_bound": _client_bound(of_a[key]) or _client_bound(of_b[key])})
-    rows += [_whole(metric, found, rows) for metric, found in pairs.items()]
+    wholes = [_whole(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
+    rows = [row for family in (rows, wholes) for row in _corrected(family)]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
     types = axis_columns(b.plan) | axis_columns(a.plan)
     alone = tuple(len({k[:-1] for k in x} - {k[:-1] for k in y}) for x, y in ((of_a, of_b), (of_b, of_a)))
-    return pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, "client_bound"]).astype(types), (alone[0], alone[1])
+    table = pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, *CORRECTED, "client_bound"]).astype(types)
+    return table, (alone[0], alone[1])
 
 
 def _order(key: Key) -> tuple[Any, ...]:
@@ -171,15 +183,43 @@ def _order(key: Key) -> tuple[Any, ...]:
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
 
 
+@dataclass(frozen=True)
+class Between:
+    """Variance of the logarithm between days, and its degrees of freedom: of a point, and of the mean over points."""
+
+    point: tuple[float, int]
+    whole: tuple[float, int]
+
+
+def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
+    """Of the points that all days have; none without days."""
+    common = [key for key in keys if all(key in runs for runs in days)]
+    if not days or not common:
+        return Between((math.nan, 0), (math.nan, 0))
+    values = [[np.array(list(_values(runs[key]).values())) for runs in days] for key in common]
+    logs = np.array([[np.log(v).mean() if len(v) and v.min() > 0 else math.nan for v in row] for row in values])
+    return Between(many.day_variance(logs), many.day_variance(np.nanmean(logs, axis=0, keepdims=True)))
+
+
+def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With p and verdict corrected for the number of rows."""
+    found = zip(rows, many.corrected([r["p"] for r in rows]), strict=True)
+    return [r | dict(zip(CORRECTED, (p, many.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
+
+
 def _whole(
-    metric: str, pairs: list[tuple[dict[int, float], dict[int, float]]], rows: list[dict[str, Any]]
+    metric: str,
+    pairs: list[tuple[dict[int, float], dict[int, float]]],
+    rows: list[dict[str, Any]],
+    between: tuple[float, int],
 ) -> dict[str, Any]:
     """Over all points of a metric; where there is one point only, the whole is that point."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if speed.kind(r["metric"]) == metric)
         return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
-    found = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
+    worse = speed.lower_is_better(metric)
+    found = many.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
     return head | found.row()
 
 
@@ -187,16 +227,20 @@ def _client_bound(rows: pd.DataFrame) -> bool:
     return "client_bound" in rows and bool(rows["client_bound"].astype("boolean").any())
 
 
-def by_chance(table: pd.DataFrame) -> float:
-    """How many of the points' intervals leave out 1 by chance alone, at most, were A and B the same."""
-    points = table[(table["workload"] != ALL) & table["coverage_percent"].notna()]
-    return float((1 - points["coverage_percent"].astype(float) / 100).sum())
+def dates(side: Side) -> tuple[str, ...]:
+    """The days (UTC) on which its runs began, ascending."""
+    return tuple(sorted({str(started)[:10] for started in side.points["started"].dropna()}))
+
+
+def other_days(a: Side, b: Side) -> bool:
+    """Whether A and B are two campaigns, measured on different days."""
+    return a.folder.resolve() != b.folder.resolve() and not set(dates(a)) & set(dates(b))
 
 
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
-    """Rows (the whole too; `overall`: only the whole) whose interval lies wholly beyond `margin_percent` on the slow
-    side."""
-    rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict"] == ratios.SLOWER)]
+    """Rows (the whole too; `overall`: only the whole) that are slower after the correction, and whose interval lies
+    wholly beyond `margin_percent`."""
+    rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict_corrected"] == ratios.SLOWER)]
     worse = [
         r.low > 1 + margin_percent / 100 if speed.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
         for r in rows.itertuples(index=False)

@@ -1,5 +1,6 @@
 """What `storelab compare` prints: one row per comparable point, then the whole. May import: what `sides` may."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,8 +15,9 @@ COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "di
 RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
 
 
-def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, int]) -> None:
-    """The table on the terminal, with what it was read from and how many verdicts chance alone may give."""
+def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, int], days: Sequence[sides.Side]) -> None:
+    """The table on the terminal, with what it was read from, what the correction for many rows took back, and what is
+    known of days."""
     # Into a file or pipe: one line per row.
     console = Console(highlight=False, width=None if Console().is_terminal else 160)
     points = table[table["workload"] != sides.ALL]
@@ -40,10 +42,20 @@ def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, in
         console.print(
             f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
         )
-    if chance := sides.by_chance(table):
+    if (tested := int(points["p"].notna().sum())) > 1:
         console.print(
-            f"Were A and B the same, up to {chance:.1f} of {len(points)} rows would still differ by chance; the "
-            "whole weighs more."
+            f"Corrected for {tested} rows (Benjamini and Hochberg): of those called different, at most 5 % are so by "
+            "chance; in brackets what a row alone would say.",
+            soft_wrap=True,
+        )
+    if days:
+        console.print(f"Intervals hold what a day may do, from {words.plural(len(days), 'campaign')}.", soft_wrap=True)
+    elif sides.other_days(a, b):
+        on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(sides.dates, (a, b)))
+        console.print(
+            "Warning: A was measured on {}, B on {}, and nothing here tells what a day may do: a difference may be the "
+            "day's. Repeat a campaign on several days and name these with --days.".format(*on),
+            soft_wrap=True,
         )
 
 
@@ -53,10 +65,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
     )
     bound = " (client-bound)" if row["client_bound"] is True else ""
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
+    said, alone = row["verdict_corrected"], row["verdict"]
+    verdict = f"[{COLOURS[said]}]{said}[/]{bound}" + (f" ({alone})" if alone != said else "")
     return [
         speed.said(row["metric"]).replace("[", r"\["),
         *medians,
         f"{row['n_a']}, {row['n_b']}",
         ratio.replace("[", r"\["),
-        f"[{COLOURS[row['verdict']]}]{row['verdict']}[/]{bound}",
+        verdict,
     ]

@@ -32,7 +32,6 @@ POSITIVE = {
     "calibration_drift": "calibration_drift_most",
     "client_bound": "client_bound",
     "disturbed": "disturbed",
-    "drifting": "drifting",
     "errors": "errors",
     "errors_seen": "errors_runs",
     "failed": "points_failed",
@@ -42,6 +41,7 @@ POSITIVE = {
     "over_nodes": "over_nodes",
     "shared_host": "shared_host",
     "too_short": "too_short",
+    "unsteady": "unsteady",
 }
 
 

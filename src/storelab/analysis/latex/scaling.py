@@ -8,6 +8,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import escape, interval, left, longtable, row
 from storelab.analysis.parts import speed, words
+from storelab.analysis.statistics.knees import KNEE, PEAK
 from storelab.analysis.tables import scaling
 
 
@@ -23,13 +24,13 @@ def knees(table: pd.DataFrame) -> str:
     lines = []
     for r in table.sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
-        knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if r["curve"] == scaling.KNEE else ""
-        beyond = (
-            f" (knee beyond {words.number(r['knee_low'])}, if any)" if not knee and r["knee_low"] > r["least"] else ""
-        )
+        ended = r["curve"] in (KNEE, PEAK)
+        knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if ended else ""
+        later = not ended and r["knee_low"] > r["least"]
+        beyond = f" (knee beyond {words.number(r['knee_low'])}, if any)" if later else ""
         plateau = (
             f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{speed.UNITS[r['metric']]}"
-            if knee
+            if r["curve"] == KNEE
             else ""
         )
         lines.append(
@@ -39,7 +40,7 @@ def knees(table: pd.DataFrame) -> str:
                     escape(said),
                     f"{escape(words.heading(r['axis']))} {r['least']:g}--{r['most']:g}",
                     f"{r['n']:g}",
-                    knee or escape(f"{r['curve']}{beyond}"),
+                    f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}"),
                     plateau,
                     _linearity(r),
                 ]
@@ -47,7 +48,8 @@ def knees(table: pd.DataFrame) -> str:
         )
     head = ["Store, workload", "Held fixed", "Axis", "Runs", "Knee", "Plateau", "Linearity"]
     caption = (
-        "Knees of the scaling curves with the rate on the plateau, and linearity, each with its 95\\,\\% interval."
+        "Knees of the scaling curves with the rate on the plateau (a peak has none: the rate falls beyond it), and "
+        "linearity, each with its 95\\,\\% interval."
     )
     return longtable(f"l{left(2.9)}lr{left(2.9)}ll", caption, "tab:knees", head, lines)
 

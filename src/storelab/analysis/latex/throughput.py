@@ -41,7 +41,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     still = list(filter(None, (words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
     lines = []
     for _, r in rows.iterrows():
-        labels = "".join(mark for mark, column in (("d", "drifting"), ("s", "too_short")) if r[column]) + _bound(r)
+        labels = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
         cells = [words.cell(c, r[c]) for c in moving] + [
             f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         ]
@@ -71,8 +71,9 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     caption = (
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
         "[low, high] over n runs in the window in which all clients are active; errors of all runs together; longest "
-        "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: d, a run drifts; s, "
-        "a run is too short to judge its steadiness; c, client-bound: near what the clients could do at most."
+        "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: u, a run is "
+        "not steady; s, a run is too short to judge its steadiness; c, client-bound: near what the clients could do "
+        "at most."
     )
     size = "scriptsize" if len(moving) < MANY else "tiny"
     return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)

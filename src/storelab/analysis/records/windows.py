@@ -13,23 +13,26 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
 * rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise
   with their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed
   operations count as errors only.
-* steadiness: the overlap window in 10 equal slices. `too short` below 2 s or 50 operations; `drifting` where
-  completions per slice rise or fall with time (Kendall's tau, two-sided p < 0.05) and the last three slices differ from
-  the first three by more than 10 % of the mean; else `steady`.
+* steadiness: what `statistics.steadiness` says of the completions in 40, 20 or 10 equal slices of the overlap window;
+  `too short` below 2 s, 50 operations, or 5 for each that the clients may have in flight. There are as many slices as
+  keep each of them longer than a bin of operations, and two of them longer than an operation takes on average: clients
+  that began together end their first operations together, and these waves are no swing of the store.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics import steadiness
 
 WINDOWS = ("overlap", "first_done", "last_done")
-SLICES = 10
-SHORTEST_S, FEWEST = 2.0, 50
-DRIFT_P, DRIFT = 0.05, 0.10
+SLICES = steadiness.MOST
+SHORTEST_S, FEWEST, FEWEST_EACH = 2.0, 50, 5
 MB = 1e6
 BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
 
@@ -106,8 +109,14 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     counted = cells[good & overlap].astype({"cell": int, "operations": float})
     slices = counted.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum")
     slices = slices.reindex(t.index, columns=range(SLICES)).fillna(0).to_numpy(float)
-    out["steadiness"] = [steadiness(s, length) for s, length in zip(slices, out["overlap_length_s"], strict=True)]
+    most = [in_flight(campaign.runs[key]["point"]["axes"]) for key in t.index]
+    out["steadiness"] = [label(*row) for row in zip(slices, out["overlap_length_s"], most, strict=True)]
     return out
+
+
+def in_flight(axes: Mapping[str, Any]) -> int:
+    """Operations that the clients of a point may have in flight; a batch counts each of its objects."""
+    return math.prod(int(axes.get(name) or 1) for name in ("clients", "workers", "batch"))
 
 
 def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
@@ -115,26 +124,15 @@ def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
     return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
 
-def steadiness(slices: np.ndarray, length_s: float) -> str:
-    """Label of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds: see the module's
-    definitions."""
-    if length_s < SHORTEST_S or slices.sum() < FEWEST:
-        return "too short"
-    change = abs(slices[-3:].mean() - slices[:3].mean()) / slices.mean()
-    return "drifting" if change > DRIFT and kendall(slices) < DRIFT_P else "steady"
-
-
-def kendall(values: np.ndarray) -> float:
-    """Two-sided p of Kendall's tau of values (shape (n,)) against their order, by the normal approximation with ties.
-
-    SciPy's `kendalltau` takes the exact distribution where there are no ties; of 10 values both say the same at 0.05,
-    and to load scipy.stats takes longer than all that is computed of a campaign.
-    """
-    n, ties = len(values), np.unique(values, return_counts=True)[1]
-    first, second = np.triu_indices(n, 1)
-    rises = np.sign(values[second] - values[first]).sum()
-    variance = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
-    return math.erfc(abs(rises) / math.sqrt(2 * variance))
+def label(slices: np.ndarray, length_s: float, most: int = 1) -> str:
+    """Steadiness of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds with at most so many
+    operations in flight: see the module's definitions."""
+    every = slices.sum()
+    if length_s < SHORTEST_S or every < max(FEWEST, FEWEST_EACH * most):
+        return steadiness.TOO_SHORT
+    finest = min(length_s * 1e9 / BIN_NS, 2 * every / most)
+    n = max((n for n in steadiness.THRESHOLDS if n <= finest), default=min(steadiness.THRESHOLDS))
+    return steadiness.label(slices.reshape(n, -1).sum(1))
 
 
 PHASES = ("open", "plan", "transfer", "decompress", "deserialise")

@@ -21,12 +21,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from storelab.analysis.statistics.medians import CONFIDENCE, known
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
-COLUMNS = ("ratio", "low", "high", "coverage_percent", "verdict", "reason")  # of a table, in this order
+COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
 LEAST_REPS = 3  # repetitions on each side from which on the whole has an interval
 
 
@@ -35,7 +35,8 @@ class Ratio:
     """B / A of `n_a` and `n_b` runs: `ratio` between `low` and `high` (NaN: not known), `coverage` 0..1 of that
     interval.
 
-    verdict: `faster`, `slower` or `cannot tell`; reason: why there is no interval, else empty.
+    verdict: `faster`, `slower` or `cannot tell`; reason: why there is no interval, else empty. p: two-sided, of the
+    same test as the interval (NaN without one).
     """
 
     n_a: int
@@ -46,10 +47,11 @@ class Ratio:
     coverage: float
     verdict: str
     reason: str = ""
+    p: float = math.nan
 
     def row(self) -> dict[str, Any]:
         """As columns of a table: n_a, n_b and COLUMNS."""
-        said = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "verdict")}
+        said = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "p", "verdict")}
         known = math.isfinite(self.low)
         return said | {"coverage_percent": 100 * self.coverage if known else math.nan, "reason": self.reason or None}
 
@@ -58,9 +60,19 @@ class Ratio:
 def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
     """Rank k (from 1) so that the k-th smallest and k-th largest of the n m differences bound the shift; its coverage.
 
-    k = 0 where n against m runs have no interval of that confidence. The null distribution of the Mann-Whitney
-    statistic is the Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 …
-    n.
+    k = 0 where n against m runs have no interval of that confidence.
+    """
+    tail = _tail(n, m)
+    k = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
+    return k, float(1 - 2 * tail[k - 1]) if k else 0.0
+
+
+@lru_cache
+def _tail(n: int, m: int) -> np.ndarray:
+    """Probability that the Mann-Whitney statistic of n against m runs that do not differ is at most 0 … n m, shape
+    (n m + 1,).
+
+    The Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 … n.
     """
     counts = np.zeros(n * m + 1)
     counts[0] = 1.0
@@ -68,9 +80,7 @@ def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
         counts[m + i :] -= counts[: max(0, len(counts) - m - i)].copy()
         for j in range(i):
             counts[j::i] = np.cumsum(counts[j::i])
-    tail = np.cumsum(counts) / counts.sum()
-    k = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
-    return k, float(1 - 2 * tail[k - 1]) if k else 0.0
+    return np.cumsum(counts) / counts.sum()
 
 
 def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
@@ -94,7 +104,9 @@ def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False)
     if not k:
         return Ratio(len(x), len(y), middle, math.nan, math.nan, 0.0, CANNOT_TELL, too_few(len(x), len(y)))
     low, high = math.exp(differences[k - 1]), math.exp(differences[-k])
-    return Ratio(len(x), len(y), middle, low, high, coverage, verdict(low, high, lower_is_better))
+    # Ties count for both sides, so that p < 5 % only where the interval leaves out 1.
+    p = 2 * _tail(len(x), len(y))[min((differences <= 0).sum(), (differences >= 0).sum())]
+    return Ratio(len(x), len(y), middle, low, high, coverage, verdict(low, high, lower_is_better), p=min(1.0, float(p)))
 
 
 def too_few(n: int, m: int) -> str:
@@ -134,9 +146,11 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
 def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
     """Of the mean of y over that of x, both logarithms (shapes (n,), (m,))."""
     shift, half = float(y.mean() - x.mean()), 0.0
+    p = float(shift == 0)
     parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]
     if any(parts):  # a scatter of 0 has no t; imagined records only
         df = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (x, y), strict=True))
         half = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * math.sqrt(sum(parts))
+        p = 2 * float(stdtr(df, -abs(shift) / math.sqrt(sum(parts))))
     low, middle, high = (math.exp(v) for v in (shift - half, shift, shift + half))
-    return Ratio(len(x), len(y), middle, low, high, CONFIDENCE, verdict(low, high, lower_is_better))
+    return Ratio(len(x), len(y), middle, low, high, CONFIDENCE, verdict(low, high, lower_is_better), p=p)

@@ -11,8 +11,8 @@ import pandas as pd
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics import medians
-from storelab.analysis.tables import NUMBERS, TABLE, latency, noise, scaling
+from storelab.analysis.statistics import knees, medians, steadiness
+from storelab.analysis.tables import NUMBERS, TABLE, latency, noise
 from storelab.core import units
 
 # The order of their numbers; those of other tables follow.
@@ -36,12 +36,15 @@ def _definitions() -> list[tuple[str, Any, str]]:
         ("steadiness_slices", windows.SLICES, ""),
         ("steadiness_shortest", windows.SHORTEST_S, "s"),
         ("steadiness_fewest", windows.FEWEST, ""),
-        ("steadiness_drift", 100 * windows.DRIFT, "%"),
-        ("steadiness_significance", 100 * windows.DRIFT_P, "%"),
+        ("steadiness_fewest_each", windows.FEWEST_EACH, ""),
+        ("steadiness_change", 100 * steadiness.LEAST_CHANGE, "%"),
+        ("steadiness_confidence", 100 * (1 - steadiness.FALSE), "%"),
+        ("steadiness_correlation", steadiness.CORRELATION, ""),
+        ("steadiness_still", 100 * steadiness.STILL, "%"),
         ("interval_least", medians.LEAST, ""),
         ("interval_confidence", "95 %", ""),
         ("noise_percentile", 100 * noise.PERCENTILE, "%"),
-        ("curve_least", scaling.LEAST_VALUES, ""),
+        ("curve_least", knees.LEAST_VALUES, ""),
         ("large_object", units.format_size(speed.LARGE), ""),
         *latency.definitions(),
     ]

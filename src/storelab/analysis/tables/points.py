@@ -13,6 +13,7 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, capabilities, consistency, latency
 from storelab.core import units
 
@@ -172,9 +173,9 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("errors", ok["errors"].sum(), ""),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
         ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
-        ("drifting", (ok["steadiness"] == "drifting").sum(), ""),
-        ("too_short", (ok["steadiness"] == "too short").sum(), ""),
-        ("steady", (ok["steadiness"] == "steady").sum(), ""),
+        ("unsteady", ok["steadiness"].isin(steadiness.UNSTEADY).sum(), ""),
+        ("too_short", (ok["steadiness"] == steadiness.TOO_SHORT).sum(), ""),
+        ("steady", (ok["steadiness"] == steadiness.STEADY).sum(), ""),
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import NUMBERS, TABLE, calibration
 from storelab.core import units
 
@@ -21,7 +22,8 @@ COLUMNS = (
     *groups.spread(RATES),
     "operations",
     "errors",
-    "drifting",
+    "unsteady",
+    "unsteady_how",
     "too_short",
     "tail_max_s",
     "lateness_max_ms",
@@ -81,8 +83,8 @@ def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that
     failed.
 
-    operations, errors: sums over the runs; drifting, too_short: runs with that label; *_max: of all runs;
-    *_cpu_percent: medians.
+    operations, errors: sums over the runs; unsteady, too_short: runs with such a label; unsteady_how: how many of
+    which; *_max: of all runs; *_cpu_percent: medians.
     """
     ok = rated["state"] == "ok"
     tried = rated[ok.groupby([rated[c] for c in by], dropna=False).transform("any")] if len(rated) else rated
@@ -91,15 +93,16 @@ def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
-    ok, labels = group[group["state"] == "ok"], group.loc[group["state"] == "ok", "steadiness"].value_counts()
+    ok = group[group["state"] == "ok"]
     shared = bool(ok["shared_host"].any())
     return {
         "reps_planned": len(group),
         "reps_failed": int((group["state"] == "failed").sum()),
         "reps_invalid": int((group["state"] == "invalid").sum()),
         **{name: ok[name].sum() for name in ("operations", "errors")},
-        "drifting": labels.get("drifting", 0),
-        "too_short": labels.get("too short", 0),
+        "unsteady": int(ok["steadiness"].isin(steadiness.UNSTEADY).sum()),
+        "unsteady_how": unsteady(ok["steadiness"]),
+        "too_short": int((ok["steadiness"] == steadiness.TOO_SHORT).sum()),
         "tail_max_s": ok["tail_s"].max(),
         **{name: ok[name].max() for name in ("lateness_max_ms", "connections_max", "nodes")},
         **{name: ok[name].median() for name in (*groups.CPU, "host_cpu_percent")},
@@ -108,6 +111,11 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         **{name: group[name].iloc[0] for name in ("duration_s", "warm_up_s")},
         **{name: groups.joined(ok[name]) for name in ("engine_version", "requests_per_operation")},
     }
+
+
+def unsteady(labels: pd.Series) -> str | None:
+    """How many runs are unsteady in which way: `stalled 2, swinging 1`; None where none is."""
+    return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (labels == name).sum())) or None
 
 
 def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import words
-from storelab.analysis.statistics import ratios
+from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
 from storelab.core import engines
 
@@ -28,7 +28,6 @@ GAIN = 1.05  # ratio that is worth being called one, however sure it is
 # Without an interval: so many runs on each side, apart from each other, and such a ratio.
 LEAST_RUNS, LEAST_GAIN = 3, 1.1
 ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
-RISING, KNEE = "still rising", "knee"  # as scaling.csv has them
 
 
 def _n(value: float, unit: str = "") -> str:
@@ -51,9 +50,9 @@ def errors(s: Subject) -> str | None:
     return "; ".join(said)
 
 
-def drifting(s: Subject) -> str | None:
-    runs, n = s.number("drifting") or 0.0, s.number("n") or 0.0
-    return f"{_n(runs)} of {_n(n)} runs at the best rate drift: it is no steady state" if n and runs > n / 2 else None
+def unsteady(s: Subject) -> str | None:
+    runs, n, how = s.number("unsteady") or 0.0, s.number("n") or 0.0, s.row.get("unsteady_how")
+    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})" if n and runs > n / 2 else None
 
 
 def sockets(s: Subject) -> str | None:
@@ -168,7 +167,7 @@ def concurrency(s: Subject) -> str | None:
             continue
         shape = _curve(s, axis).get("curve")
         step = gain(line[-2], line[-1], axis)
-        if shape == RISING:
+        if shape == knees.RISING:
             said.append(
                 f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
                 "the rate still rises" + (f" ({step})" if step else "")
@@ -207,8 +206,9 @@ def unknown(s: Subject) -> str:
     parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in MEASURED.items() if (value := s.number(c)) is not None]
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
-        if curve.get("curve") == KNEE and not pd.isna(curve["knee_value"]):
-            parts.append(f"the rate levels off at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
+        if (shape := curve.get("curve")) in (knees.KNEE, knees.PEAK) and not pd.isna(curve["knee_value"]):
+            ends = "levels off" if shape == knees.KNEE else "is highest, and falls again,"
+            parts.append(f"the rate {ends} at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
     return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
 
 
@@ -233,7 +233,8 @@ NOT_KNOWN = "not known"
 RULES = (
     Rule("errors", errors, ("runs are invalid (more failed operations than the campaign's budget), or at the best "
                            f"rate more than {FAILED:g} % of the operations failed")),
-    Rule("drifting", drifting, "more than half of the runs at the best rate drift: there is no rate to explain"),
+    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is no "
+                               "one rate to explain")),
     Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
                              "ports, counted for each front-end; not over loopback, where the kernel takes a port "
                              "in TIME_WAIT again after a second")),

@@ -1,0 +1,88 @@
+"""Was a window steady: rates of false and of true alarms over synthetic windows, and each shape by its name."""
+
+import numpy as np
+import pytest
+
+from storelab.analysis.statistics import steadiness as s
+
+N = 40
+T = (np.arange(N) + 0.5) / N
+
+
+def noise(rng: np.random.Generator, draws: int, scatter: float, phi: float) -> np.ndarray:
+    """First-order autoregressive noise of that standard deviation, shape (draws, N), from its defining recursion."""
+    out = np.empty((draws, N + 60))
+    out[:, 0] = rng.normal(size=draws)
+    for i in range(1, N + 60):
+        out[:, i] = phi * out[:, i - 1] + np.sqrt(1 - phi**2) * rng.normal(size=draws)
+    return scatter * out[:, 60:]
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6])
+@pytest.mark.parametrize("scatter", [0.03, 0.1])
+def test_steady_windows_are_called_steady(phi, scatter):
+    series = 1000 * (1 + noise(np.random.default_rng(1), 400, scatter, phi))
+    assert np.mean([s.label(row) == s.STEADY for row in series]) > 0.94
+
+
+SHAPES = {
+    "half the window at 70 %": (np.where(T < 0.5, 1.0, 0.7), s.SHIFTED),
+    "the first third at 140 %": (np.where(T < 0.33, 1.4, 1.0), s.SHIFTED),
+    "a stall of 20 %": (np.where((T > 0.4) & (T < 0.6), 0.0, 1.0), s.STALLED),
+    "a stall at the end": (np.where(T > 0.8, 0.0, 1.0), s.STALLED),
+    "two stalls of 5 %": (np.where(((T > 0.2) & (T < 0.25)) | ((T > 0.7) & (T < 0.75)), 0.0, 1.0), s.STALLED),
+    "a threefold swing of 2 periods": (1 + 0.5 * np.sin(4 * np.pi * T), s.SWINGING),
+    "a threefold swing of 5 periods": (1 + 0.5 * np.sin(10 * np.pi * T + 1), s.SWINGING),
+    "full and half speed in turn": (np.where(np.sin(6 * np.pi * T) > 0, 1.0, 0.5), s.SWINGING),
+    "60 % more at the end": (1 + 0.6 * T, s.DRIFTING),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("phi", [0.0, 0.6])
+def test_shapes_are_seen_and_named(name, phi):
+    shape, word = SHAPES[name]
+    series = 1000 * shape * (1 + noise(np.random.default_rng(2), 60, 0.05, phi))
+    assert np.mean([s.label(row) == word for row in series]) > 0.9
+
+
+def test_thresholds_are_the_99_percent_quantiles_of_autocorrelated_noise():
+    """Drawn anew: each shape is told in about 1 % of the windows, by the F statistic alone."""
+    rows = 1 + noise(np.random.default_rng(3), 2000, 0.05, 0.6)
+    told = np.mean(
+        [[f > least for (f, _, _), least in zip(s.fits(row).values(), s.THRESHOLDS[N], strict=True)] for row in rows], 0
+    )
+    assert ((told > 0.003) & (told < 0.02)).all(), told
+
+
+def test_f_statistic_of_a_line_is_that_of_linear_regression():
+    from scipy.stats import linregress
+
+    y = 100 + np.arange(N) + np.random.default_rng(4).normal(0, 5, N)
+    r = linregress(np.arange(N), y).rvalue ** 2
+    assert s.fits(y)[s.DRIFTING][0] == pytest.approx(r / (1 - r) * (N - 2))
+
+
+def test_change_of_a_step_is_that_of_its_levels():
+    assert s.fits(np.where(T < 0.5, 1.0, 0.7))[s.SHIFTED][1] == pytest.approx(0.3 / 0.85)
+
+
+def test_a_change_below_10_percent_is_steady_however_regular():
+    assert s.label(1000 * (1 + 0.04 * np.sin(6 * np.pi * T))) == s.STEADY
+    assert s.label(1000 * (1 + 0.06 * np.sin(6 * np.pi * T))) == s.SWINGING
+
+
+def test_one_slow_slice_is_no_stall():
+    one = np.full(N, 100.0)
+    one[7] = 0
+    assert not s.stalled(one)
+    one[8] = 9
+    assert s.stalled(one)
+    one[8] = 11
+    assert not s.stalled(one)
+
+
+@pytest.mark.parametrize("n", sorted(s.THRESHOLDS))
+def test_every_number_of_slices_is_judged(n):
+    assert s.label(np.full(n, 25.0)) == s.STEADY
+    assert s.label(np.where(np.arange(n) < n / 2, 100.0, 10.5)) == s.SHIFTED
