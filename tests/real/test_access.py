@@ -39,9 +39,9 @@ def make(staged, keys, proxy, monkeypatch):
     [
         ("read_volume", {"engine": "uproot-s3fs"}),
         ("read_volume", {"engine": "planned"}),
-        ("read_volume", {"engine": "planned", "transport": "http"}),
+        pytest.param("read_volume", {"engine": "planned", "transport": "http"}, marks=pytest.mark.heavy),
         ("replay", {}),
-        ("replay", {"engine": "fsspec"}),
+        pytest.param("replay", {"engine": "fsspec"}, marks=pytest.mark.heavy),
     ],
 )
 def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):

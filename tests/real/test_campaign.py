@@ -93,6 +93,7 @@ def test_no_credentials_anywhere_in_the_records(measured):
             assert not any(s.encode() in data for s in secrets), path
 
 
+@pytest.mark.heavy
 def test_measuring_again_measures_nothing(measured):
     """Not even where Snakemake is told to run every rule."""
     before = heads(measured)

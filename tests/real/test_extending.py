@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CAMPAIGN = """

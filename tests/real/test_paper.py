@@ -82,6 +82,7 @@ def test_latency_has_a_section(tmp_path):
         assert part in text, part
 
 
+@pytest.mark.heavy
 def test_only_reads_and_no_title(tmp_path):
     sweeps = {
         "entries": {

@@ -50,7 +50,11 @@ def proxy(staged):
         ("replay", {"entry_fraction": 1.0, "volume_fraction": 50.0}),
         ("replay", {"volume_fraction": 1.0, "max_amplification": 4}),
         ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096}),
-        ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096, "engine": "fsspec"}),
+        pytest.param(
+            "replay",
+            {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096, "engine": "fsspec"},
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 def test_counts_are_the_proxy_s(make, proxy, staged, tmp_path, monkeypatch, workload, axes):
