@@ -1,7 +1,7 @@
 """Statistics against the truth, on synthetic runs with known medians, ratios, curves and windows: do they hold what they say?
 
 Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so that no case
-hides behind another. It needs no store and takes about four minutes; `--quick` draws knees and wholes less often.
+hides behind another. It needs no store and takes some 15 minutes; `--quick` draws knees and wholes less often.
 """
 
 from collections.abc import Callable, Iterable
