@@ -12,6 +12,7 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.tables import build
 from storelab.core import records
+from storelab.core.errors import UserError
 
 
 def texts(fig) -> str:
@@ -215,6 +216,14 @@ def test_several_processes_draw_the_same(example, tmp_path):
     assert drawn[0] == drawn[1] and len(drawn[0]) == 9
     with pytest.raises(KeyError):
         write.build(folder, ["no_such_figure", "entries"], 2)
+
+
+def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path):
+    """It would hang, if the error did not come out of its process."""
+    shutil.copytree(example / "raw", tmp_path / "raw")
+    for jobs in (1, 2):
+        with pytest.raises(UserError, match="tables"):
+            write.build(tmp_path, ["metadata_upload", "entries"], jobs)
 
 
 def test_captions_state_n_sizes_engine_and_bars(example):

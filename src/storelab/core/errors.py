@@ -16,6 +16,10 @@ class UserError(Exception):
         line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
         super().__init__(" ".join(line.split()))
 
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        """So that it comes out of a process pool: with its own arguments instead of the line."""
+        return type(self), (self.place, self.problem, self.mend)
+
 
 class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
