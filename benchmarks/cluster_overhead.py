@@ -73,9 +73,9 @@ def sweep(size: Size) -> dict[str, Any]:
     return {"up": {"workload": "put", "duration": f"{size.window_s} s", "warm_up": "500 ms", "axes": axes}}
 
 
-def overheads(n: int, size: Size) -> list[float]:
-    """Seconds of points in one allocation beside their windows."""
-    with testbed(size.nodes) as folder, laboratory(sweep(size), repetitions=n + 1) as lab:
+def overheads(folder: Path, n: int, size: Size) -> list[float]:
+    """Seconds of points in one allocation of the testbed in `folder` beside their windows."""
+    with laboratory(sweep(size), repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "address": "127.0.0.1"})
         keys = [f"seaweedfs/put/clients~{size.nodes:04d}_workers~0002_rep~{i:03d}" for i in range(1, n + 2)]
         script = "\n".join(
@@ -88,11 +88,11 @@ def overheads(n: int, size: Size) -> list[float]:
         return [float(e) - float(s) - size.window_s for s, e in lines][1:]
 
 
-def plugin(n: int, size: Size) -> list[float]:
+def plugin(folder: Path, n: int, size: Size) -> list[float]:
     """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n + 1."""
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
-    with testbed(size.nodes) as folder, laboratory(sweep(size), repetitions=n + 1) as lab:
+    with laboratory(sweep(size), repetitions=n + 1) as lab:
         _configure(lab, {"kind": "srun", "nodes": size.nodes, "address": "127.0.0.1"})
         command = ["snakemake", "--profile", "profiles/slurm", "--config", "measure=true", "--", "measured"]
         storelab("testbed", "run", "--folder", str(folder), "--", *command, cwd=lab)
@@ -204,9 +204,10 @@ def main() -> None:
     if without := absent(PROGRAMS):
         raise UserError("cluster_overhead", f"{', '.join(without)} is not installed", "run `storelab install slurm`")
     n = sized(args, 15, 5, 1)
-    values = {"allocation_overhead_s": overheads(n, size)}
-    say(f"cluster_overhead: in an allocation {values['allocation_overhead_s']}")
-    values["plugin_overhead_s"] = plugin(sized(args, 4, 2, 1), size)
+    with testbed(size.nodes) as folder:
+        values = {"allocation_overhead_s": overheads(folder, n, size)}
+        say(f"cluster_overhead: in an allocation {values['allocation_overhead_s']}")
+        values["plugin_overhead_s"] = plugin(folder, sized(args, 4, 2, 1), size)
     missing = (
         [] if values["plugin_overhead_s"] else ["plugin_overhead_s: snakemake-executor-plugin-slurm is not installed"]
     )

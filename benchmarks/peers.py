@@ -41,7 +41,7 @@ from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, stage
 
-SERVERS = ("seaweedfs", "versitygw")
+SERVERS = ("versitygw", "seaweedfs")
 ENGINES = ("obstore", "loadgen")  # s5cmd by storelab beside s5cmd by hand: engine_overhead.py
 PEERS = ("s5cmd", "boto3", "s3fs", "obstore", "obstore_threads", "warp")
 QUICK_PEERS = (
@@ -292,20 +292,21 @@ def native(cells: dict[str, Cell], sizes: dict[str, Size], values: dict[str, lis
 def main() -> None:
     args = options(__doc__)
     n, sizes = sized(args, 5, 2, 1), sized(args, SIZES, SIZES, SMOKE)
+    servers = sized(args, SERVERS, SERVERS, SERVERS[:1])
     missing = [] if warp.binary() else ["warp: it is not built: run benchmarks/warp.py"]
     peers = [p for p in PEERS if p != "warp" or not missing]
     cells: dict[str, Cell] = {}
     values: dict[str, list[float]] = {}
-    stores = {name: {"kind": name, "port": ports.block()} for name in SERVERS}
+    stores = {name: {"kind": name, "port": ports.block()} for name in servers}
     with (
-        laboratory(sweeps(sizes), stores=stores, repetitions=n, use_stores=list(SERVERS)) as folder,
+        laboratory(sweeps(sizes), stores=stores, repetitions=n, use_stores=list(servers)) as folder,
         tempfile.TemporaryDirectory(
             prefix="storelab-peers-", dir="/dev/shm"
         ) as shm,  # data of the servers too: clients are compared
     ):
         own_places = {"results": str(folder / "results"), "state": f"{shm}/state", "scratch": shm}
         conf = config.load(Path(folder) / "config.yaml", (), own_places)
-        systems = {name: make(name, conf.stores[name], Path(conf.state)) for name in SERVERS}
+        systems = {name: make(name, conf.stores[name], Path(conf.state)) for name in servers}
         try:
             measured(conf, systems, peers, sizes, cells, n)
         finally:
@@ -316,7 +317,7 @@ def main() -> None:
     for name, cell in cells.items():
         costs(name, cell, units.parse(sizes[name.split("_", 2)[2]].size, "size", ""), values)
     native(cells, sizes, values)
-    report("peers", n, values, args, missing, SERVERS)
+    report("peers", n, values, args, missing, servers)
 
 
 if __name__ == "__main__":

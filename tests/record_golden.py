@@ -274,13 +274,13 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
     "failures": {"sweeps": FAILURES, "limits": {"requests_per_s": 400}},
     "invalid": {"sweeps": INVALID, "use_stores": ["refusing"]},
     "nodes": {"sweeps": NODES, "launcher": {"kind": "srun", "address": "127.0.0.1"}},
-    "root": {"sweeps": ROOT},
+    "root": {"sweeps": ROOT, "use_stores": ["xrootd"]},
 }
 
 
-def free_ports(count: int) -> int:
-    """First of so many free ports in a row, each with the port 10000 above it."""
-    for first in range(14000, 21900, 100):
+def free_ports(count: int, lowest: int = 14000) -> int:
+    """First of so many free ports in a row, not below `lowest`, each with the port 10000 above it."""
+    for first in range(lowest, 21900, 100):
         with contextlib.ExitStack() as held:
             try:
                 for port in range(first, first + count):
@@ -342,7 +342,7 @@ def refusing(folder: Path, config: dict[str, Any]) -> Iterator[dict[str, str]]:
 def testbed(folder: Path) -> Iterator[tuple[str, ...]]:
     """A Slurm of four nodes on loopback; the words that stand before a command in it."""
     bed = folder / "bed"
-    done = storelab(folder, "testbed", "up", "--folder", str(bed), "--nodes", "4", "--port", str(free_ports(20)))
+    done = storelab(folder, "testbed", "up", "--folder", str(bed), "--nodes", "4", "--port", str(free_ports(20, 18000)))
     if done.returncode:
         raise SystemExit(done.stderr)
     try:

@@ -130,6 +130,9 @@ func (j *Job) Times(data []byte) error {
 	return j.checkTimes()
 }
 
+// Ends is when operations in flight at the deadline are given up, UTC ns.
+func (j *Job) Ends() int64 { return j.DeadlineNs + int64(j.DrainS*1e9) }
+
 func strict(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

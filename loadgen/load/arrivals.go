@@ -12,6 +12,7 @@ type arrivals struct {
 	run   *Run
 	taken atomic.Int64
 	begun atomic.Int64
+	late  lateness
 }
 
 func (a *arrivals) due(n int64) int64 {
@@ -30,6 +31,7 @@ func (a *arrivals) next() (int64, bool) {
 		return 0, false
 	}
 	now := a.run.now()
+	free := now < due
 	for ; now < due && !a.run.halt.Load(); now = a.run.now() {
 		pause(min(due-now, 1e8))
 	}
@@ -37,6 +39,9 @@ func (a *arrivals) next() (int64, bool) {
 		return 0, false
 	}
 	a.begun.Add(1)
+	if free {
+		a.late.note(now - due)
+	}
 	return due, true
 }
 

@@ -47,6 +47,11 @@ func element(text []byte, name string) string {
 	return string(inside)
 }
 
+// classHung is the class of an operation that was given up when the drain was over: it lasted at least so long.
+const classHung = "Hung"
+
+var errHung error = &wrong{classHung, "still in flight when the time for operations in flight at the deadline was over"}
+
 // classify returns the class of an error, as all engines name it (storelab.engines.common.error_classes), and the HTTP
 // status, 0 if there was no answer.
 func classify(err error) (class string, status int) {

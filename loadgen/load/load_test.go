@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,7 +35,10 @@ type row struct {
 	Endpoint   int16  `parquet:"endpoint,optional"`
 }
 
-const size = 100
+const (
+	size  = 100
+	drain = 300 * time.Millisecond
+)
 
 // lab is a job for a server, with two bodies of 100 B.
 type lab struct {
@@ -67,7 +71,7 @@ func newLab(t *testing.T, urls ...string) *lab {
 	}
 	l.values = map[string]any{
 		"schema": 1, "endpoints": ends, "buckets": []string{"b"}, "workers": 2, "records": l.path, "object_size": size, "bodies": names,
-		"uploads": []any{map[string]any{"bucket": 0, "prefix": "put/"}}, "timeout_s": 0.4, "drain_s": 0.3,
+		"uploads": []any{map[string]any{"bucket": 0, "prefix": "put/"}}, "timeout_s": 0.4, "drain_s": drain.Seconds(),
 	}
 	return l
 }
@@ -154,7 +158,7 @@ func TestGet(t *testing.T) {
 		seen[r.Object]++
 		workers[r.Worker]++
 	}
-	if len(seen) != 5 || len(workers) != 3 || out.Compared != int64(len(rows)) || out.Differ != 0 || out.CutOff != 0 {
+	if len(seen) != 5 || len(workers) != 3 || out.Compared != int64(len(rows)) || out.Differ != 0 || out.Hung != 0 {
 		t.Errorf("objects %v, workers %v, %+v", seen, workers, out)
 	}
 	if out.Dials != 3 || out.Connections != 3 || len(s.opened) != 3 {
@@ -350,7 +354,11 @@ func TestFaults(t *testing.T) {
 				l.values["objects"] = map[string]any{"key": []string{"missing"}, "bucket": []int{0}, "body": []int{0}}
 			}
 			rows, out := l.run(0.6)
-			if out.Operations != 0 || out.Errors == 0 || out.ByClass[c.class] != out.Errors || len(out.Messages[c.class]) < 5 {
+			seen := out.ByClass[c.class]
+			if c.class == "Timeout" { // the second operation of a worker
+				seen += out.ByClass["Hung"]
+			}
+			if out.Operations != 0 || out.ByClass[c.class] == 0 || seen != out.Errors || len(out.Messages[c.class]) < 5 {
 				t.Errorf("%s %s: %+v", op, c.kind, out)
 			}
 			for _, r := range rows {
@@ -381,14 +389,40 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// Operations that hang at the deadline are cut off after `drain_s`, and counted.
-func TestCutOff(t *testing.T) {
+// Operations in flight when `drain_s` is over hung: each is a row of its own class, which lasted until then.
+func TestHung(t *testing.T) {
 	s := serve(t, false)
 	l := newLab(t, s.URL).with("GET", map[string]any{"timeout_s": 30}).objects(s, "hang", 3)
 	begun := time.Now()
 	rows, out := l.run(0.2)
-	if len(rows) != 0 || out.CutOff != 2 || time.Since(begun) > time.Second {
-		t.Errorf("%d rows, %d cut off, after %s", len(rows), out.CutOff, time.Since(begun))
+	if len(rows) != 2 || out.Hung != 2 || out.Errors != 2 || out.ByClass["Hung"] != 2 || time.Since(begun) > time.Second {
+		t.Fatalf("%d rows, %+v, after %s", len(rows), out, time.Since(begun))
+	}
+	ends, held := begun.Add(200*time.Millisecond+drain), 0.0
+	for _, r := range rows {
+		if r.Error != "Hung" || r.Bytes != 0 || r.Status != 0 || r.FirstNs != 0 || r.Count != 1 {
+			t.Errorf("%+v", r)
+		}
+		if off := time.Duration(r.EndNs - ends.UnixNano()); off < 0 || off > 300*time.Millisecond || r.EndNs != rows[0].EndNs {
+			t.Errorf("given up %s after the drain", off)
+		}
+		held += float64(r.EndNs-int64(drain)-r.StartNs) / 1e9
+	}
+	if math.Abs(out.HungS-held) > 1e-9 || held < 0.2 || held > 0.4 {
+		t.Errorf("held %g s, by the rows %g s", out.HungS, held)
+	}
+	if out.Messages["Hung"] == "" {
+		t.Error("no message")
+	}
+}
+
+// An operation that ends within the drain did not hang.
+func TestDrained(t *testing.T) {
+	s := serve(t, false)
+	l := newLab(t, s.URL).with("GET", map[string]any{"drain_s": 5, "workers": 1}).objects(s, "slow", 3)
+	rows, out := l.run(0.05)
+	if len(rows) != 1 || out.Hung != 0 || out.Errors != 0 || rows[0].Error != "" {
+		t.Errorf("%d rows, %+v", len(rows), out)
 	}
 }
 
@@ -403,8 +437,8 @@ func TestStop(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, r.Stop)
 	begun := time.Now()
 	rows, out := l.done(r, j, 60)
-	if len(rows) == 0 || out.CutOff != 2 || time.Since(begun) > 2*time.Second {
-		t.Errorf("%d rows, %d cut off, after %s", len(rows), out.CutOff, time.Since(begun))
+	if len(rows) == 0 || out.Hung != 0 || out.Errors != 0 || time.Since(begun) > 2*time.Second {
+		t.Errorf("%d rows, %+v, after %s", len(rows), out, time.Since(begun))
 	}
 }
 

@@ -45,6 +45,7 @@ type Run struct {
 	cancel context.CancelFunc
 	halt   atomic.Bool // begin no more operations
 	cut    atomic.Bool // operations in flight no longer count
+	hung   atomic.Bool // those that are cut hung: the drain is over
 
 	dials, open, mostOpen, compared, differ atomic.Int64
 	turn                                    atomic.Int64 // round robin
@@ -57,7 +58,8 @@ type Summary struct {
 	records.Totals
 	Requests    map[string]int32  `json:"requests_per_operation"`
 	Messages    map[string]string `json:"messages"`
-	CutOff      int64             `json:"cut_off"`   // in flight at the end
+	Hung        int64             `json:"hung"`      // in flight when the drain was over
+	HungS       float64           `json:"hung_s"`    // of the workers' time until the deadline, spent on them
 	NotBegun    int64             `json:"not_begun"` // open loop: due, but no worker was free
 	Compared    int64             `json:"compared"`
 	Differ      int64             `json:"differ"`
@@ -65,6 +67,7 @@ type Summary struct {
 	Connections int64             `json:"connections_max"`
 	Threads     int               `json:"threads"`
 	EndedNs     int64             `json:"ended_ns"`
+	Pauses      Pauses            `json:"pauses"`
 }
 
 // New prepares a run: it maps bodies, makes targets and workers, and connects nothing yet.
@@ -226,12 +229,18 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	}
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
+	pauses := Pauses{Longest: [][2]int64{}}
+	var watching sync.WaitGroup
+	watching.Go(func() { r.notePauses(ended, &pauses) })
 	r.watch(ended, progress)
-	out := Summary{Messages: r.messages, NotBegun: due.missed(), EndedNs: r.now(), Requests: map[string]int32{}}
+	watching.Wait()
+	pauses.Late, pauses.LongestLateNs = due.late.count, due.late.longest
+	out := Summary{Messages: r.messages, NotBegun: due.missed(), EndedNs: r.now(), Pauses: pauses, Requests: map[string]int32{}}
 	for _, w := range r.workers {
 		w.notes.Flush()
-		if w.busy.Load() {
-			out.CutOff++
+		if w.hungNs > 0 {
+			out.Hung++
+			out.HungS += float64(w.hungNs) / 1e9
 		}
 	}
 	for _, c := range r.conns {

@@ -22,7 +22,7 @@ type Sums struct {
 
 // watch ends operations that are silent for too long, and everything at the end.
 func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
-	silent, last := int64(r.job.TimeoutS*1e9), r.job.DeadlineNs+int64(r.job.DrainS*1e9)
+	silent, last := int64(r.job.TimeoutS*1e9), r.job.Ends()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	told, used, seen := time.Now(), cpu(), r.now()
@@ -37,6 +37,9 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 		r.grow(spent-used, now-seen)
 		used, seen = spent, now
 		if now >= last || r.halt.Load() {
+			if !r.halt.Load() {
+				r.hung.Store(true)
+			}
 			r.Stop() // repeatedly: an operation may just have begun
 			continue
 		}
@@ -78,7 +81,7 @@ func (r *Run) sums() Sums {
 	return out
 }
 
-// Stop begins no more operations and gives up those in flight: they count as cut off.
+// Stop begins no more operations and gives up those in flight. They are not recorded, unless the drain is over: then they hung.
 func (r *Run) Stop() {
 	r.halt.Store(true)
 	r.cut.Store(true)

@@ -21,8 +21,8 @@ type worker struct {
 	rng                       *rand.Rand
 	notes                     *records.Worker
 	objects, bytes, bad, asks atomic.Int64 // done, failed; operations
-	busy                      atomic.Bool
-	begun                     int64 // operations
+	begun                     int64        // operations
+	hungNs                    int64        // from the begin of an operation that hung to the deadline; 0: none did
 }
 
 func (r *Run) addWorkers() {
@@ -80,16 +80,18 @@ func (w *worker) work(due *arrivals) {
 		l, endpoint := w.lane()
 		verify := r.job.Verify > 0 && len(r.bodies) > 0 && w.begun%int64(r.job.Verify) == 0
 		w.begun++
-		w.busy.Store(true)
 		r.targets[endpoint].busy.Add(1)
 		begun := r.now()
 		got, err := r.do(l, t, verify)
 		ended := r.now()
 		r.targets[endpoint].busy.Add(-1)
 		if r.cut.Load() {
-			return // busy: counted as cut off
+			if r.hung.Load() {
+				w.hungNs = max(1, r.job.DeadlineNs-begun)
+				w.note(t, &outcome{number: got.number}, errHung, begun, r.job.Ends(), at, endpoint)
+			}
+			return
 		}
-		w.busy.Store(false)
 		w.note(t, &got, err, begun, ended, at, endpoint)
 	}
 }
@@ -110,6 +112,8 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 		o.Object = got.number
 		if t.op == job.Multi {
 			o.Object = t.number
+		} else if err != nil {
+			o.Object = 1 // the listing itself
 		}
 		count = int64(o.Object)
 	}
@@ -125,7 +129,9 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 			r.messages[class] = short(err.Error())
 		}
 		r.mu.Unlock()
-		w.bad.Add(count)
+		if class != classHung { // after the deadline no limit stops anything
+			w.bad.Add(count)
+		}
 	} else {
 		w.objects.Add(count)
 		w.bytes.Add(kind.Bytes)

@@ -51,7 +51,12 @@ def test_points_bear_their_ceiling(measured):
         t = pd.read_csv(tables / f"{name}.csv")
         (row,) = t[t["workload"] == "put"].to_dict("records")
         assert row["ceiling_rate_per_s"] == pytest.approx(ceilings.loc["network", "rate_per_s"])
-        assert 1 < row["ceiling_percent"] < 150 and row["client_bound"] is False and row["shared_host"]
+        assert (
+            1 < row["ceiling_percent"] < 150
+            and pd.isna(row["bound_by"])
+            and row["ceiling_of"] == "shared cores"
+            and row["shared_host"]
+        )
     assert set(pd.read_csv(tables / "throughput.csv")["store"]) == {"seaweedfs"}
 
 

@@ -104,7 +104,11 @@ def test_measuring_again_measures_nothing(measured):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--forceall"], ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"]],
+    [
+        [],
+        pytest.param(["--forceall"], marks=pytest.mark.heavy),
+        ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"],
+    ],
 )
 def test_a_rebuild_lists_no_measuring_rule(lab, arguments):
     for name in ("rules", "Snakefile"):  # edited: one more space in the shell line, and no ancient() any more
@@ -143,6 +147,7 @@ def test_an_altered_record_stops_the_rebuild_with_one_line(lab):
     assert "has a wrong checksum" in done.stdout + done.stderr
 
 
+@pytest.mark.heavy
 def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
     assert in_process(lab, "seal")[0] == 0
     done = snakemake(lab, "--config", "measure=true")
@@ -252,6 +257,7 @@ def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     assert {k: after[k] for k in before} == before
 
 
+@pytest.mark.heavy
 def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_lab):
     key = point_of(shared_lab, 1)
     process = subprocess.Popen(

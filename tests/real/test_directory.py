@@ -171,9 +171,21 @@ def test_folders_that_cannot_be_used(tmp_path):
     assert folder(tmp_path / "none").free_bytes() is None
 
 
-@pytest.mark.skipif(ROOT, reason="root may write everywhere")
-def test_a_folder_of_someone_else(tmp_path):
-    tmp_path.chmod(0o500)
+@pytest.fixture
+def nobody(tmp_path):
+    """Root may write everywhere: for a moment it is somebody else, who may pass to the folder."""
+    if ROOT:
+        for above in (tmp_path, *tmp_path.parents[:-2]):
+            above.chmod(above.stat().st_mode | 0o055)
+        os.setresuid(65534, 65534, 0)
+    yield
+    if ROOT:
+        os.setresuid(0, 0, 0)
+
+
+def test_a_folder_of_someone_else(tmp_path, nobody):
+    if not ROOT:
+        tmp_path.chmod(0o500)
     with pytest.raises(UserError, match="cannot be written"):
         folder(tmp_path).up()
     folder(tmp_path, read_only=True).up()

@@ -122,8 +122,39 @@ def test_a_signal_ends_it_with_its_records(tmp_path, sig):
         _, said = process.communicate(timeout=20)
         assert time.monotonic() - begun < 2 and process.returncode == 128 + sig
     told = summary(said)
-    assert told["operations"] >= 20 and told["cut_off"] == 2 and told["errors"] == 0
+    assert told["operations"] >= 20 and told["hung"] == 0 and told["errors"] == 0
     assert pq.read_metadata(tmp_path / "ops.parquet").num_rows == told["rows"]
+
+
+def stopped(tmp_path, pause_s: float, **more) -> tuple[dict, int]:
+    """(summary of a run of 1.5 s against a fast server that is stopped so long, when that was in UTC ns)."""
+    with DelayServer(ports.block(), [0.005], latency_truth.body(tmp_path, 1000)) as server:
+        now = time.time_ns()
+        times = {"start_ns": now + 300_000_000, "deadline_ns": now + 1_800_000_000}
+        process = started(job(server.url, tmp_path, **times, **more))
+        time.sleep(1.0)
+        begun = time.time_ns()
+        if pause_s:
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(pause_s)
+            process.send_signal(signal.SIGCONT)
+        _, said = process.communicate(timeout=20)
+    return summary(said)["pauses"], begun
+
+
+@pytest.mark.parametrize("more", [{}, {"rate": 100.0, "workers": 8}])
+def test_a_pause_of_the_client_is_seen(tmp_path, more):
+    told, begun = stopped(tmp_path, 0.15, **more)
+    begin, length = max(told["longest"], key=lambda p: p[1])
+    assert 130e6 < length == told["longest_ns"] < 300e6 and abs(begin - begun) < 50e6, told
+    assert told["sum_ns"] >= length and told["count"] == len(told["longest"])
+    assert (told["late_begins"] > 0) is bool(more), "a worker that waited began late"
+    assert not more or 100e6 < told["late_begin_longest_ns"] < 300e6
+
+
+def test_an_undisturbed_client_is_not_accused(tmp_path):
+    """Others use this machine: once in five tries it must be quiet."""
+    assert any(stopped(tmp_path, 0)[0]["longest_ns"] < 50e6 for _ in range(5))
 
 
 def test_killed_it_leaves_no_half_file(tmp_path):

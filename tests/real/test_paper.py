@@ -36,6 +36,7 @@ def paper(folder: Path, **changes) -> str:
     return subprocess.run(["pdftotext", "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.heavy
 def test_a_whole_paper(tmp_path):
     """Beside what was measured stands a failed point, and a store that refuses half of the requests of some points."""
     refused = REFUSED | {"axes": REFUSED["axes"] | {"workers": 4}}  # points of their own

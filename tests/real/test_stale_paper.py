@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from common import BIN, ROOT, environ
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.heavy,  # unit/test_dag.py guards the same at each `make test`
+    pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed"),
+]
 
 PARTS = ("Snakefile", "config.yaml", "campaigns", "rules", "profiles", "paper", "src", "results/reference/raw")
 FROM_TABLES = {"make_tables", "draw_figures", "write_latex", "typeset_paper"}
@@ -85,7 +89,6 @@ def drawn(clone: Path) -> dict[str, int]:
     return {p.name: p.stat().st_mtime_ns for p in (clone / "results/reference/figures").iterdir()}
 
 
-@pytest.mark.heavy
 def test_an_edited_figure_is_drawn_again_and_no_other(clone):
     module = clone / "src/storelab/analysis/figures/sparse.py"
     with edited(module):

@@ -23,7 +23,8 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; a
         for preset in PRESETS
     },
     **{
-        ("systems", preset): "sweeps.capabilities_s3.stores: 'seaweedfs' is none of the campaign's stores"
+        (name, preset): "sweeps.capabilities_s3.stores: 'seaweedfs' is none of the campaign's stores"
+        for name in ("systems", "probes")
         for preset in PRESETS
     },
     # Points of one and of few accounts with 2100 buckets are for a store without a bound.

@@ -135,7 +135,7 @@ def changed(source, target, factors, day: str):
     path = target / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
-    group = points.groupby(["workload", "object_size_bytes", "clients"], dropna=False).ngroup()
+    group = points.groupby(["workload", "object_size_bytes", "workers"], dropna=False).ngroup()
     points[rates] = points[rates].mul(np.resize(factors, group.max() + 1)[group], axis=0)
     points["started"] = day + points["started"].str[10:]
     points.to_csv(path, index=False)
@@ -146,7 +146,7 @@ def changed(source, target, factors, day: str):
 def many_points(tmp_path_factory):
     """A campaign of 40 points with 6 runs each, and its tables; all runs of a point scatter by some percent."""
     folder = tmp_path_factory.mktemp("results") / "first"
-    axes = {"object_size": "4 kB", "clients": list(range(1, 21))}
+    axes = {"object_size": "4 kB", "workers": list(range(1, 21))}
     sweeps = {w: {"workload": w, "duration": "4 s", "axes": axes} for w in ("put", "get")}
     make(folder, failed=(), repetitions=6, sweeps=sweeps)
     build.build(folder)

@@ -206,6 +206,7 @@ def test_same_table_same_bytes(example, kind):
     assert first == second and b"CreationDate" not in first
 
 
+@pytest.mark.heavy
 def test_several_processes_draw_the_same(example, tmp_path):
     names, drawn = ["metadata_upload", "entries", "phases"], []
     for jobs in (1, 2):
@@ -214,7 +215,7 @@ def test_several_processes_draw_the_same(example, tmp_path):
         paths = write.build(folder, names, jobs)
         drawn.append([(p.name, p.read_bytes()) for p in paths])
     assert drawn[0] == drawn[1] and len(drawn[0]) == 9
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no_such_figure"):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 

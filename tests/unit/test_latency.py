@@ -14,6 +14,7 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.records import scan, windows
 from storelab.analysis.records.campaign import Campaign, load
+from storelab.analysis.statistics import quantiles
 from storelab.analysis.tables import build, latency
 from storelab.core import records
 from storelab.engines.common import bins
@@ -98,10 +99,10 @@ def test_too_few_operations_give_no_quantile(folder):
     t = build.read(folder, "latency").query("object_size_bytes == 10000000 and clients == 1").iloc[0]
     assert t["operations"] == 180 and t["latency_p90_median_ms"] == 91 and pd.isna(t["latency_p99_median_ms"])
     assert (
-        latency.enough(100, 0.99)
-        and not latency.enough(99, 0.99)
-        and latency.enough(1000, 0.999)
-        and not latency.enough(999, 0.999)
+        quantiles.enough(100, 0.99)
+        and not quantiles.enough(99, 0.99)
+        and quantiles.enough(1000, 0.999)
+        and not quantiles.enough(999, 0.999)
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from storelab.core import plan, records
 from storelab.core.config import Config
 from storelab.core.errors import UserError
+from storelab.measure import record
 from storelab.workloads import WORKLOADS
 
 
@@ -117,3 +118,29 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         records.write_json(path, {"new": 2})
     assert records.read_json(path) == {"old": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
+    """Failed twice, measured, measured again, and a last try that failed beside the record."""
+    folder, now = tmp_path / "raw" / point.key, iter((10, 20, 50))
+    monkeypatch.setattr(records.time, "time_ns", lambda: next(now))
+
+    def measured(start_ns: int) -> list:
+        work = tmp_path / str(start_ns)
+        work.mkdir()
+        run = {"point": records.as_json(point.identity()), "start_ns": start_ns}
+        record.put_in_place(run, work, folder)
+        return [(t["time_ns"], t["outcome"], t["reason"]) for t in records.read_json(folder / "run.json")["earlier"]]
+
+    records.fail(folder, point, "the store was down")
+    records.fail(folder, point, "client 3 is missing")
+    failures = [(10, "failed", "the store was down"), (20, "failed", "client 3 is missing")]
+    assert measured(30) == failures and not (folder / "failed.json").exists()
+    again = (30, "measured", "measured again by request")
+    assert measured(40) == [*failures, again]
+    records.fail(folder, point, "it was stopped")
+    earlier = records.read_json(folder / "failed.json")["earlier"]
+    assert [t["time_ns"] for t in earlier] == [10, 20, 30, 40]
+    assert [t["time_ns"] for t in records.earlier(folder, records.as_json(point.identity()))] == [10, 20, 30, 40, 50]
+    object.__setattr__(point, "rep", 2)  # another point's record tells nothing of this one
+    assert records.earlier(folder, records.as_json(point.identity())) == []

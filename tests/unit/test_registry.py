@@ -89,7 +89,7 @@ def cake(bread, flour):
         and made == ["bread"]
         and {*goods} == {"flour", "bread", "cake"}
     )
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"^'milk'$"):
         goods["milk"]
 
 

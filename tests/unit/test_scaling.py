@@ -132,3 +132,12 @@ def test_failed_and_idle_runs_are_left_out():
     rows.loc[rows["rep"] == 2, ["overlap_rate_per_s", "overlap_throughput_mb_per_s"]] = 0.0
     table = scaling.table(rows, AXES)
     assert set(table["n"]) == {3, 4} and table["reason"].str.contains("repeat them").all()
+
+
+def test_linearity_is_told_from_the_least_to_the_most_in_two_decimals():
+    parts = ("linearity_value", "linearity_low", "linearity_high")
+    rows = [(0.5, 0.25, 0.75), (-0.00003, -0.00006, -0.000003), (1.0, 0.99, 1.01)]
+    table = pd.DataFrame([dict(zip(parts, r, strict=True)) | {"axis": "front_ends", "curve": "knee"} for r in rows])
+    said = {name: value for name, value, _ in scaling.numbers(table)}
+    assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]"
+    assert said["curves"] == said["knees"] == 3

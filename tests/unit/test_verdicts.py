@@ -43,7 +43,7 @@ CALM = {  # everything known, nothing at its limit
     "time_wait_median_sockets": 27900.0,
     "network_median_mb_per_s": 118.0,
     "link_median_percent": 40.0,
-    "client_bound": False,
+    "bound_by": None,
     "ceiling_percent": 30.0,
 }
 STEADY = (100.0, 101.0, 99.0, 100.5, 99.5, 100.2)
@@ -89,8 +89,8 @@ CASES = {
     ),
     "client memory": ((subject(host_memory_median_percent=96.0), "96 % of the memory"), (subject(host_memory_median_percent=None),)),
     "client ceiling": (
-        (subject(client_bound=True, ceiling_percent=92.0), "92 % of what the same clients reach"),
-        (subject(ceiling_percent=99.0), subject(client_bound=None)),
+        (subject(bound_by="client", ceiling_percent=92.0), "92 % of what the same clients reach"),
+        (subject(ceiling_percent=99.0), subject(bound_by="link", ceiling_percent=92.0)),
     ),
     "client network": ((subject(link_median_percent=94.4), "eth0 moved 118 MB/s in one direction, 94.4 % of its link"), (subject(link_median_percent=None),)),
     "client CPU (one thread)": (
@@ -158,6 +158,13 @@ def test_fires_and_does_not(rule):
     assert first == rule.verdict, "the first that fires is the verdict"
     for other in not_these:
         assert rule.test(other) is None
+
+
+def test_a_link_that_binds_is_the_client_network_although_the_host_is_shared():
+    bound = subject(bound_by="link", ceiling_percent=99.6, shared_host=True, link_median_percent=None)
+    fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(bound))]
+    said = "99.6 % of what the same clients reach over their links against a server that does almost nothing"
+    assert fired == [("client network", said)]
 
 
 def test_at_the_best_rate_failed_operations_count():

@@ -104,6 +104,7 @@ MONITOR = {
 }
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
+HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
 
 
@@ -222,6 +223,24 @@ def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
     return run
 
 
+def earlier(folder: Path, point: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tries of a point (its identity) that its folder tells of, oldest first: time_ns, outcome (`measured` or
+    `failed`), reason. Whoever writes a new record keeps them in it: which points were tried more than once is no
+    secret."""
+    told: dict[tuple[int, str], dict[str, Any]] = {}
+    for name in ("run.json", "failed.json"):
+        try:
+            old = json.loads((folder / name).read_bytes())
+            mine = same_point(old["point"], point)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        failed = name == "failed.json"
+        this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
+        tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else "measured again by request"}]
+        told |= {(t["time_ns"], t["outcome"]): t for t in tries} if mine else {}
+    return [told[when] for when in sorted(told)]
+
+
 def finish(folder: Path, run: Mapping[str, Any]) -> None:
     """Write `run.json` last: its presence marks the point as done; an old failure is then history."""
     write_json(folder / "run.json", {"schema": SCHEMA, **run, "files": file_entries(folder)})
@@ -238,6 +257,7 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
             "time_ns": time.time_ns(),
             "reason": reason,
             "detail": dict(detail or {}),
+            "earlier": earlier(folder, asdict(point)),
         },
     )
 

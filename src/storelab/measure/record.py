@@ -18,20 +18,37 @@ ENGINE = ("name", "version", "settings", "requests_per_operation")
 
 
 def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Failed operations against the budget: {errors, operations, fraction, failure_budget, reason}.
+    """Failed operations against the budget: errors, operations, fraction, hung, hung_fraction, failure_budget, reason.
 
-    The reason is None within the budget, else one line with the first error's own words.
+    Operations that hung are among the errors. hung: how many, None where an engine cannot tell. A worker whose
+    operation hangs fails only once, however long it stands still: hung_fraction is the part of all workers' time, from
+    the start to the deadline, that such operations took, and stands against the same budget. The reason is None within
+    the budget, else one line with the first error's own words.
     """
     errors, operations = (sum(r[what] for r in results) for what in ("errors", "operations"))
-    fraction = errors / max(1, errors + operations)
-    found = {"errors": errors, "operations": operations, "fraction": fraction, "failure_budget": config.failure_budget}
-    if fraction <= config.failure_budget:
-        return found | {"reason": None}
-    told = [error for r in results for error in r["engine"].get("errors", {}).values()]
-    first = (told or ["?"])[0]
-    words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
-    most = f"failure_budget = {100 * config.failure_budget:g} %"
-    return found | {"reason": f"{100 * fraction:.3g} % of the operations failed, more than {most}: {words}"}
+    known = [r["engine"]["hung"] for r in results if r["engine"].get("hung") is not None]
+    budget, fraction, held = config.failure_budget, errors / max(1, errors + operations), _held(results)
+    found = {"errors": errors, "operations": operations, "fraction": fraction, "failure_budget": budget}
+    found |= {"hung": sum(known) if len(known) == len(results) else None, "hung_fraction": held}
+    most = f"more than failure_budget = {100 * budget:g} %"
+    if fraction > budget:
+        told = [error for r in results for error in r["engine"].get("errors", {}).values()]
+        first = (told or ["?"])[0]
+        words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
+        return found | {"reason": f"{100 * fraction:.3g} % of the operations failed, {most}: {words}"}
+    if held > budget:
+        lost = f"{sum(known)} operations hung and held {100 * held:.3g} % of the workers' time"
+        return found | {"reason": f"{lost}, {most}"}
+    return found | {"reason": None}
+
+
+def _held(results: list[dict[str, Any]]) -> float:
+    """The part of the workers' time that operations which hung took."""
+    held = [(r["engine"]["hung_s"], r) for r in results if r["engine"].get("hung")]
+    if not held:
+        return 0.0
+    places = sum(r["engine"]["settings"]["workers"] for r in results)
+    return sum(seconds for seconds, _ in held) * 1e9 / (places * (held[0][1]["deadline_ns"] - held[0][1]["t0_ns"]))
 
 
 def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
@@ -91,6 +108,7 @@ def run_json(
 def put_in_place(run: dict[str, Any], work: Path, folder: Path) -> None:
     """Move the tables of `work` into the point's folder; `run.json` last, so that a head stands for a whole record."""
     folder.mkdir(parents=True, exist_ok=True)
+    run["earlier"] = records.earlier(folder, run["point"])
     (folder / "run.json").unlink(missing_ok=True)  # --again: never an old head over new bodies
     for old in folder.glob("*.parquet"):
         old.unlink()

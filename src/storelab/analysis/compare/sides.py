@@ -145,7 +145,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
     One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all
     axes, metric, points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says),
     ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (for the number of points,
-    or of wholes), and client_bound (the client was the limit of a run on a side, where calibration tells).
+    or of wholes), and bound_by (client or link, where one was the limit of a run on a side and calibration tells).
     """
     a, b = matched(a, b)
     da, db = _defaults(a.plan), _defaults(b.plan)
@@ -168,13 +168,13 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
-        rows.append(row | {"client_bound": _client_bound(of_a[key]) or _client_bound(of_b[key])})
+        rows.append(row | {"bound_by": _bound(of_a[key]) or _bound(of_b[key])})
     wholes = [_whole(kind, found, rows, between[kind].whole) for kind, found in pairs.items()]
     rows = [row for family in (rows, wholes) for row in _corrected(family)]
     head = ["store_a", "store_b", "workload", *columns, "metric", "points", "n_a", "n_b", "median_a", "median_b"]
     types = axis_columns(b.plan) | axis_columns(a.plan)
     alone = tuple(len({k[:-1] for k in x} - {k[:-1] for k in y}) for x, y in ((of_a, of_b), (of_b, of_a)))
-    table = pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, *CORRECTED, "client_bound"]).astype(types)
+    table = pd.DataFrame(rows, columns=[*head, *ratios.COLUMNS, *CORRECTED, "bound_by"]).astype(types)
     return table, (alone[0], alone[1])
 
 
@@ -223,8 +223,9 @@ def _whole(
     return head | found.row()
 
 
-def _client_bound(rows: pd.DataFrame) -> bool:
-    return "client_bound" in rows and bool(rows["client_bound"].astype("boolean").any())
+def _bound(rows: pd.DataFrame) -> str | None:
+    known = rows["bound_by"].dropna() if "bound_by" in rows else ()
+    return str(known.iloc[0]) if len(known) else None
 
 
 def dates(side: Side) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ratio = (
         words.spread([row["ratio"], row["low"], row["high"]]) if pd.notna(row["low"]) else words.number(row["ratio"])
     )
-    bound = " (client-bound)" if row["client_bound"] is True else ""
+    bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     said, alone = row["verdict_corrected"], row["verdict"]
     verdict = f"[{COLOURS[said]}]{said}[/]{bound}" + (f" ({alone})" if alone != said else "")

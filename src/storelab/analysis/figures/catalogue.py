@@ -83,8 +83,8 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
             else ""
         )
         + (
-            " Open symbols: client-bound, near what the clients could do at most."
-            if panels.client_bound(rows).any()
+            f" Open symbols: {words.bound_text(rows)}, near what that can do at most."
+            if panels.bound(rows).any()
             else ""
         ),
         "limit": " Dotted: what the same clients reach at a near-null server on the store's side."

@@ -1,7 +1,8 @@
 """The one function that draws a specification: table in, matplotlib Figure out, no file access.
 
 Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
-client-bound points are open. A column of text on the x axis makes categories: dots in lines instead of curves.
+points bound by client or link are open. A column of text on the x axis makes categories: dots in lines instead of
+curves.
 """
 
 import textwrap
@@ -97,7 +98,7 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
         if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
             said = f"{curve.name.split()[2]}, {name}" if len(looks) > 1 else curve.name
             ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
-        plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.client_bound)(rows), *looks[name])
+        plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.bound)(rows), *looks[name])
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
     label = (measure.x_label or spec.x_label or words.heading(x)).format(
@@ -188,7 +189,7 @@ def _dots(
             index=rows.index,
         )
         ax.errorbar(value, y, xerr=[value - low, high - value], fmt=marker, color=colour, capsize=2.5, elinewidth=1)
-        plots.hollow(ax, value, y, (spec.hollow or plots.client_bound)(rows), colour, marker)
+        plots.hollow(ax, value, y, (spec.hollow or plots.bound)(rows), colour, marker)
         drawn.append(value)
     _references(ax, spec, panel, looks)
     values = pd.concat(drawn)

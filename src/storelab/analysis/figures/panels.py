@@ -20,11 +20,9 @@ NAMES = ("store", "deployment", "op", "loop")  # columns whose values are words 
 ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
 
 
-def client_bound(rows: pd.DataFrame) -> pd.Series:
-    """Which rows came near what the client could do at most (false where nobody knows)."""
-    if "client_bound" not in rows:
-        return pd.Series(False, index=rows.index)
-    return rows["client_bound"].map(lambda v: not pd.isna(v) and str(v) == "True").astype(bool)
+def bound(rows: pd.DataFrame) -> pd.Series:
+    """Which rows came near what their client or link can do at most (false where nobody knows)."""
+    return rows["bound_by"].notna() if "bound_by" in rows else pd.Series(False, index=rows.index)
 
 
 def limits(rows: pd.DataFrame) -> pd.Series:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, client_bound, side_by_side
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, bound, side_by_side
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -75,7 +75,7 @@ def subtitle(rows: pd.DataFrame) -> str:
         else ""
     )
     note += words.cpu_shares(rows[shared]) if shared.any() else ""
-    note += "; open symbols: client-bound" if client_bound(rows).any() else ""
+    note += f"; open symbols: {words.bound_text(rows)}" if bound(rows).any() else ""
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
 

@@ -133,7 +133,7 @@ class Specification(Declared):
     heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
     columns: bool = False  # a column of panels for each measure, instead of one panel after the other
     swept: bool = False  # only panels with more than one value of x
-    hollow: Rows | None = None  # which points are open; default: the client-bound ones
+    hollow: Rows | None = None  # which points are open; default: those bound by client or link
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
     note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
     height: float = 2.3  # inches of a panel

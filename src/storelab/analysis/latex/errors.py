@@ -22,7 +22,8 @@ def errors(table: pd.DataFrame) -> str:
         "Failed operations by class: the HTTP status, where there was one, with the error code of the answer or the "
         "engine's error; runs in which it was seen, those of them that are invalid, operations of all runs, the "
         "largest fraction of the operations of one run, and the earliest and the latest time in a run, counted from "
-        "the agreed start."
+        "the agreed start. Of the class Hung are operations that were given up some time after the deadline; "
+        "the times are those of giving up."
     )
     return longtable(
         f"lll{left(4.2)}rrrrrr",

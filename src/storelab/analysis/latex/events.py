@@ -25,6 +25,7 @@ def events(table: pd.DataFrame) -> str:
         "Bytes/event",
         "Requests/event",
         "Wire/needed",
+        "Opening [MB]",
     ]
     lines: list[str] = []
     for navigation in NAVIGATIONS:
@@ -50,4 +51,5 @@ def _cells(r: pd.Series) -> list[str]:
         "--" if pd.isna(moved) else escape(units.human_size(float(moved))),
         words.number(r["requests_median_per_event"], gap=THIN),
         words.number(r["amplification_median_ratio"], gap=THIN),
+        words.number(r["opening_median_mb"], gap=THIN),
     ]

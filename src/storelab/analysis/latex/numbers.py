@@ -35,12 +35,17 @@ POSITIVE = {
     "errors": "errors",
     "errors_seen": "errors_runs",
     "failed": "points_failed",
+    "hung": "hung_runs",
+    "hung_unknown": "hung_unknown",
     "invalid": "points_invalid",
     "latency_behind": "latency_open_behind",
+    "link_bound": "link_bound",
     "measured": "points_measured",
     "over_nodes": "over_nodes",
+    "paused": "paused",
     "shared_host": "shared_host",
     "too_short": "too_short",
+    "tried_again": "points_tried_again",
     "unsteady": "unsteady",
 }
 

@@ -1,8 +1,5 @@
 """LaTeX of scaling.csv: knees and linearity of scaling curves."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
@@ -42,7 +39,7 @@ def knees(table: pd.DataFrame) -> str:
                     f"{r['n']:g}",
                     f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}"),
                     plateau,
-                    _linearity(r),
+                    scaling.linearity(r),
                 ]
             )
         )
@@ -52,9 +49,3 @@ def knees(table: pd.DataFrame) -> str:
         "linearity, each with its 95\\,\\% interval."
     )
     return longtable(f"l{left(2.9)}lr{left(2.9)}ll", caption, "tab:knees", head, lines)
-
-
-def _linearity(r: Mapping[str, Any]) -> str:
-    """To two decimals: 1 is proportional."""
-    value, low, high = (words.number(r[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
-    return "" if pd.isna(r["linearity_value"]) else f"{value} [{low}, {high}]"

@@ -38,7 +38,7 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
         clients = words.plural(part["clients"].iloc[0], "client")
-        said = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}"
+        said = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}{opening(part)}"
         lines.append(title(len(head), escape(said)))
         for _, r in part.iterrows():
             idle = IDLE.get(r.get("merge"), ())
@@ -49,6 +49,15 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
             ]
             lines.append(row([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
     return tabular("r" * len(head), head, lines)
+
+
+def opening(rows: pd.DataFrame) -> str:
+    """`; opening the file: 3 requests, 0.216 MB, 41 ms`: medians over these groups; empty where nothing was opened."""
+    each = [rows[f"opening_median_{unit}"].astype(float).median() for unit in ("requests", "mb", "s")]
+    if any(pd.isna(v) for v in each):
+        return ""
+    requests, mb, ms = (words.number(v) for v in (each[0], each[1], 1000 * each[2]))
+    return f"; opening the file: {requests} requests, {mb} MB, {ms} ms"
 
 
 @FILE("table_volume", "sparse")

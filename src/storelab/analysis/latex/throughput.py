@@ -15,8 +15,8 @@ RAW = ("put", "get")
 
 
 def _bound(r: pd.Series) -> str:
-    """`c` where the client was near what it could do at most."""
-    return "c" if str(r.get("client_bound")) == "True" else ""
+    """`c` or `l` where the client, or its link, was near what it can do at most."""
+    return "" if pd.isna(r.get("bound_by")) else str(r["bound_by"])[0]
 
 
 @FILE("table_best", "throughput")
@@ -72,8 +72,8 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
         "[low, high] over n runs in the window in which all clients are active; errors of all runs together; longest "
         "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: u, a run is "
-        "not steady; s, a run is too short to judge its steadiness; c, client-bound: near what the clients could do "
-        "at most."
+        "not steady; s, a run is too short to judge its steadiness; c, bound by the client, l, by its link: near what "
+        "the clients could do at most."
     )
     size = "scriptsize" if len(moving) < MANY else "tiny"
     return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)

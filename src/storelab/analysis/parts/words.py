@@ -107,6 +107,11 @@ def cpu_shares(rows: pd.DataFrame) -> str:
     return f"; CPU: {', '.join(parts)} of the host" if parts else ""
 
 
+def bound_text(rows: pd.DataFrame) -> str:
+    """What binds the open symbols of a figure: `bound by the client`, `the link`, or either. rows: with `bound_by`."""
+    return f"bound by the {' or the '.join(sorted(rows['bound_by'].dropna().unique()))}"
+
+
 def interval_text(n: Iterable[int]) -> str:
     """What low and high of groups with these numbers of runs are, with their true coverage of the median."""
     counts, parts = sorted({int(i) for i in n if i}), []
@@ -131,7 +136,9 @@ def grouped(text: str, gap: str = " ") -> str:
 
 def decimals(value: float, significant: int = 3) -> int:
     """Decimals that show `significant` digits of the value (negative: digits before the point are rounded)."""
-    return 0 if not value or not math.isfinite(value) else significant - 1 - math.floor(math.log10(abs(value)))
+    if not value or not math.isfinite(value):
+        return 0
+    return significant - 1 - int(f"{value:.{significant - 1}e}".partition("e")[2])  # of what it is rounded to
 
 
 def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
@@ -141,7 +148,7 @@ def number(value: float, significant: int = 3, places: int | None = None, gap: s
         return "--"
     if places is None:
         places = 0 if float(value).is_integer() else decimals(value, significant)
-    return grouped(f"{round(float(value), places):.{max(places, 0)}f}", gap)
+    return grouped(f"{round(float(value), places):z.{max(places, 0)}f}", gap)  # z: no minus before what rounds to 0
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:

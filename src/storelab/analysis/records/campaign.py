@@ -35,6 +35,13 @@ class Campaign:
         """The points of a workload that have a record, in the plan's order."""
         return [p for p in self.points if p["workload"] == workload and p["key"] in self.runs]
 
+    def tries(self, key: str) -> list[dict[str, Any]]:
+        """The tries of a point beside the one that counts, oldest first, as `core.records.earlier` has them."""
+        folder, told = self.raw / key, self.runs.get(key) or self.failures[key]
+        if key in self.runs and (folder / "failed.json").exists():  # a later try, which failed
+            return [t for t in records.earlier(folder, told["point"]) if t["time_ns"] != told["start_ns"]]
+        return told.get("earlier", [])
+
     def files(self, prefix: str) -> dict[str, str]:
         """Path -> key of the `ops` or `reads` Parquet files of all runs."""
         return {

@@ -9,6 +9,7 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
 * `first_done`: from the agreed start to the first client's end, no warm-up cut (elbencho's "first done").
 * `last_done`: from the agreed start to the last completion of any client (elbencho's "last done",
   docs/result-columns-explanation.md).
+* an operation that hung (class `Hung`) is a failed one without a completion; its `end_ns` is when it was given up.
 * tail = last completion - first client's end, not below 0.
 * rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise
   with their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed
@@ -20,15 +21,17 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
+from storelab.core.records import HUNG
 
 WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = steadiness.MOST
@@ -38,15 +41,17 @@ BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
 
 
 _CELLS = """
-SELECT key, good, cell, sum(count) AS operations, sum(bytes) AS bytes, max(end_ns) AS last_ns
-FROM (SELECT key, error IS NULL AS good, count, bytes, end_ns,
+SELECT key, good, cell, sum(count) AS operations, sum(bytes) AS bytes,
+  max(CASE WHEN hung THEN 0 ELSE end_ns END) AS last_ns
+FROM (SELECT key, error IS NULL AS good, error IS NOT DISTINCT FROM '{hung}' AS hung, count, bytes, end_ns,
         CASE WHEN end_ns <= agreed_ns THEN -2 WHEN end_ns > first_end_ns THEN {n}
           WHEN end_ns <= overlap_begin_ns THEN -1
           ELSE ((end_ns - overlap_begin_ns - 1) * {n}) // (first_end_ns - overlap_begin_ns) END::TINYINT AS cell
       FROM rows WHERE latency_hist IS NULL)
 GROUP BY ALL"""
 _BINS = """
-SELECT key, error IS NULL AS good, count, bytes, end_ns, agreed_ns, overlap_begin_ns, first_end_ns
+SELECT key, error IS NULL AS good, error IS NOT DISTINCT FROM '{hung}' AS hung, count, bytes, end_ns, agreed_ns,
+  overlap_begin_ns, first_end_ns
 FROM rows WHERE latency_hist IS NOT NULL"""
 
 
@@ -56,7 +61,7 @@ def _cells(campaign: Campaign) -> pd.DataFrame:
     con = scan.connect(campaign, "ops")
     if con is None:
         return pd.DataFrame({"key": [], "good": [], "cell": [], "operations": [], "bytes": [], "last_ns": []})
-    single, bins = con.execute(_CELLS.format(n=SLICES)).df(), con.execute(_BINS).df()
+    single, bins = (con.execute(q.format(n=SLICES, hung=HUNG)).df() for q in (_CELLS, _BINS))
     return pd.concat([single, _spread(bins)]) if len(bins) else single
 
 
@@ -70,7 +75,10 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
     for cell, low, high in zip(range(-2, SLICES + 1), edges[:-1], edges[1:], strict=True):
         share = np.clip(np.minimum(end, high) - np.maximum(end - BIN_NS, low), 0, None) / BIN_NS
         part = bins[["key", "good"]].assign(
-            cell=cell, operations=bins["count"] * share, bytes=bins["bytes"] * share, last_ns=end
+            cell=cell,
+            operations=bins["count"] * share,
+            bytes=bins["bytes"] * share,
+            last_ns=np.where(bins["hung"], 0, end),
         )
         parts.append(part[share > 0])
     return (
@@ -85,7 +93,8 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     (runs, ...)."""
     cells = _cells(campaign)
     t = scan.bounds(campaign).set_index("key")
-    t["last_ns"] = cells.groupby("key")["last_ns"].max().reindex(t.index).fillna(t["first_end_ns"]).astype("int64")
+    last = cells.groupby("key")["last_ns"].max().reindex(t.index, fill_value=0).astype("int64")  # a float has no ns
+    t["last_ns"] = last.where(last > 0, t["first_end_ns"])
     good = cells["good"].astype(bool)
     overlap = cells["cell"].between(0, SLICES - 1)
     windows = {  # begin, end, the cells in it
@@ -135,7 +144,8 @@ def label(slices: np.ndarray, length_s: float, most: int = 1) -> str:
     return steadiness.label(slices.reshape(n, -1).sum(1))
 
 
-PHASES = ("open", "plan", "transfer", "decompress", "deserialise")
+PHASES = ("plan", "transfer", "decompress", "deserialise")  # of reading
+OPENED = (("opening", "requests"), ("opening", "mb"), ("opening", "s"))  # per opening of a file: column `<a>_<b>`
 _READS = """
 SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) AS branches_per_read,
   avg(baskets) AS baskets_per_read,
@@ -144,7 +154,7 @@ SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) A
   avg(requests) AS requests_per_read,
   sum(wire_bytes) FILTER (wire_bytes IS NOT NULL) / nullif(sum(needed_bytes) FILTER (wire_bytes IS NOT NULL), 0)
     AS amplification_ratio,
-  {phases},
+  {phases}, {opening},
   count(*) FILTER (good) / any_value(length_s) AS reads_per_s,
   coalesce(sum(entries) FILTER (good), 0) / any_value(length_s) AS entries_per_s,
   coalesce(sum(needed_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) AS needed_mb_per_s,
@@ -152,23 +162,54 @@ SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) A
     AS wire_mb_per_s
 FROM (SELECT *, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
         CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
-      FROM rows)
+      FROM apart)
 GROUP BY key"""
+# Of the reads that open their file: what opening took, and what came over the wire (was asked for, where nobody tells).
+OPENING = """avg(opening_requests) FILTER (open_ns > 0) AS opening_requests,
+  avg(coalesce(opening_wire_bytes, opening_asked_bytes)) FILTER (open_ns > 0) / 1e6 AS opening_mb,
+  avg(open_ns) FILTER (open_ns > 0) / 1e9 AS opening_s"""
+
+
+def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
+    """`scan.connect` to the reads of these points (None: of all), with the view `apart`: its `rows`, where requests,
+    asked_bytes and wire_bytes are those of reading alone, and `opening_` before each of these names is what opening the
+    file took: 0 in a read that did not open it; null where the client's record does not tell.
+
+    Opening is all up to the first byte of a basket: connections, the file's header, the tree's. None without reads.
+    """
+    con = scan.connect(campaign, "reads", keys)
+    if con is None:
+        return None
+    parts = ("requests", "asked_bytes", "wire_bytes")
+    told = [
+        (key, c["client"], *(((c.get("engine") or {}).get("opening") or {}).get(name) for name in parts))
+        for key, run in campaign.runs.items()
+        for c in run["clients"]
+    ]
+    con.register(
+        "openings", pd.DataFrame(told, columns=["key", "client", *parts]).astype(dict.fromkeys(parts, "Int64"))
+    )
+    own = ", ".join(f"rows.{p} - CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS {p}" for p in parts)
+    other = ", ".join(f"CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS opening_{p}" for p in parts)
+    con.execute(
+        f"CREATE TEMP VIEW apart AS SELECT rows.* REPLACE ({own}), {other} FROM rows JOIN openings USING (key, client)"
+    )
+    return con
 
 
 def reads(campaign: Campaign) -> pd.DataFrame:
     """Per key (the index) of the read workloads: means per read over all reads of the run, rates in the `overlap`
-    window.
+    window, both of reading alone; opening_requests, opening_mb, opening_s: means per opening of the file (`apart`).
 
     needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;
     wire: bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events
     delivered. Throughputs are those of all clients together.
     """
-    con = scan.connect(campaign, "reads")
+    con = apart(campaign)
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
-    return con.execute(_READS.format(phases=phases)).df().set_index("key")
+    return con.execute(_READS.format(phases=phases, opening=OPENING)).df().set_index("key")
 
 
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:

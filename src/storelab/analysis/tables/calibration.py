@@ -1,11 +1,13 @@
 """Ceilings: what the clients could do at most, and which points came near it. See docs/calibration.md.
 
 * `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the
-  campaign, after it, the ceiling (the larger of the two), and what an operation costs the clients in CPU.
-* `ceiling_rate_per_s`, `ceiling_percent`, `client_bound` of points.csv and throughput.csv: the ceiling of the same
-  engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whether
-  that is more than CLIENT_BOUND percent. Null without a ceiling. Where client and server share a host, a ceiling means
-  little: such points are never `client_bound`.
+  campaign, after it, the ceiling (the larger of the two), what an operation costs the clients in CPU, whether the bytes
+  went over a link, and how busy the processors were.
+* `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
+  same engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whose
+  limit it is (LINK, CLIENT, or SHARED cores, where it means little); which of them binds the point: LINK or CLIENT
+  above BOUND percent, else null. Cores and memory of one host are shared by client and server; a link is not: so a LINK
+  binds on a shared host too.
 """
 
 from collections.abc import Mapping
@@ -16,13 +18,16 @@ import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import NUMBERS, TABLE
-from storelab.core import calibration, units
+from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
-CLIENT_BOUND = 80  # percent of the ceiling
+BOUND = 80  # percent of the ceiling
+LINK, CLIENT, SHARED = "link", "client", "shared cores"
+IDLE = 50  # percent: a ceiling at which the processors were less busy is that of the link
 # What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
+CEILING = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")  # columns of points and groups
 COLUMNS = [
     "target",
     *AGREE,
@@ -35,6 +40,8 @@ COLUMNS = [
     "client_cpu_ms_per_operation",
     "client_cpu_percent",
     "server_cpu_percent",
+    "over_link",
+    "busy_percent",
     "duration_s",
 ]
 
@@ -82,6 +89,8 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
                 "client_cpu_ms_per_operation": cost.median(),
                 "client_cpu_percent": best["client_cpu_percent"].astype(float).median(),
                 "server_cpu_percent": best["server_cpu_percent"].astype(float).median(),
+                "over_link": all(_over_link(campaign.runs[key]) for key in best["key"]),
+                "busy_percent": best["key"].map(lambda key: busy_percent(campaign.runs[key])).astype(float).median(),
                 "duration_s": best["duration_s"].max(),
             }
         )
@@ -89,34 +98,75 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
-    """points.csv with `ceiling_rate_per_s`, `ceiling_percent`, `client_bound`. ceilings: `table`'s."""
-    known = ceilings[ceilings["target"] == NETWORK]
-    rate = known.set_index(list(AGREE))["rate_per_s"].to_dict()
-    own = points["workload"].isin(calibration.OPERATIONS).tolist()
+    """points.csv with the columns CEILING. ceilings: `table`'s."""
+    known = ceilings[ceilings["target"] == NETWORK].set_index(list(AGREE))
+    rate = known["rate_per_s"].to_dict()
+    linked = (known["over_link"].eq(True) & (known["busy_percent"] < IDLE)).to_dict()
+    found: list[tuple[float | None, str | None]] = []
     wanted = _agreeing(campaign, points).itertuples(index=False, name=None)
-    found = [rate.get(row) if measured else None for row, measured in zip(wanted, own, strict=True)]
-    out = points.assign(ceiling_rate_per_s=pd.array(found, dtype="Float64"))
+    for row, p in zip(wanted, points.itertuples(index=False), strict=True):
+        if p.workload not in calibration.OPERATIONS or row not in rate:
+            found.append((None, None))
+        elif p.key not in campaign.runs:
+            found.append((rate[row], None))
+        elif linked[row] and _over_link(campaign.runs[p.key]):
+            found.append((rate[row], LINK))
+        else:
+            found.append((rate[row], SHARED if p.shared_host else CLIENT))
+    out = points.assign(ceiling_rate_per_s=pd.array([r for r, _ in found], dtype="Float64"))
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
-    out["client_bound"] = (out["ceiling_percent"] > CLIENT_BOUND) & ~out["shared_host"]
-    out["client_bound"] = out["client_bound"].mask(out["ceiling_percent"].isna())
-    return out
+    out["ceiling_of"] = pd.array([of for _, of in found], dtype="string")
+    near = (out["ceiling_percent"] > BOUND).fillna(False) & (out["ceiling_of"] != SHARED).fillna(False)
+    return out.assign(bound_by=out["ceiling_of"].where(near.astype(bool)))
 
 
-def of_group(runs: pd.DataFrame, rate_per_s: float, shared_host: bool) -> dict[str, Any]:
-    """The same three columns for the median rate of some runs (rows of points.csv)."""
+def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
+    """The columns CEILING for the median rate of some runs (rows of points.csv); of several words, the one that claims
+    least."""
     known = runs["ceiling_rate_per_s"].dropna()
     if known.empty or not np.isfinite(rate_per_s):
-        return dict.fromkeys(("ceiling_rate_per_s", "ceiling_percent", "client_bound"))
+        return dict.fromkeys(CEILING)
     ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
-    bound = percent > CLIENT_BOUND and not shared_host
-    return {"ceiling_rate_per_s": ceiling, "ceiling_percent": percent, "client_bound": bound}
+    of = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
+    return dict(zip(CEILING, (ceiling, percent, of, of if percent > BOUND and of != SHARED else None), strict=True))
+
+
+def _over_link(run: Mapping[str, Any]) -> bool:
+    """Whether what the clients moved went over a link, by the counters of their nodes (of their host): the kernel sends
+    what stays on a host, or in a network namespace, over loopback."""
+    nodes = run.get("nodes") or [{"ranks": [c["client"] for c in run["clients"]], "watched": run.get("host")}]
+    for node in nodes:
+        counters = (node.get("watched") or {}).get("network") or {}
+        most = {name: max(c["rx_bytes"], c["tx_bytes"]) for name, c in counters.items()}
+        loopback = most.pop("lo", 0)
+        moved = sum(c.get("bytes") or 0 for c in run["clients"] if c["client"] in node["ranks"])
+        if not sum(most.values()) > max(loopback, moved / 2):
+            return False
+    return True
+
+
+def busy_percent(run: Mapping[str, Any]) -> float | None:
+    """CPU time of clients and server in percent of the workers' time, or the part of its cores that a host used, what
+    is more; None where a side is not known."""
+    host = run.get("host") or {}
+    server = host if run.get("shared_machine", True) else run.get("coordinator") or {}
+    axes, clients = run["point"]["axes"], run["clients"]
+    one = engines.CATALOGUE[axes["engine"]].one_thread if axes["engine"] in engines.CATALOGUE else False
+    threads = axes["clients"] * (1 if one else axes["workers"])
+    cpu = host.get("client_cpu_s", sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients))
+    if None in (server.get("server_cpu_s"), host.get("cpu_busy_s")) or not all(
+        h.get("seconds") for h in (host, server)
+    ):
+        return None
+    both = (cpu / host["seconds"] + server["server_cpu_s"] / server["seconds"]) / threads
+    return 100 * max(both, *(h["cpu_busy_s"] / h["seconds"] / h["cores"] for h in (host, server)))
 
 
 @NUMBERS("calibration", "points", "throughput", "calibration")
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
     known = ceilings[ceilings["target"] == NETWORK]
-    out: list[tuple[str, Any, str]] = [("client_bound_from", CLIENT_BOUND, "%")]
+    out: list[tuple[str, Any, str]] = [("bound_from", BOUND, "%"), ("idle_below", IDLE, "%")]
     if known.empty:
         return out
     runs = (points["state"] == "ok") & (points["workload"] == WORKLOAD)
@@ -125,8 +175,8 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
     if len(drift):
         out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
     groups = throughput[throughput["ceiling_percent"].notna()]
-    bound = groups["client_bound"].fillna(False).astype(bool)
-    out += [("ceiling_groups", len(groups), ""), ("client_bound", int(bound.sum()), "")]
+    out.append(("ceiling_groups", len(groups), ""))
+    out += [(f"{by}_bound", int((groups["bound_by"] == by).sum()), "") for by in (CLIENT, LINK)]
     if len(groups):
         top = groups.loc[groups["ceiling_percent"].astype(float).idxmax()]
         out += [

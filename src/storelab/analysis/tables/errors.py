@@ -2,7 +2,8 @@
 
 An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than
 the campaign's `failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the
-answer, else the name of the exception or of the engine's message. Seconds count from the agreed start.
+answer, else the name of the exception or of the engine's message; `Hung` is an operation that never ended: it was given
+up, at the end that stands here, so its latency is a lower bound. Seconds count from the agreed start.
 """
 
 from typing import Any

@@ -2,17 +2,17 @@
 
 After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands
 before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and what is told per
-event are of the steps that ended in the `overlap` window of `windows`, of all jobs together, without those that opened
-a file; the totals are of all steps from the agreed start until the first job stopped, opening of the files included.
+event are of the steps that ended in the `overlap` window of `windows`, of all jobs together, and of reading alone
+(`windows.apart` tells it from opening); the totals are of all steps from the agreed start until the first job stopped,
+opening of the files included.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records import scan, windows
+from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.core.engines import merges
@@ -31,20 +31,22 @@ METRICS = (
     ("amplification", "ratio"),
     ("processed", "events"),
     ("moved", "mb"),
-    ("opening", "mb_per_job"),
+    *windows.OPENED,
 )
 COLUMNS = tuple(groups.spread(METRICS))
-_STEPS = """
+_STEPS = f"""
 SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events,
   sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
   sum(requests) FILTER (good) AS requests,
     CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
   coalesce(sum(entries) FILTER (done), 0) AS processed_events,
-    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb
-FROM (SELECT *, open_ns = 0 AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
+    CASE WHEN count(*) = count(wire_bytes)
+      THEN coalesce(sum(wire_bytes + opening_wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb,
+  {windows.OPENING}
+FROM (SELECT *, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
         end_ns <= first_end_ns AS done,
         CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
-      FROM rows)
+      FROM apart)
 GROUP BY key"""
 
 
@@ -55,7 +57,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
     for, told by all. Columns per event are null where no step ended in the window.
     """
-    con = scan.connect(campaign, "reads", [p["key"] for p in campaign.measured(WORKLOAD)])
+    con = windows.apart(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     t = con.execute(_STEPS).df().set_index("key").astype(float)
@@ -67,17 +69,10 @@ def runs(campaign: Campaign) -> pd.DataFrame:
         out[f"{name}_mb_per_s"] = total / windows.MB / length
     out["wire_bytes_per_event"], out["needed_bytes_per_event"] = t["wire"] / events, sums["needed"] / events
     out["requests_per_event"], out["amplification_ratio"] = sums["requests"] / events, t["wire"] / needed
-    out[["processed_events", "moved_mb"]] = t[["processed_events", "moved_mb"]]
-    out["opening_mb_per_job"] = pd.Series({key: _opening(campaign.runs[key]) for key in t.index}, dtype=float)
+    kept = ["processed_events", "moved_mb", *("_".join(m) for m in windows.OPENED)]
+    out[kept] = t[kept]
     out["nodes"] = pd.Series({key: len({c.get("host") for c in campaign.runs[key]["clients"]}) for key in t.index})
     return out
-
-
-def _opening(run: Mapping[str, Any]) -> float | None:
-    """Mean over the jobs: MB on the wire (asked for, where the wire is not told) that opening the file took."""
-    known = [c["engine"]["opening"] for c in run["clients"] if (c.get("engine") or {}).get("opening")]
-    each = [o["asked_bytes"] if o["wire_bytes"] is None else o["wire_bytes"] for o in known]
-    return sum(each) / len(each) / windows.MB if each else None
 
 
 @TABLE("events", "campaign", "points", "by")

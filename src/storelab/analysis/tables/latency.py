@@ -9,9 +9,14 @@ explains it.
   rank), exact over single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`).
   It is null with fewer than 1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for
   p99.9.
+* An operation that hung, or was due and never began, lasted at least until it was given up, or until the deadline. It
+  counts as longer than all that ended. A quantile that falls on such operations is a lower bound: that of all
+  operations, each of these with the time that it lasted at least; of TTFB nothing is known there, so it is null.
+  Operations that hung count whenever they began, up to the window's end.
+* paused_percent: of the operations that took longer than p99, those in flight while their own client did not run (its
+  longest pauses, see `engines.common.pauses`): so much of the tail the client's host may explain.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,81 +25,113 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
+from storelab.core.records import HUNG
 
 LEVELS = (0.5, 0.9, 0.99, 0.999)
 NAMES = ("p50", "p90", "p99", "p999")
 TTFB = {0.5: "ttfb_p50", 0.99: "ttfb_p99"}
-WIDTH = 1.02  # a bucket's upper end over its lower one, at most
 METRICS = (*(f"latency_{n}" for n in NAMES), "latency_max", *TTFB.values())
 SIZES = ("range_size_bytes", "object_size_bytes")
 KEPT_UP = 99.0  # percent of the operations due; with less, the system did not keep up with an open loop
+TAIL = 0.99
+PAUSED = 50.0  # paused_percent from which the tail may be the host's
+COUNTED = ("operations", "failed", "hung", "not_begun")
+BOUNDS = "lower_bounds"  # names of the metrics that are a lower bound, by ", "
 OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
-_ROWS = """(SELECT *, coalesce(intended_ns, start_ns) AS begun FROM rows)
-WHERE begun > overlap_begin_ns AND begun <= first_end_ns"""
+_ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
+  CASE WHEN error IS NULL THEN 'ended' WHEN error = '{HUNG}' THEN 'hung' ELSE 'failed' END AS outcome FROM rows)
+WHERE (begun > overlap_begin_ns OR outcome = 'hung') AND begun <= first_end_ns"""
 _SINGLE = f"""
-SELECT key, op, count(*) FILTER (error IS NULL) AS operations, count(*) FILTER (error IS NOT NULL) AS failed,
+SELECT key, op, count(*) FILTER (outcome = 'ended') AS operations, count(*) FILTER (outcome = 'failed') AS failed,
+  count(*) FILTER (outcome = 'hung') AS hung,
   count(intended_ns) > 0 AS due, count(first_byte_ns) FILTER (error IS NULL) AS with_ttfb,
   max(end_ns - begun) FILTER (error IS NULL) AS latency_max,
   quantile_disc(end_ns - begun, {list(LEVELS)}) FILTER (error IS NULL) AS latency,
   quantile_disc(first_byte_ns - begun, {list(TTFB)}) FILTER (error IS NULL) AS ttfb
 FROM {_ROWS} GROUP BY ALL"""
-_BUCKETS = """
-SELECT key, op, error IS NOT NULL AS failed, bucket.upper_ns AS upper_ns, sum(bucket.count)::BIGINT AS operations
-FROM (SELECT key, op, error, unnest(latency_hist) AS bucket FROM rows
-      WHERE latency_hist IS NOT NULL AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns)
+_BUCKETS = f"""
+SELECT key, op, outcome, bucket.upper_ns AS upper_ns, sum(bucket.count)::BIGINT AS operations
+FROM (SELECT key, op, unnest(latency_hist) AS bucket,
+        CASE WHEN error IS NULL THEN 'ended' WHEN error = '{HUNG}' THEN 'hung' ELSE 'failed' END AS outcome FROM rows
+      WHERE latency_hist IS NOT NULL AND end_ns > overlap_begin_ns AND (end_ns <= first_end_ns OR error = '{HUNG}'))
 GROUP BY ALL"""
+_ALONE = f"SELECT end_ns - begun AS ns, first_byte_ns - begun AS ttfb, outcome FROM {_ROWS} AND key = ? AND op = ?"
+_TAIL = f"SELECT client, begun, end_ns FROM {_ROWS} AND key = ? AND op = ? AND outcome = 'ended' AND end_ns - begun > ?"
 _AS_BUCKETS = f"""
-SELECT key, op, error IS NOT NULL AS failed, count(*) AS operations,
+SELECT key, op, outcome, count(*) AS operations,
   pow({WIDTH}, ceil(ln(greatest(end_ns - begun, 1)) / ln({WIDTH})))::BIGINT AS upper_ns
 FROM {_ROWS} GROUP BY ALL"""
 
 
-def enough(operations: float, level: float) -> bool:
-    """Whether so many operations can tell this quantile from their maximum."""
-    return operations * (1 - level) >= 1 - 1e-9
-
-
-def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold
-    `count` values.
-
-    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at
-    most.
-    """
-    lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
-    after = np.cumsum(count)
-    rank = np.ceil(np.asarray(levels) * after[-1] - 1e-9)
-    i = np.searchsorted(after, rank)
-    share = (rank - (after[i] - count[i]) - 0.5) / count[i]
-    return lower[i] * (upper[i] / lower[i]) ** share
-
-
 def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
-    """Quantiles in ns per key and op of histograms: columns key, op, failed, upper_ns, operations."""
+    """Quantiles in ns per key and op of histograms: columns key, op, outcome, upper_ns, operations."""
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
-        good = group[~group["failed"]].groupby("upper_ns")["operations"].sum()
-        row = {
-            "key": key,
-            "op": op,
-            "operations": good.sum(),
-            "failed": group[group["failed"]]["operations"].sum(),
-            "binned": True,
-        }
-        if len(good):
-            upper, count = good.index.to_numpy(float), good.to_numpy()
-            row |= {"latency_max": upper[-1], "latency": of_histogram(upper, count, LEVELS)}
+        of = {what: rows.groupby("upper_ns")["operations"].sum() for what, rows in group.groupby("outcome")}
+        ended, failed, hung = (of.get(what, pd.Series(dtype="int64")) for what in ("ended", "failed", "hung"))
+        row = {"key": key, "op": op, "operations": ended.sum(), "failed": failed.sum(), "hung": hung.sum()}
+        row |= {"binned": True, "ended": ended, "held": hung}
+        if len(ended):
+            latency = of_histogram(ended.index.to_numpy(float), ended.to_numpy(), LEVELS)
+            row |= {"latency_max": ended.index[-1], "latency": latency}
         rows.append(row)
     return rows
 
 
+def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
+    """What operations of an open loop that were due in the window and never began waited at least, until the deadline,
+    in ns. They are the last ones due, and each client has every so many-th."""
+    clients = [c.get("engine") or {} for c in run["clients"]]
+    waited = [np.arange(c.get("not_begun") or 0) * len(clients) * 1e9 / (rate or 1) for c in clients]
+    every = np.concatenate([*waited, []])
+    return every[every < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
+
+
+def _bounded(row: dict[str, Any], missed: np.ndarray, con: Any) -> dict[str, Any]:
+    """The entries of a row of `runs` that change where operations hung or never began (missed: ns, at least)."""
+    if row["binned"]:
+        ended, hung, ttfb = row["ended"], row["held"].rename(lambda upper: upper / WIDTH), pd.Series()
+    else:
+        rows = con.execute(_ALONE, [row["key"], row["op"]]).df()
+        of = dict(list(rows.groupby("outcome")))
+        ended, hung, ttfb = (
+            of.get(what, rows.iloc[:0])[ns].value_counts()
+            for what, ns in (("ended", "ns"), ("hung", "ns"), ("ended", "ttfb"))
+        )
+    bounds = pd.concat([hung, pd.Series(missed).value_counts()])
+    values, beyond = with_bounds(ended, bounds, LEVELS)
+    first, unknown = with_bounds(ttfb, bounds, list(TTFB))
+    names = [f"latency_{n}" for n, p, b in zip(NAMES, LEVELS, beyond, strict=True) if b and enough(row["all"], p)]
+    return {
+        "latency": values,
+        "latency_max": float(np.concatenate([ended.index, bounds.index]).max()),
+        "ttfb": np.where(unknown, np.nan, first),
+        BOUNDS: ", ".join([*names, "latency_max"]),
+    }
+
+
+def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
+    """paused_percent of a row of `runs`; None where a client does not watch itself."""
+    told = {c.get("client"): (c.get("engine") or {}).get("pauses") for c in run["clients"]}
+    if None in told.values():
+        return None
+    tail = con.execute(_TAIL, [row["key"], row["op"], int(row["latency"][LEVELS.index(TAIL)])]).df()
+    met = pd.Series(False, index=tail.index)
+    for client, pauses in told.items():
+        for begin, length in pauses["longest"]:
+            met |= (tail["client"] == client) & (tail["begun"] < begin + length) & (tail["end_ns"] > begin)
+    return 100 * float(met.mean()) if len(met) else 0.0
+
+
 @GIVEN("latencies", "campaign")
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per measured key and op that has latencies: operations, failed (begun in the window), loop, binned, and
-    METRICS in ms (null as above). `operations` counts latencies: of a multi-object delete, requests."""
+    """One row per measured key and op that has latencies: operations (that ended), failed, hung (all begun in the
+    window), not_begun (due in it), loop, binned, METRICS in ms (null as above), BOUNDS (null: none). `operations`
+    counts latencies: of a multi-object delete, requests."""
     con = scan.connect(campaign, "ops")
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
@@ -107,58 +144,97 @@ def runs(campaign: Campaign) -> pd.DataFrame:
         due = {r["key"] for r in rows if r["due"]}
         rows = [r for r in rows if r["key"] not in mixed] + [r | {"due": r["key"] in due} for r in _of_bins(buckets)]
     rates = {p["key"]: p["axes"].get("arrival_rate") or 0 for p in campaign.points}
-    out = []
-    for r in rows:
-        row = {k: r[k] for k in ("key", "op", "operations", "failed", "binned")}
-        row["loop"] = "open" if r.get("due") or rates[r["key"]] else "closed"
-        if r["operations"]:
-            row["latency_max"] = r["latency_max"] / 1e6
-            row |= {
-                f"latency_{n}": v / 1e6
-                for n, p, v in zip(NAMES, LEVELS, r["latency"], strict=True)
-                if enough(r["operations"], p)
-            }
-        if r.get("with_ttfb", 0) > 0:
-            row |= {n: v / 1e6 for (p, n), v in zip(TTFB.items(), r["ttfb"], strict=True) if enough(r["with_ttfb"], p)}
-        out.append(row)
-    columns = ["key", "op", "loop", "operations", "failed", "binned", *METRICS]
+    out = [_row(r, campaign.runs[r["key"]], rates[r["key"]], con) for r in rows]
+    columns = [
+        "key",
+        "op",
+        "loop",
+        "operations",
+        "failed",
+        "hung",
+        "not_begun",
+        "binned",
+        *METRICS,
+        BOUNDS,
+        "paused_percent",
+    ]
     return pd.DataFrame(out, columns=columns).sort_values(["key", "op"]).reset_index(drop=True)
 
 
+def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[str, Any]:
+    """A row of `runs` from what the query, or the histograms, gave."""
+    row = {k: r[k] for k in ("key", "op", "operations", "failed", "hung", "binned")}
+    row["loop"] = "open" if r.get("due") or rate else "closed"
+    missed = _never_began(run, rate)
+    row["not_begun"] = len(missed)
+    every = r["operations"] + r["hung"] + len(missed)
+    with_ttfb = r.get("with_ttfb", 0)
+    if every > r["operations"]:
+        r = r | _bounded(r | {"all": every}, missed, con)
+        row[BOUNDS] = r[BOUNDS]
+    if every:
+        row["latency_max"] = r["latency_max"] / 1e6
+        named = zip(NAMES, LEVELS, r["latency"], strict=True)
+        row |= {f"latency_{n}": v / 1e6 for n, p, v in named if enough(every, p)}
+        if not r["binned"] and enough(every, TAIL):
+            row["paused_percent"] = _paused(con, r, run)
+    if with_ttfb > 0:
+        row |= {n: v / 1e6 for (p, n), v in zip(TTFB.items(), r["ttfb"], strict=True) if enough(with_ttfb, p)}
+    return row
+
+
 def of_points(found: pd.DataFrame) -> pd.DataFrame:
-    """Columns OF_POINTS per key (the index), of the op of which most operations were begun in the window."""
+    """Columns OF_POINTS and `latency_lower_bounds` per key (the index), of the op of which most operations were begun
+    in the window."""
     most = found.sort_values("operations", kind="stable").drop_duplicates("key", keep="last").set_index("key")
-    return most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
+    values = most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
+    return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
 @TABLE("latency", "latencies", "rated", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the
-    median over the runs with interval or range, in ms; null where it is null in one of the runs.
+    median over the runs with interval or range, in ms; null where it is null in one of the runs. lower_bounds: the
+    metrics that are a lower bound in one of the runs, and so here. paused_percent: in the worst run; null: not known.
 
-    concurrency: clients * workers. operations, failed: sums over the runs. completed_percent (open loop): of the
-    operations that were due in the windows, those that were begun and ended, in the worst run; below 100 the system did
-    not keep up, and the quantiles say less than what was due would have seen.
+    concurrency: clients * workers. operations, failed, hung, not_begun: sums over the runs. completed_percent (open
+    loop): of the operations that were due in the windows, those that were begun and ended, in the worst run; below 100
+    the system did not keep up.
     """
-    both = points[points["state"] == "ok"].merge(found.rename(columns={"operations": "counted"}), on="key")
+    both = points[points["state"] == "ok"].merge(
+        found.rename(columns={"operations": "counted"}), on="key", suffixes=("_of_run", "")
+    )
     metrics = [(m, "ms") for m in METRICS]
-    both = both.drop(columns=list(OF_POINTS)).rename(columns={m: f"{m}_ms" for m in METRICS})
-    head = [*groups.COUNTS, "op", "loop", "concurrency", "operations", "failed", "completed_percent", "binned"]
+    both = both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
+    head = [
+        *groups.COUNTS,
+        "op",
+        "loop",
+        "concurrency",
+        *COUNTED,
+        "completed_percent",
+        "binned",
+        BOUNDS,
+        "paused_percent",
+    ]
     columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s"]
     out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
-    return out.astype(dict.fromkeys(("concurrency", "operations", "failed"), "Int64"))
+    return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
     first = group.iloc[0]
     workers, rate = (first.get(axis) for axis in ("workers", "arrival_rate"))
+    bounds = {name for told in group[BOUNDS].dropna() for name in told.split(", ")}
     due = first["loop"] == "open" and not pd.isna(rate) and rate
     return {
         "concurrency": first["clients"] * (1 if workers is None or pd.isna(workers) else workers),
         "operations": group["counted"].sum(),
-        "failed": group["failed"].sum(),
+        **{name: group[name].sum() for name in COUNTED[1:]},
         "completed_percent": _completed(group, rate) if due else None,
         "binned": bool(group["binned"].any()),
+        BOUNDS: ", ".join(m for m in METRICS if m in bounds) or None,
+        "paused_percent": group["paused_percent"].astype(float).max(),
         "shared_host": bool(group["shared_host"].any()),
         "duration_s": first["duration_s"],
         **{name: group[name].astype(float).median() for name in groups.CPU},
@@ -221,6 +297,7 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
                 values = known[f"{metric}_median_ms"].astype(float)
                 row = known.loc[values.idxmin() if least else values.idxmax()]
                 spread = words.spread([row[f"{metric}_{part}_ms"] for part in ("median", "low", "high")])
+                spread = ("at least " if metric in str(row[BOUNDS]).split(", ") else "") + spread
                 out += [(f"latency_{loop}_{name}", spread, "ms"), (f"latency_{loop}_{name}_where", where(row), "")]
         if loop == "open" and len(rows):
             out += [

@@ -26,6 +26,8 @@ NO_RATES = (
 DISTURBED_PERCENT = (
     10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
 )
+DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` in records before `hung` counts just those
+PAUSED_MS = 100  # from so long a pause of a client on, the text tells of it
 _DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
@@ -53,14 +55,19 @@ def loopback(endpoint: str) -> bool:
 @TABLE("points", "campaign", "measured", "calibration")
 def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
-    runs with more failed operations than the campaign's budget `invalid`: measured, and in no median.
+    runs with more failed operations than the campaign's budget `invalid`: measured, and in no median. tries: of the
+    point in all; other_tries: what became of those that do not count.
 
     nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start.
     *_cpu_percent: CPU seconds of all clients, of the store's processes, of the whole host, in percent of the host's
     cores in the time watched, agreed start to deadline; other: the host's less both, the kernel's own work included
     (null where the server's is not known). shared_host: the store works on the clients' host (or on the machine that
     their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation
-    in the engine's mode. Ceilings: see `calibration`.
+    in the engine's mode. hung: operations still in flight when the time for those in flight at the deadline was over,
+    which are among the errors; null where the engine cannot tell, then cut_off has those in flight at the deadline.
+    not_begun: due in an open loop, and no worker was free. pauses_ms: how long the client that stood still most did not
+    run, in all; pause_longest_ms: the longest pause of a client; null where the engine does not watch itself.
+    latency_lower_bounds: quantiles that are one (`latency`). Ceilings: see `calibration`.
     """
     return calibration.with_ceilings(campaign, measured, ceilings)
 
@@ -81,9 +88,15 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
         else:
             state, reason = ("ok", None) if run.get("valid", True) else ("invalid", run["budget"]["reason"])
             row |= _run_columns(run)
-        rows.append(row | {"state": state, "reason": reason})
+        others = campaign.tries(p["key"])
+        tried = {
+            "tries": 1 + len(others),
+            "other_tries": "; ".join(f"{t['outcome']}: {t['reason']}" for t in others) or None,
+        }
+        rows.append(row | {"state": state, "reason": reason} | tried)
     axes = axis_columns(campaign.plan, but="")
-    head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason", "duration_s", "warm_up_s"]
+    head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason"]
+    head += ["tries", "other_tries", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
     probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
@@ -112,6 +125,11 @@ _RUN_DTYPES = {
     "host_cpu_percent": "Float64",
     "other_cpu_percent": "Float64",
     "connections_max": "Int64",
+    "hung": "Int64",
+    "cut_off": "Int64",
+    "not_begun": "Int64",
+    "pauses_ms": "Float64",
+    "pause_longest_ms": "Float64",
 }
 
 
@@ -140,6 +158,11 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     )  # older records: it has daemons of storelab's
     if "nodes" in run:  # clients of other hosts share nothing with it, unless the nodes are this very machine
         here = here and run["shared_machine"]
+    told = [c.get("engine") or {} for c in clients]
+    hung, in_flight = _sum(told, "hung"), _sum(told, "cut_off")
+    if hung is None and engine.get("name") in DRAINED:
+        hung = in_flight
+    paused = [facts["pauses"] for facts in told if "pauses" in facts]
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -155,7 +178,18 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "client_cpu_s": cpu,
         **percent,
         "connections_max": sum(connections) if connections else None,
+        "hung": hung,
+        "cut_off": in_flight if hung is None else None,
+        "not_begun": _sum(told, "not_begun"),
+        "pauses_ms": max(p["sum_ns"] for p in paused) / 1e6 if paused else None,
+        "pause_longest_ms": max(p["longest_ns"] for p in paused) / 1e6 if paused else None,
     }
+
+
+def _sum(told: list[dict[str, Any]], name: str) -> int | None:
+    """Of what every client says under this name; None where one does not."""
+    known = [facts[name] for facts in told if facts.get(name) is not None]
+    return sum(known) if known and len(known) == len(told) else None
 
 
 @NUMBERS("points", "points")
@@ -169,8 +203,14 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),
         ("points_failed", int((every["state"] == "failed").sum()), ""),
+        ("points_tried_again", int((every["tries"] > 1).sum()), ""),
         ("operations", ok["operations"].sum(), ""),
         ("errors", ok["errors"].sum(), ""),
+        ("hung", own["hung"].sum(min_count=1), ""),
+        ("hung_runs", (own["hung"].dropna() > 0).sum(min_count=1), ""),
+        ("hung_unknown", int((own["cut_off"] > 0).sum()), ""),
+        ("paused", (ok["pause_longest_ms"].dropna() >= PAUSED_MS).sum(min_count=1), ""),
+        ("paused_from", PAUSED_MS, "ms"),
         ("bytes_moved", units.human_size(float(ok["last_done_bytes"].sum())), ""),
         ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
         ("unsteady", ok["steadiness"].isin(steadiness.UNSTEADY).sum(), ""),
@@ -198,5 +238,6 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
             ("measured_on", " to ".join(days), ""),
             ("lateness_most", ok["lateness_max_ms"].max(), "ms"),
             ("tail_most", ok["tail_s"].max(), "s"),
+            ("pause_longest", ok["pause_longest_ms"].max(), "ms"),
         ]
     return [row for row in out if not pd.isna(row[1])]  # probes have no tail

@@ -77,6 +77,11 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
-        said = [words.spread([r[f"linearity_{part}"] for part in ("value", "low", "high")]) for r in (worst, best)]
-        out.append(("linearity_front_ends", " to ".join(dict.fromkeys(said)), ""))
+        out.append(("linearity_front_ends", " to ".join(dict.fromkeys(map(linearity, (worst, best)))), ""))
     return out
+
+
+def linearity(row: Mapping[str, Any]) -> str:
+    """In words, to two decimals: 1 is proportional. Empty where there is none."""
+    value, low, high = (words.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
+    return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

@@ -21,6 +21,7 @@ METRICS = (
     ("needed", "mb_per_s"),
     ("wire", "mb_per_s"),
     *((phase, "s_per_read") for phase in windows.PHASES),
+    *windows.OPENED,
 )
 PER_READ = ("entries", "branches", "baskets")
 COLUMNS = (*groups.COUNTS, "reads", "shared_host", *groups.CPU, *PER_READ, *groups.spread(METRICS))

@@ -33,9 +33,7 @@ COLUMNS = (
     "server_cpu_percent",
     "host_cpu_percent",
     "shared_host",
-    "ceiling_rate_per_s",
-    "ceiling_percent",
-    "client_bound",
+    *calibration.CEILING,
     "duration_s",
     "warm_up_s",
     "engine_version",
@@ -94,7 +92,6 @@ def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
     ok = group[group["state"] == "ok"]
-    shared = bool(ok["shared_host"].any())
     return {
         "reps_planned": len(group),
         "reps_failed": int((group["state"] == "failed").sum()),
@@ -106,8 +103,8 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "tail_max_s": ok["tail_s"].max(),
         **{name: ok[name].max() for name in ("lateness_max_ms", "connections_max", "nodes")},
         **{name: ok[name].median() for name in (*groups.CPU, "host_cpu_percent")},
-        "shared_host": shared,
-        **calibration.of_group(ok, ok["rate_per_s"].astype(float).median(), shared),
+        "shared_host": bool(ok["shared_host"].any()),
+        **calibration.of_group(ok, ok["rate_per_s"].astype(float).median()),
         **{name: group[name].iloc[0] for name in ("duration_s", "warm_up_s")},
         **{name: groups.joined(ok[name]) for name in ("engine_version", "requests_per_operation")},
     }

@@ -1,4 +1,5 @@
-"""When operations begin: closed loop (a worker begins when it is free) or open loop. Standard library and `core` only.
+"""When operations begin, and when those in flight are given up: closed loop (a worker begins when it is free) or open
+loop. Standard library and `core` only.
 
 Open loop: operation k of the point is due at `start + k / rate`, whatever happened to earlier ones. A worker that is
 late takes the oldest due operation. Its latency counts from when it was due, so that a stall of the server is seen by
@@ -10,6 +11,16 @@ import itertools
 import time
 
 from storelab.core import clock
+
+# Operations in flight at the deadline may take this part of the window longer to end (between the bounds). Those in
+# flight then hung. In a window that is long enough (`steadiness`: 5 operations for each in flight), none is so slow.
+DRAIN, LEAST_DRAIN_S, MOST_DRAIN_S = 0.2, 5.0, 30.0
+IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
+
+
+def drain_s(window_ns: int) -> float:
+    """Seconds after the deadline at which operations in flight are given up."""
+    return min(max(DRAIN * window_ns / 1e9, LEAST_DRAIN_S), MOST_DRAIN_S)
 
 
 class Closed:

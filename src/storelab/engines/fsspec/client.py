@@ -12,14 +12,16 @@ import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from storelab.core import clock
+from storelab.core.records import HUNG
+from storelab.engines.common.arrivals import IN_FLIGHT, drain_s
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.pauses import Watch
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc
@@ -55,7 +57,9 @@ class FsspecClient(TransferClient):
         self.kept: deque[tuple[Transfer, bytes]] = deque(maxlen=max(2, min(KEPT, KEPT_BYTES // max(self.size, 1))))
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stop: LimitExceeded | None = None
-        self.moved = self.failed = self.cut_off = 0
+        self.moved = self.failed = 0
+        self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
+        self.closed = False
 
     def prepare(self) -> None:
         self.prepare_tasks()
@@ -94,34 +98,54 @@ class FsspecClient(TransferClient):
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.stream, self.deadline_ns = self.tasks(), deadline_ns
+        self.last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         threading.Thread(target=self._sample, daemon=True).start()
+        watch = Watch()
+        watch.start()
         if self.loop is not None:
             self.loop.run_until_complete(self._together())
         else:
-            with ThreadPoolExecutor(self.workers) as pool:
-                list(pool.map(lambda worker: asyncio.run(self._work(worker)), range(self.workers)))
+            threads = [threading.Thread(target=self._alone, args=(i,), daemon=True) for i in range(self.workers)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join(max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
+        self.pauses = watch.stop()
+        with self.lock:  # nothing interrupts a thread: what it still does is no longer recorded
+            self.closed = True
         if self.stop:
             raise self.stop
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Operations still in flight hung."""
+        begins = [begun for _, begun in self.flying.values()]
+        self.hung = {"hung": len(begins), "hung_s": sum(max(0, self.deadline_ns - b) for b in begins) / 1e9}
+        if begins:
+            self.messages.setdefault(HUNG, IN_FLIGHT)
+        for worker, (task, begun) in self.flying.items():
+            self.rows.append((worker, task.key, 0, begun, self.last_ns, None, HUNG))
 
     async def _together(self) -> None:
-        """All workers in one loop; at the deadline, operations in flight are cut off."""
+        """All workers in one loop; operations in flight after the drain are cancelled."""
         workers = [asyncio.create_task(self._work(i)) for i in range(self.workers)]
-        _, late = await asyncio.wait(workers, timeout=max(0.0, (self.deadline_ns - clock.now_ns()) / 1e9))
+        _, late = await asyncio.wait(workers, timeout=max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
+        self.closed = True
         for task in late:
             task.cancel()
-        self.cut_off += len(late)
         await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _work(self, worker: int) -> None:
-        """One worker: a task of the loop, or alone in a thread with a file system of its own.
+    def _alone(self, worker: int) -> None:
+        asyncio.run(self._work(worker))
 
-        Nothing interrupts a thread: its operation ends after the deadline, and then counts as cut off.
-        """
+    async def _work(self, worker: int) -> None:
+        """One worker: a task of the loop, or alone in a thread with a file system of its own."""
         fs = self.systems[worker % len(self.systems)]
         while clock.now_ns() < self.deadline_ns and self.stop is None:
             with self.lock:
                 task = next(self.stream)
             begun = clock.now_ns()
+            self.flying[worker] = task, begun
             answer, moved, status, kind = None, 0, None, None
             try:
                 answer = await self.do(fs, task)
@@ -131,13 +155,13 @@ class FsspecClient(TransferClient):
                 self.messages.setdefault(kind, f"{type(error).__name__}: {error}"[:300])
             row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
             with self.lock:
+                if self.closed:
+                    return
+                del self.flying[worker]
                 self._note(row, task, answer)
 
     def _note(self, row: tuple[Any, ...], task: Transfer, answer: bytes | None) -> None:
         _, _, moved, _, ended, _, kind = row
-        if ended > self.deadline_ns:
-            self.cut_off += 1
-            return
         self.rows.append(row)
         self.moved += moved
         self.failed += kind is not None
@@ -163,12 +187,13 @@ class FsspecClient(TransferClient):
         library = DISTRIBUTION[protocol]
         return self.outcome(
             ops,
-            n - self.failed,
+            n - self.failed - self.hung["hung"],
             f"{library} {version(library)}, fsspec {version('fsspec')}",
             {"protocol": protocol, "pool": self.workers},
             {self.op: REQUESTS.get(protocol)},
             [self.check_content()],
-            cut_off=self.cut_off,
+            **self.hung,
+            pauses=self.pauses,
         )
 
     @abstractmethod

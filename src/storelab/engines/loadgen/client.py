@@ -20,6 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, shares
+from storelab.engines.common.arrivals import drain_s
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import fixed
@@ -28,7 +29,7 @@ from storelab.engines.contract import Check, Job, Result, Written
 from storelab.host import processes
 from storelab.install import program
 
-DRAIN_S, TIMEOUT_S = 5.0, 30.0  # as for the engine obstore
+TIMEOUT_S = 30.0  # of a silent server, as for the engine obstore
 GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
 VERIFY_EVERY = 64  # every 64th answer of a worker is compared with the object's content, and the first one
 SCHEMA = 1  # of the job
@@ -53,6 +54,7 @@ class LoadgenClient(TransferClient):
         self.plain: list[str] = []  # lines that are no JSON: error messages
         self.records = job.scratch / "ops.parquet"
         self.ready = threading.Event()
+        self.drain_s = drain_s(job.point.fixed.get("duration_ns", 0))
 
     def prepare(self) -> None:
         job = self._common() | self.told()
@@ -100,7 +102,7 @@ class LoadgenClient(TransferClient):
             "rate_stride": axes["clients"] if rate else 1,
             "seed": derive_seed(job.point.seed, job.client),
             "timeout_s": TIMEOUT_S,
-            "drain_s": DRAIN_S,
+            "drain_s": self.drain_s,
             "client": job.client,
             "most_single": max(1, bins.MOST_SINGLE // axes["clients"]),
             "records": str(self.records),
@@ -155,11 +157,11 @@ class LoadgenClient(TransferClient):
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
-        wait_s = (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S + GRACE_S
+        wait_s = (deadline_ns - clock.now_ns()) / 1e9 + self.drain_s + GRACE_S
         try:
             self.status = self.process.wait(wait_s)
         except subprocess.TimeoutExpired:
-            self._failed(f"did not end {DRAIN_S + GRACE_S:.0f} s after the deadline")
+            self._failed(f"did not end {self.drain_s + GRACE_S:.0f} s after the deadline")
         self.reader.join(5)
         if self.stop is not None:
             raise self.stop.because(self.summary.get("messages", {}).values())
@@ -178,7 +180,7 @@ class LoadgenClient(TransferClient):
             "verified_every": VERIFY_EVERY,
         }
         requests = told["requests_per_operation"]
-        facts = {name: told[name] for name in ("cut_off", "not_begun", "dials")}
+        facts = {name: told[name] for name in ("hung", "hung_s", "not_begun", "dials", "pauses")}
         out = self.outcome({}, told["operations"], self.version, settings, requests, self.checks(), **facts)
         out.connections["max"] = told["connections_max"]
         out.written = Written(self.records, told["operations"], told["errors"], told["bytes"])

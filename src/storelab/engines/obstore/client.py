@@ -20,12 +20,12 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
-from storelab.engines.common import bins, s3_library
-from storelab.engines.common.arrivals import Closed, Open
+from storelab.engines.common import bins, pauses, s3_library
+from storelab.engines.common.arrivals import Closed, Open, drain_s
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
-from storelab.engines.obstore.loop import COLUMNS, DRAIN_S, FAILED, Loop, Outcome, Task
+from storelab.engines.obstore.loop import COLUMNS, FAILED, Loop, Outcome, Task
 from storelab.host import proc, processes
 
 FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
@@ -141,17 +141,20 @@ class ObstoreClient(TransferClient):
         if self.arrival_rate:
             first = self.job.client * self.processes + index
             arrivals = Open(start_ns, deadline_ns, self.arrival_rate, first, stride)
+        watch = pauses.Watch()
+        watch.start()
         loop.run(start_ns, deadline_ns, arrivals)
+        paused = watch.stop()
         good, what = self.verify(list(loop.kept))
         loop.save(self.job.scratch / f"ops.{index}.npz")
         facts = {"kept": len(loop.kept), "good": good, "what": what, "messages": loop.messages}
-        return facts | {"cut_off": loop.cut_off, "missed": arrivals.missed()}
+        return facts | loop.hung | {"not_begun": arrivals.missed(), "pauses": paused}
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.start_ns = next_sample = start_ns
         for _ in self.children:
             self.times.put((start_ns, deadline_ns))
-        last = deadline_ns + int((DRAIN_S + GRACE_S) * 1e9)
+        last = deadline_ns + int((drain_s(deadline_ns - start_ns) + GRACE_S) * 1e9)
         # A process that `is_alive` has seen end is waited for: its CPU time counts as this client's.
         while (alive := [c for c, _ in self.children if c.is_alive()]) and (now := clock.now_ns()) < last:
             if next_sample <= now < deadline_ns:
@@ -188,10 +191,8 @@ class ObstoreClient(TransferClient):
             settings,
             {self.op: self.requests()},
             checks,
-            cut_off=sum(f["cut_off"] for f in self.facts),
-            not_begun=sum(
-                f["missed"] for f in self.facts
-            ),  # open loop: due before the deadline, and no worker was free
+            **{name: sum(f[name] for f in self.facts) for name in ("hung", "hung_s", "not_begun")},
+            pauses=pauses.together([f["pauses"] for f in self.facts]),
         )
 
     def _columns(self, columns: dict[str, Any], errors: Any, statuses: Any) -> dict[str, Any]:

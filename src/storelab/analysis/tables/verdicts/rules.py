@@ -12,6 +12,7 @@ import pandas as pd
 
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import knees, ratios
+from storelab.analysis.tables.calibration import CLIENT, LINK
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
 from storelab.core import engines
 
@@ -72,14 +73,16 @@ def memory(s: Subject) -> str | None:
 
 
 def ceiling(s: Subject) -> str | None:
-    if not s.number("client_bound"):
-        return None
-    share = s.number("ceiling_percent")
-    reached = f"{_n(share)} % of what" if share is not None else "about what"
-    return f"{reached} the same clients reach against a server that does almost nothing"
+    return _reached(s, "the same clients reach") if s.row.get("bound_by") == CLIENT else None
+
+
+def _reached(s: Subject, who: str) -> str:
+    return f"{_n(s.number('ceiling_percent') or 0.0)} % of what {who} against a server that does almost nothing"
 
 
 def network(s: Subject) -> str | None:
+    if s.row.get("bound_by") == LINK:
+        return _reached(s, "the same clients reach over their links")
     used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
     said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
     return said if used >= LINK_FULL else None
@@ -239,10 +242,11 @@ RULES = (
                              "ports, counted for each front-end; not over loopback, where the kernel takes a port "
                              "in TIME_WAIT again after a second")),
     Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
-    Rule("client ceiling", ceiling, ("the calibration marks the points as client-bound: the rate is near what the "
-                                    "same clients reach against a server that does almost nothing")),
-    Rule("client network", network, (f"an interface of the clients' host moved {LINK_FULL:g} % or more of what its "
-                                    "link can carry in one direction")),
+    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near what "
+                                    "the same clients reach against a server that does almost nothing")),
+    Rule("client network", network, ("the calibration marks the points as bound by the link, whoever shares the host; "
+                                    f"or an interface of the clients' host moved {LINK_FULL:g} % or more of what "
+                                    "its link can carry in one direction")),
     Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
                                                    f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
     Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "

@@ -1,0 +1,1 @@
+"""Planted faults: what they are (`operators`), which tests run which line (`traced`), how one is tried (`server`)."""

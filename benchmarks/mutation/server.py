@@ -1,0 +1,213 @@
+"""Tries planted faults: a process that has imported the large packages, but none of ours, forks a child for each.
+
+`server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}; it prints {"id", "status", "by",
+"seconds"} on one line for each that is done. A child sees the fault through an import hook, so nothing is written into the package; it runs the chosen
+tests and stops at the first that fails. Programs that a test starts see no fault.
+"""
+
+import gc
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from importlib.machinery import SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from mutation import operators, traced
+
+READY = (
+    *(
+        "numpy",
+        "pandas",
+        "pyarrow.parquet",
+        "pyarrow.dataset",
+        "duckdb",
+        "scipy.stats",
+        "scipy.optimize",
+        "pydantic",
+        "yaml",
+        "click",
+    ),
+    *(
+        "matplotlib.figure",
+        "matplotlib.backends.backend_agg",
+        "seaborn",
+        "rich.table",
+        "psutil",
+        "uproot",
+        "awkward",
+        "fsspec",
+        "s3fs",
+    ),
+    *(
+        "boto3",
+        "obstore",
+        "aiohttp",
+        "requests",
+        "minio",
+        "trustme",
+        "hypothesis",
+        "xxhash",
+        "cramjam",
+        "coverage",
+        "xdist.scheduler",
+    ),
+)
+SURVIVED, KILLED, BROKEN, TIME_OUT = "survived", "killed", "broken", "time-out"
+
+
+class Planted(SourceFileLoader):
+    """Loads the module with its fault, and keeps no byte code of it."""
+
+    number = -1
+
+    def get_code(self, fullname: str) -> Any:
+        source = Path(self.path).read_text()
+        return compile(operators.planted(source, self.number)[0], self.path, "exec", dont_inherit=True)
+
+
+class Finder:
+    def __init__(self, module: str, number: int) -> None:
+        self.path = traced.SOURCE / module
+        self.number = number
+        parts = ("storelab", *Path(module).with_suffix("").parts)
+        self.package = parts[-1] == "__init__"
+        self.name = ".".join(parts[:-1] if self.package else parts)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        loader = Planted(name, str(self.path))
+        loader.number = self.number
+        places = [str(self.path.parent)] if self.package else None
+        return spec_from_file_location(name, self.path, loader=loader, submodule_search_locations=places)
+
+
+class Chosen:
+    """A plugin of pytest: only these tests, in this order; says which failed."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self.place, self.failed = {t: i for i, t in enumerate(tests)}, ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = sorted((i for i in items if i.nodeid in self.place), key=lambda i: self.place[i.nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid
+
+
+def child(job: dict[str, Any], scratch: Path) -> int:
+    """The exit code is pytest's; the test that failed stands in scratch/by."""
+    os.chdir(traced.ROOT)
+    sink = os.open(scratch / "said", os.O_WRONLY | os.O_CREAT)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(job["cpu_s"]), int(job["cpu_s"]) + 5))
+    if job["kind"] == "trace":
+        traced.trace(job["file"], Path(job["out"]))
+        return 0
+    if job["number"] >= 0:
+        sys.meta_path.insert(0, Finder(job["module"], job["number"]))
+    chosen = Chosen(job["tests"])
+    files = list(dict.fromkeys(t.partition("::")[0] for t in job["tests"]))
+    status = pytest.main([*traced.QUIET, "-x", "--tb=line", *files], plugins=[chosen])
+    (scratch / "by").write_text(chosen.failed)
+    return int(status)
+
+
+def start(job: dict[str, Any]) -> tuple[int, Path]:
+    scratch = Path(tempfile.mkdtemp(prefix="storelab-mutant-"))
+    pid = os.fork()
+    if pid:
+        return pid, scratch
+    status = 99
+    with suppress(BaseException):
+        os.setsid()
+        status = child(job, scratch)
+    os._exit(status)
+
+
+def judged(job: dict[str, Any], status: int | None, scratch: Path, seconds: float) -> dict[str, Any]:
+    """status: as `os.waitpid` tells it; None where time ran out."""
+    by = (scratch / "by").read_text() if (scratch / "by").exists() else ""
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    if code is None or code in (-signal.SIGXCPU, -signal.SIGKILL):
+        told = TIME_OUT
+    elif code in (0, 5):
+        told = SURVIVED
+    else:
+        told = KILLED if code == 1 and by else BROKEN
+    return {"id": job["id"], "status": told, "by": by, "seconds": round(seconds, 2)}
+
+
+def serve(jobs: list[dict[str, Any]], workers: int) -> None:
+    running: dict[int, tuple[dict[str, Any], Path, float]] = {}
+    waiting = list(reversed(jobs))
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                job = waiting.pop()
+                pid, scratch = start(job)
+                running[pid] = job, scratch, time.monotonic()
+            _reap(running)
+    finally:
+        for pid, (_, scratch, _) in running.items():
+            _end(pid)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _reap(running: dict[int, tuple[dict[str, Any], Path, float]]) -> None:
+    """Tell of those that ended, or whose time is over."""
+    for pid, (job, scratch, begun) in list(running.items()):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        late = time.monotonic() - begun > job["wall_s"]
+        if not ended and not late:
+            continue
+        _end(pid, wait=not ended)
+        del running[pid]
+        print(json.dumps(judged(job, status if ended else None, scratch, time.monotonic() - begun)), flush=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+    time.sleep(0.02)
+
+
+def _end(pid: int, wait: bool = True) -> None:
+    """Kill a child with all that it started; it leads a session of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if wait:
+        os.waitpid(pid, 0)
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for name in READY:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    assert not [m for m in sys.modules if m.partition(".")[0] == "storelab"]
+    gc.freeze()
+    for line in sys.stdin:
+        serve(json.loads(line), int(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(0)  # without the farewells of the packages
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Two sides of a comparison whose runs are given: rows, ratios, corrections and words, recomputed here."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from storelab.analysis.compare import sides
+from storelab.analysis.statistics import many, ratios
+from storelab.core.errors import UserError
+
+AXES = [("clients", "int", 1), ("object_size", "size", 4000)]
+
+
+def plan(*names):
+    """A plan whose workloads `get` and `put` know these axes."""
+    declared = [
+        {"name": n, "kind": k, "default": d, "column": f"{n}_bytes" if k == "size" else n}
+        for n, k, d in AXES
+        if n in names
+    ]
+    return {"workloads": {w: {"axes": declared} for w in ("get", "put")}}
+
+
+def side(name, rows, store=None, axes=("clients", "object_size"), **columns):
+    """rows: (store, workload, clients, size, rep, rate); MB/s are the rate times the size."""
+    t = pd.DataFrame(rows, columns=["store", "workload", "clients", "object_size_bytes", "rep", "overlap_rate_per_s"])
+    t["overlap_throughput_mb_per_s"] = t["overlap_rate_per_s"] * t["object_size_bytes"] / 1e6
+    t = t.assign(state="ok", started="2026-01-02T03:04:05Z", **columns)
+    t = t.drop(columns=[c for n, c in (("clients", "clients"), ("object_size", "object_size_bytes")) if n not in axes])
+    return sides.Side(name, Path(name), plan(*axes), t, store, name)
+
+
+def runs(scale, seed, store="s", workloads=("get",), clients=(1, 2), sizes=(4000, 10**7), n=5):
+    rng = np.random.default_rng(seed)
+    return [
+        (store, w, c, s, rep, scale * c * rng.uniform(0.9, 1.1))
+        for w in workloads
+        for c in clients
+        for s in sizes
+        for rep in range(1, n + 1)
+    ]
+
+
+def test_every_row_of_a_comparison():
+    rows_a, rows_b = runs(100, 1), [*runs(120, 2, n=6), *runs(5, 3, clients=(9,), sizes=(4000,))]
+    latencies = {"latency_p50_ms": [float(i) for i in range(1, len(rows_b) + 1)]}
+    a = side(
+        "a",
+        rows_a,
+        latency_p50_ms=[None] * len(rows_a),
+        bound_by=["link" if c == 2 else None for _, _, c, *_ in rows_a],
+    )
+    table, alone = sides.compare(a, side("b", rows_b, **latencies))
+    assert alone == (0, 1) and list(table["workload"]) == ["get"] * 4 + ["all"]
+    assert list(zip(table["clients"][:4], table["object_size_bytes"][:4], strict=True)) == [
+        (1, 4000),
+        (1, 10**7),
+        (2, 4000),
+        (2, 10**7),
+    ]
+    ps = []
+    for row in table[:4].itertuples():
+        factor = row.object_size_bytes / 1e6 if row.object_size_bytes >= 10**6 else 1
+        assert row.metric == ("throughput" if row.object_size_bytes >= 10**6 else "rate")
+        x, y = (
+            [r[5] * factor for r in rows if r[2:4] == (row.clients, row.object_size_bytes)] for rows in (rows_a, rows_b)
+        )
+        assert (row.n_a, row.n_b, row.points) == (5, 6, 1) and (row.store_a, row.store_b) == ("s", "s")
+        assert (row.median_a, row.median_b) == pytest.approx((np.median(x), np.median(y)))
+        pairs = np.sort(np.log(np.divide.outer(y, x)).ravel())
+        assert row.ratio == pytest.approx(math.exp(np.median(pairs)))
+        p = stats.mannwhitneyu(y, x, method="exact").pvalue
+        assert row.p == pytest.approx(p)
+        ps.append(p)
+        assert row.verdict == ("faster" if row.low > 1 else "cannot tell")
+        assert row.bound_by == "link" if row.clients == 2 else pd.isna(row.bound_by)
+    order = np.argsort(ps)
+    corrected = np.empty(4)
+    least = 1.0
+    for rank in range(3, -1, -1):  # Benjamini and Hochberg, from the largest p on
+        least = min(least, ps[order[rank]] * 4 / (rank + 1))
+        corrected[order[rank]] = least
+    assert list(table["p_corrected"][:4]) == pytest.approx(list(corrected))
+    assert list(table["verdict_corrected"][:4]) == [
+        v if c < 0.05 else "cannot tell" for v, c in zip(table["verdict"], corrected, strict=False)
+    ]
+    whole = table.iloc[4]
+    assert whole["metric"] == "speed" and whole["points"] == 4 and (whole["n_a"], whole["n_b"]) == (5, 6)
+    logs = [
+        [
+            np.mean([math.log(r[5]) for r in rows if r[2:4] == key])
+            for key in ((1, 4000), (1, 10**7), (2, 4000), (2, 10**7))
+        ]
+        for rows in (rows_a, rows_b)
+    ]
+    assert (
+        whole["ratio"] == pytest.approx(math.exp(np.mean(np.subtract(logs[1], logs[0]))))
+        and whole["p_corrected"] == whole["p"]
+    )
+
+
+def test_latencies_are_compared_too_and_lower_is_faster():
+    rows = runs(100, 1, clients=(1,), sizes=(4000,))
+    a = side("a", rows, latency_p50_ms=[10.0, 11, 12, 13, 14], latency_p99_ms=[5.0] * 5)
+    b = side("b", rows, latency_p50_ms=[1.0, 2, 3, 4, 5], latency_p99_ms=[6.0] * 5)
+    table, _ = sides.compare(a, b)
+    assert list(table["metric"]) == ["rate", "latency_p50", "latency_p99", "speed", "latency_p50", "latency_p99"]
+    assert list(table["verdict"]) == ["cannot tell", "faster", "slower"] * 2 and (table["points"] == 1).all()
+    assert list(table["median_b"][1:3]) == [3.0, 6.0]
+    slower = sides.slower(table)
+    assert list(slower["metric"]) == ["latency_p99"] * 2
+    assert (
+        len(sides.slower(table, 19)) == 2
+        and len(sides.slower(table, 21)) == 0
+        and len(sides.slower(table, overall=True)) == 1
+    )
+
+
+def test_slower_by_more_than_a_margin():
+    rows = [("s", "get", c, 4000, rep, 100.0) for c in (1, 2) for rep in range(1, 6)]
+    halved = [(*r[:5], 80.0 if r[2] == 1 else 130.0) for r in rows]
+    table, _ = sides.compare(side("a", rows), side("b", halved))
+    assert list(sides.slower(table)["clients"].dropna()) == [1]
+    assert len(sides.slower(table, 19.9)) == 1 and len(sides.slower(table, 20.1)) == 0
+    assert len(sides.slower(table, overall=True)) == 0
+
+
+def test_an_axis_that_a_side_lacks_stands_at_its_default():
+    a = side("a", runs(100, 1, clients=(1, 2), sizes=(4000,)))
+    b = side("b", runs(100, 2, clients=(1,), sizes=(4000,)), axes=("object_size",))
+    table, alone = sides.compare(a, b)
+    assert alone == (1, 0) and list(table["clients"][:1]) == [1]
+
+
+def test_points_that_nobody_shares():
+    with pytest.raises(UserError, match="no comparable point"):
+        sides.compare(side("a", runs(1, 1, clients=(1,))), side("b", runs(1, 1, clients=(2,))))
+
+
+def test_which_stores_are_meant():
+    both = side("both", [*runs(1, 1, "x"), *runs(1, 2, "y")])
+    x, z = side("x", runs(1, 3, "x")), side("z", runs(1, 4, "z"))
+    assert [s.store for s in sides.matched(both, x)] == [None, None]
+    assert [s.store for s in sides.matched(x, z)] == ["x", "z"]
+    named = side("n", runs(1, 1, "x"), "x")
+    assert [s.store for s in sides.matched(named, both)] == ["x", "x"] and [
+        s.store for s in sides.matched(both, named)
+    ] == ["x", "x"]
+    assert [s.store for s in sides.matched(named, z)] == ["x", "z"] and [s.store for s in sides.matched(z, named)] == [
+        "z",
+        "x",
+    ]
+    with pytest.raises(UserError, match="no store in common"):
+        sides.matched(both, z)
+    with pytest.raises(UserError, match="has several stores and none is z"):
+        sides.matched(both, side("z", runs(1, 4, "z"), "z"))
+    failed = both.points.assign(state=["failed" if s == "y" else "ok" for s in both.points["store"]])
+    assert sides.Side("f", Path("f"), both.plan, failed, None, "").stores == ["x"]
+
+
+def test_store_by_store():
+    a, b = (
+        side(n, [*runs(100, 1, "x", clients=(1,), sizes=(4000,)), *runs(200, seed, "y", clients=(1,), sizes=(4000,))])
+        for n, seed in (("a", 2), ("b", 3))
+    )
+    table, _ = sides.compare(a, b)
+    assert list(table["store_a"][:2]) == list(table["store_b"][:2]) == ["x", "y"] and table["ratio"][0] == 1
+    said = sides.described(table[table["workload"] != "all"])
+    assert said == ["x, get", "y, get"]
+
+
+def test_words_of_rows():
+    rows = [*runs(1, 1, clients=(1, 2), sizes=(4000,)), *runs(1, 1, workloads=("put",), clients=(1,), sizes=(4000,))]
+    table, _ = sides.compare(side("a", rows), side("b", rows))
+    points = table[table["workload"] != "all"]
+    assert sides.described(points) == ["get, 1 client", "get, 2 clients", "put"]
+    assert sides.in_common(points) == ["get: 4 kB objects", "put: 1 client, 4 kB objects"]
+
+
+def test_days():
+    rows = runs(1, 1)
+    a, b = side("a", rows), side("b", rows)
+    assert sides.dates(a) == ("2026-01-02",) and not sides.other_days(a, b)
+    later = sides.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + [None]))
+    assert sides.dates(later) == ("2026-01-03",) and sides.other_days(a, later) and sides.other_days(later, a)
+    assert not sides.other_days(later, sides.replace(a, folder=later.folder)), "one campaign"
+    both = sides.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + ["2026-01-02T00:00:00Z"]))
+    assert sides.dates(both) == ("2026-01-02", "2026-01-03") and not sides.other_days(a, both)
+
+
+def test_days_widen_what_is_said():
+    """Three campaigns of other days: the variance over them of each point's mean logarithm, meaned over the points."""
+    a, b = side("a", runs(100, 1)), side("b", runs(130, 2))
+    days = [
+        side(f"d{i}", [(*r[:5], r[5] * factor) for r in runs(100, 10 + i)]) for i, factor in enumerate((1.0, 1.2, 0.9))
+    ]
+    plain, found = sides.compare(a, b)[0], sides.compare(a, b, days)[0]
+    keys = [(1, 4000), (1, 10**7), (2, 4000), (2, 10**7)]
+
+    def log(s, key):
+        t = s.points
+        return np.log(t.loc[(t["clients"] == key[0]) & (t["object_size_bytes"] == key[1]), "overlap_rate_per_s"]).mean()
+
+    logs = np.array([[log(d, key) for d in days] for key in keys])
+    variance = np.var(logs, axis=1, ddof=1).mean()
+    for i in range(4):
+        reach = stats.t.ppf(0.975, 2) * math.sqrt(2 * variance)
+        low = min(plain["low"][i], plain["ratio"][i] * math.exp(-reach))
+        high = max(plain["high"][i], plain["ratio"][i] * math.exp(reach))
+        assert (found["low"][i], found["high"][i]) == pytest.approx((low, high)) and found["ratio"][i] == plain[
+            "ratio"
+        ][i]
+    reach = stats.t.ppf(0.975, 2) * math.sqrt(2 * np.var(logs.mean(0), ddof=1))
+    assert found["low"][4] == pytest.approx(min(plain["low"][4], plain["ratio"][4] * math.exp(-reach)))
+    t = abs(math.log(plain["ratio"][4])) / math.sqrt(2 * np.var(logs.mean(0), ddof=1))
+    assert found["p"][4] == pytest.approx(max(plain["p"][4], 2 * stats.t.sf(t, 2)))
+
+
+def test_days_by_hand():
+    found = ratios.Ratio(6, 6, 1.2, 1.1, 1.3, 0.95, "faster", p=0.01)
+    assert many.with_days(found, 0.0, 3) == found and many.with_days(found, 9.0, 0) == found
+    assert many.day_variance(np.array([[0.0, 2.0], [1.0, math.nan], [0.0, 4.0]])) == (pytest.approx((2 + 8) / 2), 1)
+    assert (
+        many.verdict_corrected("faster", 0.049) == "faster"
+        and many.verdict_corrected("faster", 0.0501) == "cannot tell"
+    )
+
+
+def test_a_side_is_read_by_folder_and_store(tmp_path):
+    (tmp_path / "x" / "raw").mkdir(parents=True)
+    (tmp_path / "x" / "raw" / "plan.json").write_text("{}")
+    for text, store in (("x", None), ("x:s", "s"), (str(tmp_path / "x"), None), (f"{tmp_path / 'x'}:s", "s")):
+        assert sides.split(text, lambda: tmp_path) == (tmp_path / "x", store)
+    for text in ("y", ":x", ""):
+        with pytest.raises(UserError, match="is no measured campaign"):
+            sides.split(text, lambda: tmp_path)

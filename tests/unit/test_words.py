@@ -1,0 +1,247 @@
+"""Numbers, axes and counts in words."""
+
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storelab.analysis.parts import words
+from storelab.core import units
+from storelab.core.errors import UserError
+
+PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "said"),
+    [
+        (None, None, "--"), (math.nan, None, "--"), (0, None, "0"), (12345, None, "12 345"), (1234, None, "1234"), (-12345, None, "-12 345"),
+        (-1234.0, None, "-1234"), (1.2345, None, "1.23"), (0.012345, None, "0.0123"), (123.45, None, "123"), (12345.6, None, "12 300"),
+        (2.5, 0, "2"), (2.345, 2, "2.35"), (1234567.8, 1, "1 234 567.8"), (1.0, 2, "1.00"),
+    ],
+)  # fmt: skip
+def test_numbers(value, places, said):
+    assert words.number(value, places=places) == said
+
+
+@PROPERTY
+@given(st.floats(1e-6, 1e9), st.integers(1, 6))
+def test_a_number_keeps_its_significant_digits(value, significant):
+    """It differs from the value by at most half of the last digit that is shown."""
+    shown = float(words.number(value, significant, gap=""))
+    unit = 10.0 ** (math.floor(math.log10(value)) - significant + 1)
+    assert shown == value if value.is_integer() else abs(shown - value) <= unit / 2 * (1 + 1e-9)
+    digits = words.number(value, significant, gap="").replace(".", "").lstrip("0")
+    whole = value.is_integer() or words.decimals(value, significant) <= 0
+    assert (
+        len(digits.rstrip("0")) <= significant
+        if whole and not value.is_integer()
+        else whole or len(digits) == significant
+    )
+
+
+def test_what_rounds_up_to_a_power_of_ten_or_to_zero():
+    assert [words.number(v) for v in (99.95, 9.996, 0.09996, 99.94)] == ["100", "10.0", "0.100", "99.9"]
+    assert [words.number(v, places=2) for v in (-0.004, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
+
+
+def test_a_gap_of_ones_own():
+    assert words.grouped("1234567.25", "~") == "1~234~567.25" and words.grouped("-1234") == "-1234"
+    assert (
+        words.decimals(0.0) == words.decimals(math.inf) == 0
+        and words.decimals(-250) == 0
+        and words.decimals(2500, 2) == -2
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((1.5, 1.25, 2.0), "1.50 [1.25, 2.00]"),
+        ((100.04, 100.01, 100.07), "100.04 [100.01, 100.07]"),  # as narrow as 0.06: two decimals, five digits
+        ((1000.4, 1000.1, 1000.7), "1000.4 [1000.1, 1000.7]"),
+        ((10.00004, 10.00001, 10.00007), "10.000 [10.000, 10.000]"),  # no more than five digits
+        ((5.0, 5.0, 5.0), "5.00 [5.00, 5.00]"),
+        ((12345.0, 12000.0, 13000.0), "12 300 [12 000, 13 000]"),
+        ((math.nan, 1.0, 2.0), "--"),
+        ((2.0, None, None), "2.00 [--, --]"),
+    ],
+)  # fmt: skip
+def test_spreads(values, said):
+    assert words.spread(values) == said
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("clients", 1, "1 client"), ("clients", 2.0, "2 clients"), ("workers", 8, "8 workers per client"), ("object_size_bytes", 4000, "4 kB objects"),
+        ("object_size_bytes", 4096.0, "4 KiB objects"), ("arrival_rate", 0, "closed loop"), ("arrival_rate", 20000, "open loop, 20 000 operations/s due"),
+        ("arrival_rate", 1_000_000, "open loop, 1 000 000 operations/s due"), ("backing", "default", ""), ("backing", "tmpfs", "on tmpfs"),
+        ("entry_fraction_percent", 0.1, "0.1 % of entries"), ("workload", "get", "download"), ("workload", "read_entries", "read entries"),
+        ("nothing_such", 3, "nothing such 3"), ("clients", None, ""), ("clients", math.nan, ""), ("servers", 0, ""), ("servers", 3, "3 data servers"),
+        ("connections", 64, "connections 64"),
+    ],
+)  # fmt: skip
+def test_axis_values(column, value, said):
+    assert words.value_text(column, value) == said
+
+
+def test_headings_and_cells():
+    assert [
+        words.heading(c) for c in ("clients", "object_size_bytes", "entry_fraction_percent", "some_thing_bytes")
+    ] == ["Clients", "Objects", "Entries [%]", "Some thing"]
+    assert [
+        words.cell(*c)
+        for c in (
+            ("object_size_bytes", 4000.0),
+            ("clients", 2.0),
+            ("engine", "x"),
+            ("clients", None),
+            ("clients", math.nan),
+        )
+    ] == ["4 kB", "2", "x", "", ""]
+
+
+def test_counts():
+    assert [words.counted(n, "store") for n in (0, 1, 2, 12, 13)] == [
+        "no stores",
+        "one store",
+        "two stores",
+        "twelve stores",
+        "13 stores",
+    ]
+    assert [words.plural(n, "run") for n in (0, 1, 2.0)] == ["0 runs", "1 run", "2 runs"]
+    assert (
+        words.runs_text([3, 3]) == "3 runs"
+        and words.runs_text([1]) == "1 run"
+        and words.runs_text([4, 2, 3]) == "2 to 4 runs"
+    )
+    assert [words.span(v, u) for v, u in (([4, 4.0], "s"), ([10, 2, math.nan], "s"), ([], "s"), ([1, 2], ""))] == [
+        "4 s",
+        "2 s to 10 s",
+        "",
+        "1 to 2",
+    ]
+
+
+def test_deployments():
+    row = {"store": "ceph", "redundancy": "ec-2-1", "servers": 3, "backing": "default", "scheme": "https"}
+    assert words.deployment(row) == "ceph, ec-2-1, 3 data servers, https"
+    assert words.deployment({"store": "x", "redundancy": math.nan}) == "x"
+
+
+def test_axes_lie_between_workload_and_n():
+    table = pd.DataFrame(columns=["store", "workload", "clients", "workers", "n", "rate"])
+    assert words.axes_of(table) == ["clients", "workers"]
+
+
+def test_bars_and_intervals_say_what_they_are():
+    rows = pd.DataFrame({"n": [3, 5, 8], "interval": ["range", "range", "95 % interval"]})
+    assert words.bars_text(rows) == "n = 3 to 8 runs; bars: range (minimum to maximum) or 95 % interval"
+    assert words.bars_text(rows[:1]) == "n = 3 runs; bars: range (minimum to maximum)"
+    both = words.interval_text([3, 0, 5, 8])
+    few, many = both.split("; ")
+    assert (
+        few
+        == "the range (minimum to maximum) of 3 to 5 runs, which covers the true median with a probability of 75 % to 93.8 %"
+    )  # 1 - 2 / 2^n
+    assert many.startswith(
+        "a 95 % interval by interpolated order statistics of 8 runs, which covers the true median with a probability of 9"
+    )
+    assert (
+        words.interval_text([5]).count("of 5 runs") == 1
+        and "95 %" not in words.interval_text([5])
+        and words.interval_text([]) == ""
+    )
+    assert words.interval_text([6]).startswith("a 95 % interval")
+
+
+def test_shares_of_the_cpu():
+    rows = pd.DataFrame({"client_cpu_percent": [40.4, 59.6, None], "server_cpu_percent": [30.0, 30.2, None]})
+    assert words.cpu_shares(rows) == "; CPU: clients 40-60 %, server 30 % of the host"
+    assert (
+        words.cpu_shares(rows[["client_cpu_percent"]][2:]) == ""
+        and words.cpu_shares(rows[["server_cpu_percent"]]) == "; CPU: server 30 % of the host"
+    )
+
+
+# Units
+
+
+@PROPERTY
+@given(st.integers(0, 10**18))
+def test_sizes_go_there_and_back(n):
+    text = units.format_size(n)
+    assert units.parse(text, "size", "") == n
+    number, unit = text.split(" ")
+    # the largest unit that divides it, decimal ones first
+    decimal = next(
+        (u for u in ("PB", "TB", "GB", "MB", "kB") if n and n % 1000 ** (1 + "kMGTP".index(u[0])) == 0), None
+    )
+    binary = next((u for u in ("TiB", "GiB", "MiB", "KiB") if n and n % 1024 ** (1 + "KMGT".index(u[0])) == 0), None)
+    assert unit == (decimal or binary or "B") and number.isdigit()
+
+
+@PROPERTY
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(
+        [
+            ("ns", 1),
+            ("us", 10**3),
+            ("ms", 10**6),
+            ("s", 10**9),
+            ("min", 60 * 10**9),
+            ("h", 3600 * 10**9),
+            ("d", 86400 * 10**9),
+        ]
+    ),
+)
+def test_durations_are_whole_nanoseconds(number, unit):
+    assert units.parse(f"{number} {unit[0]}", "duration", "x") == number * unit[1]
+    assert (
+        units.parse(f"{number}.5{unit[0]}", "duration", "x") == number * unit[1] + unit[1] // 2 if unit[1] > 1 else True
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [("1 kbit/s", "rate", 125), ("8 bit/s", "rate", 1), ("1 Mbit/s", "rate", 125_000), ("1 Tbit/s", "rate", 125 * 10**9), ("2 KiB/s", "rate", 2048), ("1 PB", "size", 10**15), ("1 PiB", "size", 2**50), ("0.001 kB", "size", 1)],
+)  # fmt: skip
+def test_units(text, kind, value):
+    assert units.parse(text, kind, "x") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("0.5 B", "size", "'0.5 B' is not a whole number of bytes (write it like 100 MB, 4 kB or 1 MiB)"),
+        ("0.1 ns", "duration", "'0.1 ns' is not a whole number of ns (write it like 10 s, 500 ms or 2 min)"),
+        ("1 bit/s", "rate", "'1 bit/s' is not a whole number of bytes (write it like 1 Gbit/s or 100 MB/s)"),
+        ("1 S", "duration", "unit 'S' of '1 S' is not known (did you mean 's'?)"),
+        ("1 foo", "duration", "unit 'foo' of '1 foo' is not known (write it like 10 s, 500 ms or 2 min)"),
+        ("foo", "rate", "'foo' is not a rate with its unit (write it like 1 Gbit/s or 100 MB/s)"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_wrong_unit(text, kind, said):
+    with pytest.raises(UserError) as error:
+        units.parse(text, kind, "place")
+    assert (error.value.problem, error.value.mend) == (said.split(" (")[0], said.split(" (")[1][:-1])
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (-1500, "-1.5 kB"), (999_999, "1e+03 kB"), (1_000_000, "1 MB"), (1.5e9, "1.5 GB"), (2e12, "2 TB"), (3e15, "3 PB")],
+)  # fmt: skip
+def test_sizes_for_people(n, said):
+    assert units.human_size(n) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (59.4, "59 s"), (60, "1 min 00 s"), (61, "1 min 01 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"), (7260, "2 h 01 min")],
+)  # fmt: skip
+def test_durations_for_people(seconds, said):
+    assert units.human_duration(seconds * 1e9) == said
