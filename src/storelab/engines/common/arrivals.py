@@ -29,9 +29,10 @@ class Closed:
     def __init__(self, deadline_ns: int):
         self.deadline_ns = deadline_ns
 
-    def next(self) -> int | None:
-        """0: begin now; None: no more."""
-        return 0 if clock.now_ns() < self.deadline_ns else None
+    def next(self) -> tuple[int, int] | None:
+        """(0, now): begin now (UTC ns); None: no more."""
+        now = clock.now_ns()
+        return (0, now) if now < self.deadline_ns else None
 
     def missed(self) -> int:
         return 0
@@ -49,15 +50,15 @@ class Open:
         self.index, self.stride = index, stride
         self.begun = 0
 
-    def next(self) -> int | None:
-        """Sleep until the next operation is due and return that time (UTC ns); None after the deadline."""
+    def next(self) -> tuple[int, int] | None:
+        """Sleep until the next operation is due; (that time, now), both UTC ns; None after the deadline."""
         due = self.start_ns + int(next(self.numbers) * self.step_ns)
         while (now := clock.now_ns()) < due < self.deadline_ns:
             time.sleep((due - now) / 1e9)
         if due >= self.deadline_ns or now >= self.deadline_ns:
             return None
         self.begun += 1
-        return due
+        return due, now
 
     def missed(self) -> int:
         """Operations that were due before the deadline and never began, because all workers were busy."""

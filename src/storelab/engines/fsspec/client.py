@@ -141,10 +141,11 @@ class FsspecClient(TransferClient):
     async def _work(self, worker: int) -> None:
         """One worker: a task of the loop, or alone in a thread with a file system of its own."""
         fs = self.systems[worker % len(self.systems)]
-        while clock.now_ns() < self.deadline_ns and self.stop is None:
+        while self.stop is None:
             with self.lock:
                 task = next(self.stream)
-            begun = clock.now_ns()
+            if (begun := clock.now_ns()) >= self.deadline_ns:  # one look: the lock, or another thread, may take time
+                return
             self.flying[worker] = task, begun
             answer, moved, status, kind = None, 0, None, None
             try:

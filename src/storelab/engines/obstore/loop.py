@@ -99,9 +99,9 @@ class Loop:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
         for n in itertools.count():
-            if self.stop is not None or (due := arrivals.next()) is None or (task := next(tasks, None)) is None:
+            if self.stop is not None or (task := next(tasks, None)) is None or (turn := arrivals.next()) is None:
                 return
-            begun = now()
+            due, begun = turn
             self.busy[i] = (task, begun, due)
             status = error = 0
             try:
