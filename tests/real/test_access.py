@@ -51,7 +51,11 @@ def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
     reads = result.reads
     assert not failed(result), result.checks
     assert len(reads["read"]) == 4 and sum(reads["requests"]) == proxy.requests - asked
-    assert sum(reads["wire_bytes"]) == proxy.received - seen
+    told = [n for n in reads["wire_bytes"] if n is not None]
+    if len(told) == 4:
+        assert sum(told) == proxy.received - seen
+    else:  # a connection that came and went between two looks, seldom: its read is not told, and no other
+        assert one.lost > 0 and len(told) == 3 and sum(told) < proxy.received - seen
     assert proxy.connections - opened >= len(reads["read"]) - 1, "connections of its own for each read"
     if workload != "replay":
         assert min(reads["open_ns"]) > 0 and len(set(reads["requests"])) <= 3
