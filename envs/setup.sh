@@ -29,15 +29,18 @@ environment() {
     echo "setup: done"
 }
 
+# They lie in the user's tools folder, where another checkout may have put its own: storelab compares. What could not be built is
+# tried again when its sources change.
 loadgen() {
     local sources said
     [ -d loadgen ] || return 0
+    said=$(.venv/bin/storelab install --dry-run loadgen 2>&1) && [[ $said == *": is there" ]] && return
     sources=$(find loadgen -name '*.go' -o -name 'go.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-32)
-    [ "$(cat .venv/storelab-loadgen 2>/dev/null)" = "$sources" ] && return
+    [ "$(cat .venv/storelab-loadgen-failed 2>/dev/null)" = "$sources" ] && return
     echo "setup: storelab's own programs in Go (85 MB to download once, a minute to build)"
-    said=$(.venv/bin/storelab install loadgen 2>&1) ||
-        echo "storelab: not built, so campaigns need \`calibrate: false\`, or \`storelab install loadgen\`: $(tail -n 1 <<<"$said")" >&2
-    echo "$sources" > .venv/storelab-loadgen
+    said=$(.venv/bin/storelab install loadgen 2>&1) && rm -f .venv/storelab-loadgen-failed && return
+    echo "storelab: not built, so campaigns need \`calibrate: false\`, or \`storelab install loadgen\`: $(tail -n 1 <<<"$said")" >&2
+    echo "$sources" > .venv/storelab-loadgen-failed
 }
 
 environment

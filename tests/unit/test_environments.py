@@ -1,6 +1,9 @@
-"""One list of dependencies: the package, the locked list and the conda file agree (no conda is run)."""
+"""One list of dependencies: the package, the locked list and the conda file agree (no conda is run). What `make setup` builds anew."""
 
+import hashlib
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -31,3 +34,40 @@ def test_the_package_depends_on_what_the_list_says():
     assert found and tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == [
         w for w in wanted if w
     ]
+
+
+SAYS = """#!/bin/bash
+echo "$*" >> asked
+case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || echo "[1/1] loadgen: it: 85 MB" ;;
+*) [ -e broken ] && { echo "no network"; exit 1; } || touch there ;; esac
+"""
+
+
+def test_setup_builds_the_go_programs_where_the_tools_folder_has_others(tmp_path):
+    """A stamp of this checkout alone did not see that another one had put its own there."""
+
+    def setup() -> tuple[str, list[str]]:
+        (tmp_path / "asked").write_text("")
+        done = subprocess.run([tmp_path / "envs/setup.sh"], capture_output=True, text=True, check=True)
+        return done.stderr, (tmp_path / "asked").read_text().splitlines()
+
+    for name in ("envs/setup.sh", "envs/requirements.lock", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for folder in ("loadgen", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "loadgen/one.go").write_text("package one")
+    pinned = (tmp_path / "envs/requirements.lock").read_bytes() + (tmp_path / "pyproject.toml").read_bytes()
+    (tmp_path / ".venv/storelab-lock").write_text(hashlib.sha256(pinned).hexdigest()[:32] + "\n")
+    (tmp_path / ".venv/bin/storelab").write_text(SAYS)
+    (tmp_path / ".venv/bin/storelab").chmod(0o755)
+    look, build = "install --dry-run loadgen", "install loadgen"
+    assert setup() == ("", [look, build]) and setup() == ("", [look])
+    (tmp_path / "there").unlink()
+    (tmp_path / "broken").touch()
+    told, asked = setup()
+    assert asked == [look, build] and told.count("\n") == 1 and "no network" in told
+    assert setup() == ("", [look]), "what could not be built is not tried at each `make`"
+    (tmp_path / "broken").unlink()
+    (tmp_path / "loadgen/one.go").write_text("package two")
+    assert setup() == ("", [look, build])
