@@ -158,10 +158,21 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not shutil.which("go"), reason=NO_GO)
-def test_the_go_tests(tmp_path):
-    environ = golang._environ(tmp_path)
-    for command in ("vet", "test"):
-        done = subprocess.run(
-            ["go", command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["vet"],
+        ["test"],
+        pytest.param(
+            ["test", "-race"],
+            marks=pytest.mark.skipif(not shutil.which("gcc"), reason="the race detector needs gcc: apt install gcc"),
+        ),
+    ],
+    ids=" ".join,
+)
+def test_the_go_tests(tmp_path, command):
+    environ = golang.go_environ(tmp_path) | ({"CGO_ENABLED": "1"} if "-race" in command else {})
+    done = subprocess.run(
+        ["go", *command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

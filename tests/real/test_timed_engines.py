@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 from collections import Counter
+from urllib.parse import unquote, urlsplit
 
 import latency_truth
 import ports
@@ -120,6 +121,57 @@ def test_deletions(lab, seaweedfs, keys, engine):
         gone = next(c for c in record["checks"] if c["name"] == "gone")
         assert gone["ok"] and "400 of 400 objects reported as deleted, 0 still listed" in gone["detail"]
         assert max(c["end_ns"] for c in record["clients"]) < record["deadline_ns"], "a run ends when nothing is left"
+
+
+class Noting(LyingProxy):
+    """Counts what reaches the server: (method, subject of the query, key) of every request."""
+
+    def __init__(self, targets):
+        super().__init__(targets, set())
+        self.seen: Counter[tuple[str, str, str]] = Counter()
+        self.deleted: list[str] = []
+
+    def change(self, method, target, sent, status, answer):
+        parts = urlsplit(target)
+        subject = next((q for q in ("uploads", "partNumber", "uploadId", "delete") if q in parts.query), "")
+        with self.lock:
+            self.seen[method, subject, unquote(parts.path).strip("/").partition("/")[2]] += 1
+            if subject == "delete":
+                self.deleted += re.findall(r"<Key>(.*?)</Key>", sent.decode())
+        return status, answer
+
+
+@pytest.fixture
+def noting(seaweedfs):
+    with Noting([("127.0.0.1", int(seaweedfs.endpoints(1)[0].url.rpartition(":")[2]))]) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("parts", [{}, {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2}])
+def test_uploads_cost_what_the_record_says(lab, noting, keys, engine, parts):
+    """Counted at the server, by key: one PUT, or a beginning, three parts and an end; never one tried again."""
+    axes = AXES | {"engine": engine, "clients": 1, "workers": 2, "buckets": 1} | parts
+    put = {"workload": "put", "duration": "1200 ms", "axes": axes}
+    ((_, record, rows),) = lab(external(noting.urls[0]), put=put)
+    assert record["valid"] and len(rows) > 3 and len({r["object"] for r in rows}) == len(rows)
+    wanted = {("POST", "uploads"): 1, ("PUT", "partNumber"): 3, ("POST", "uploadId"): 1} if parts else {("PUT", ""): 1}
+    for row in rows:
+        seen = {k[:2]: n for k, n in noting.seen.items() if k[2] == row["object"] and k[0] in ("PUT", "POST")}
+        assert seen == wanted and sum(seen.values()) == row["requests"], row
+
+
+@pytest.mark.parametrize("batch", [1, 30])
+def test_deletions_cost_what_the_record_says(lab, noting, keys, engine, batch):
+    axes = {"engine": engine, "workers": 3, "clients": 1, "buckets": 1, "batch": batch}
+    ((_, record, rows),) = lab(external(noting.urls[0]), it={"workload": "delete", "objects": 300, "axes": axes})
+    assert record["valid"] and sum(r["count"] for r in rows) == 300
+    if batch == 1:
+        deleted = {key: n for (method, _, key), n in noting.seen.items() if method == "DELETE" and key}
+        assert all(deleted[r["object"]] == 1 == r["requests"] for r in rows) and len(rows) == 300
+    else:
+        posts = sum(n for (_, subject, _), n in noting.seen.items() if subject == "delete")
+        assert posts == len(rows) == sum(r["requests"] for r in rows)
+        assert len(noting.deleted) == 300 == len(set(noting.deleted))
 
 
 class Refusing(LyingProxy):

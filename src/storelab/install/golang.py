@@ -158,7 +158,7 @@ def _alone(tools: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _environ(scratch: Path) -> dict[str, str]:
+def go_environ(scratch: Path) -> dict[str, str]:
     """Go's caches are the user's own where the environment names them (those stay), else below `scratch`."""
     environ = {k: v for k, v in os.environ.items() if k not in ("GOROOT", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT")}
     (scratch / "tmp").mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def _environ(scratch: Path) -> dict[str, str]:
 
 
 def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> None:
-    pins, environ = _pins(program), _environ(scratch)
+    pins, environ = _pins(program), go_environ(scratch)
     go = go_of(least_of(pins), tools, progress)
     temporary = tools / "bin" / f".{program.kind}.{os.getpid()}"
     progress(f"downloading and building with {go}")

@@ -1,0 +1,73 @@
+"""Faults planted in the engine loadgen (Go) that one of its own tests sees.
+
+mutation/loadgen.toml lists them, each a place in a file and what would stand there. Each is planted alone in a copy of `loadgen/`,
+and the tests of all packages that use the file's are run. `loadgen_mutants_killed` is the share for which a test fails; a fault that
+does not compile ends the benchmark: it says nothing. What is left stands in the output.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from common import ROOT, absent, options, report, run, say, sized
+
+from storelab.core.errors import UserError
+from storelab.install import golang
+
+LIST = Path(__file__).parent / "mutation" / "loadgen.toml"
+TIME_OUT_S = 120  # a fault may make a loop endless; the tests take ten seconds
+
+
+def planted(text: str, fault: dict[str, str]) -> str:
+    """The file's text with the fault. Raises UserError where its place is not there, or not only once."""
+    if text.count(fault["before"]) != 1:
+        raise UserError(str(LIST), f"{fault['file']} has not exactly one {fault['before']!r}", "mend the list")
+    return text.replace(fault["before"], fault["after"])
+
+
+def tested(folder: Path, environ: dict[str, str]) -> tuple[bool, str]:
+    """Whether all tests pass, and what Go says. Only packages that the change reaches are built and run anew."""
+    command = ["go", "test", "./job/...", "./load/...", "./records/...", "./sigv4/..."]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIME_OUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False, "the tests did not end"
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+def main() -> None:
+    args = options(__doc__.splitlines()[0])
+    if absent(["go"]):
+        raise UserError("loadgen_mutants", "go is not installed", "install Go, and have it in PATH")
+    faults = tomllib.loads(LIST.read_text())["fault"]
+    chosen = sized(args, faults, faults[::4], faults[:2])
+    killed: list[float] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, environ = Path(scratch) / "loadgen", golang.go_environ(Path(scratch))
+        shutil.copytree(ROOT / "loadgen", folder)
+        passed, told = tested(folder, environ)
+        if not passed:
+            say(told)
+            sys.exit("loadgen_mutants: the tests fail without a fault")
+        for n, fault in enumerate(chosen, 1):
+            file = folder / fault["file"]
+            text = file.read_text()
+            file.write_text(planted(text, fault))
+            passed, told = tested(folder, environ)
+            file.write_text(text)
+            if "[build failed]" in told or "[setup failed]" in told:
+                say(told)
+                sys.exit(f"loadgen_mutants: {fault['file']}: this fault does not compile: {fault['after']}")
+            killed.append(float(not passed))
+            say(f"loadgen_mutants: {n} of {len(chosen)}: {'SURVIVED' if passed else 'killed'}: {fault['means']}")
+    share = sum(killed) / len(killed)
+    report("loadgen_mutants", len(killed), {"loadgen_mutants_killed": [share]}, args)
+
+
+if __name__ == "__main__":
+    run(main)
