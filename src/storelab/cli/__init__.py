@@ -51,6 +51,11 @@ class Settings:
 
         return config.load(self.main, self.extra, config.parse_set(self.set_))
 
+    def overruled(self) -> str | None:
+        from storelab.core import config
+
+        return config.overruled(self.main, self.extra, config.parse_set(self.set_))
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__)

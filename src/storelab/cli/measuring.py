@@ -40,6 +40,11 @@ def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
     return config, points
 
 
+def _say_overruled(settings: Settings) -> None:
+    if line := settings.overruled():
+        click.echo(f"storelab: {line}", err=True)
+
+
 def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
     """Name -> store. `past`: also the deployments that there have been of them (`ceph+ec-2-1`)."""
     from storelab import stores
@@ -60,6 +65,7 @@ def check(settings: Settings) -> None:
     from storelab.workloads import WORKLOADS
 
     config, points = load_for_plan(settings)
+    _say_overruled(settings)
     stores = load_stores(config)
     console = Console()
     for store in planning.stores_of(config, points):
@@ -104,6 +110,7 @@ def plan(settings: Settings, write: bool) -> None:
         checks.everything(config, points, WORKLOADS, load_stores(config))
         plan_file.write(config, points, WORKLOADS)
         return
+    _say_overruled(settings)
     for p in points:
         folder = config.raw / p.key
         state = "done" if (folder / "run.json").exists() else "failed" if (folder / "failed.json").exists() else "-"

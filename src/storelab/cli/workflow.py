@@ -88,6 +88,8 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     from storelab.workloads import WORKLOADS
 
     full = config.load(main, (), overrides)
+    if line := config.overruled(main, (), overrides):
+        print(f"storelab: {line}", file=sys.stderr)
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
     points = {p.key: p for p in planned}

@@ -118,7 +118,12 @@ class Campaign(Closed):
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
-    use_stores: list[Name] = Field(min_length=1, description="Stores of config.yaml to measure.")
+    use_stores: list[Name] = Field(
+        min_length=1,
+        description=(
+            "Stores to measure: in config.yaml for the campaigns that are meant for any store, or in the campaign."
+        ),
+    )
     repetitions: int = Field(
         8,
         ge=1,

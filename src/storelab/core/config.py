@@ -153,6 +153,22 @@ def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | 
     return config
 
 
+def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> str | None:
+    """One line where the campaign file names stores of its own, and so does not measure one of config.yaml's
+    `use_stores`; else None. Who names stores in a further file or on the command line knows what he does."""
+    (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
+    mine, its = here.get("use_stores") or [], there.get("use_stores")
+    mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
+    left = [name for name in mine if name not in (its or mine)]
+    if not left or any("use_stores" in doc for _, doc in others):
+        return None
+    return (
+        f"{campaign}: measures its own stores, {', '.join(its)}, not {', '.join(left)} of {main_name}; "
+        f"to measure {'it' if len(left) == 1 else 'them'}, choose a campaign without use_stores, "
+        f"or set use_stores=[{','.join(mine)}]"
+    )
+
+
 class Rebuild(BaseModel):
     """The part of the configuration that a rebuild from records needs: no store, no sweep."""
 
