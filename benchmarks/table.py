@@ -1,4 +1,5 @@
-"""The section `Measured` of benchmarks/README.md, generated from benchmarks/results: `benchmarks/table.py [--check]`.
+"""The section `Measured` of benchmarks/README.md and the ceilings of docs/calibration.md, generated from benchmarks/results:
+`benchmarks/table.py [--check]`.
 
 Without an option it writes the section anew. With `--check` it only says what is wrong, and ends with 1: the section is
 not what the files say, a figure is not named in the README's table of benchmarks, or an old row stands beside a file.
@@ -13,6 +14,7 @@ from typing import Any
 from storelab.core.records import read_json, write_atomic
 
 HERE = Path(__file__).resolve().parent
+CALIBRATION = HERE.parent / "docs" / "calibration.md"
 BEGIN, END = "<!-- made by benchmarks/table.py, from benchmarks/results -->", "<!-- end of what table.py makes -->"
 OLD = "## Measured before results were kept, commits unknown"
 MOST_ROWS = 40  # of one file; a longer one shows only the figures that the table of benchmarks names one by one
@@ -101,6 +103,46 @@ def made(readme: str, results: dict[str, dict[str, Any]]) -> str:
     return f"{before}{BEGIN}\n\n{section(results, named(readme))}\n{END}{after}"
 
 
+CELLS = ("put_4kB", "get_4kB", "get_range_16MB", "put_16MB", "get_16MB")  # of ceilings.py, as the page shows them
+WORDS = {"get_range_16MB": "get_range 4 kB of 16 MB"}
+MOVED_MB = {"4kB": 0.004, "16MB": 16}
+
+
+def ceilings(result: dict[str, Any]) -> str:
+    """Markdown of what clients reach against the near-null server, for docs/calibration.md."""
+    found = result["figures"]
+    out = [
+        f"Medians of {result['n']} runs, with the lowest and the highest rate; {result['usable_cores']} cores, {result['cpu_model']}, "
+        f"{result['date']}, commit `{result['commit']}`.",
+        "",
+        "| operation | engine | operations/s | MB/s | CPU of an operation: client, null server | share of the processors: client, null server |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in CELLS:
+        operation, size = cell.rsplit("_", 1)
+        first = WORDS.get(cell, f"{operation} {size.replace('kB', ' kB').replace('MB', ' MB')}")
+        for name in (n for n in found if n.startswith(f"{cell}_") and n.endswith("_per_s")):
+            engine = name.removeprefix(f"{cell}_").removesuffix("_per_s")
+            rate = found[name]["median"]
+            cpu = [found[f"{cell}_{engine}_{side}_ms"]["median"] for side in ("client", "server")]
+            moved = rate * (0.004 if operation == "get_range" else MOVED_MB[size])
+            shares = [f"{100 * ms / 1000 * rate / result['usable_cores']:.0f} %" for ms in cpu]
+            times = ", ".join(f"{number(ms)} ms" for ms in cpu)
+            out.append(
+                f"| {first} | {engine} | {value(found[name])} | {number(moved)} | {times} | {', '.join(shares)} |"
+            )
+            first = ""
+    return "\n".join([*out, ""])
+
+
+def page(text: str, results: dict[str, dict[str, Any]]) -> str:
+    """docs/calibration.md with its table made anew; as it is where no result is kept."""
+    if "ceilings" not in results:
+        return text
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{ceilings(results['ceilings'])}\n{END}{rest.partition(END)[2]}"
+
+
 def problems(readme: str, results: dict[str, dict[str, Any]]) -> list[str]:
     """What is wrong, a line each."""
     names = named(readme)
@@ -125,7 +167,11 @@ def main() -> None:
     path, results = HERE / "README.md", read(HERE / "results")
     if not check:
         write_atomic(path, made(path.read_text(), results).encode())
-    for problem in (wrong := problems(path.read_text(), results)):
+        write_atomic(CALIBRATION, page(CALIBRATION.read_text(), results).encode())
+    wrong = problems(path.read_text(), results)
+    if page(CALIBRATION.read_text(), results) != CALIBRATION.read_text():
+        wrong.append("docs/calibration.md is not what results/ceilings.json says: run benchmarks/table.py")
+    for problem in wrong:
         print(f"benchmarks/README.md: {problem}", file=sys.stderr)
     sys.exit(bool(wrong))
 

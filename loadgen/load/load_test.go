@@ -123,7 +123,8 @@ func (l *lab) run(seconds float64) ([]row, Summary) {
 func (l *lab) done(r *Run, j *job.Job, seconds float64) ([]row, Summary) {
 	j.StartNs = time.Now().UnixNano()
 	j.DeadlineNs = j.StartNs + int64(seconds*1e9)
-	out := r.Do(func(Sums) {})
+	var told Sums
+	out := r.Do(func(s Sums) { told = s })
 	took := float64(time.Now().UnixNano()-j.DeadlineNs) / 1e9
 	if took > j.DrainS+j.TimeoutS+1 {
 		l.Errorf("ended %.1f s after the deadline", took)
@@ -137,6 +138,24 @@ func (l *lab) done(r *Run, j *job.Job, seconds float64) ([]row, Summary) {
 	}
 	if int64(len(rows)) != out.Rows {
 		l.Errorf("%d rows, and the summary says %d", len(rows), out.Rows)
+	}
+	var sums Sums // what limits are held against, and progress shows
+	for _, o := range rows {
+		switch {
+		case o.Error == "":
+			sums.Operations += o.Count
+			sums.Bytes += o.Bytes
+		case o.Error != classHung:
+			sums.Errors += o.Count
+			fallthrough
+		default:
+			if o.FirstNs != 0 || o.Bytes != 0 {
+				l.Errorf("a failed operation with a first byte, or bytes: %+v", o)
+			}
+		}
+	}
+	if told.Operations != sums.Operations || told.Bytes != sums.Bytes || told.Errors != sums.Errors {
+		l.Errorf("the last progress %+v, and the records %+v", told, sums)
 	}
 	for _, r := range rows {
 		if r.StartNs < j.StartNs || r.EndNs < r.StartNs || (r.FirstNs != 0 && (r.FirstNs < r.StartNs || r.FirstNs > r.EndNs)) {
@@ -246,12 +265,17 @@ func TestRanges(t *testing.T) {
 }
 
 func TestSequentialRangesCoverTheObject(t *testing.T) {
-	j := &job.Job{ObjectSize: 25, Range: job.Range{Length: 10, Offset: "sequential"}, Objects: job.Objects{Key: []string{"k"}, Bucket: []int{0}}}
-	next := ranges(shuffled(j))(j, 0, sourcesRng(1))
-	var at task
-	for _, want := range []int64{0, 10, 0, 10} {
-		if next(&at); at.from != want || at.to != want+10 {
-			t.Errorf("range [%d, %d) instead of %d", at.from, at.to, want)
+	for _, c := range []struct {
+		size int64
+		want []int64
+	}{{25, []int64{0, 10, 0, 10}}, {20, []int64{0, 10, 0, 10}}, {10, []int64{0, 0}}} {
+		j := &job.Job{ObjectSize: c.size, Range: job.Range{Length: 10, Offset: "sequential"}, Objects: job.Objects{Key: []string{"k"}, Bucket: []int{0}}}
+		next := ranges(shuffled(j))(j, 0, sourcesRng(1))
+		var at task
+		for _, want := range c.want {
+			if next(&at); at.from != want || at.to != want+10 {
+				t.Errorf("of %d bytes: range [%d, %d) instead of %d", c.size, at.from, at.to, want)
+			}
 		}
 	}
 }

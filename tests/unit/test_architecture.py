@@ -133,3 +133,18 @@ def test_docs_name_files_that_are_there():
             if place.split("/")[0] in ROOMS and not (SOURCE / place).exists():
                 gone.append(f"{page.relative_to(root)}: {place}")
     assert not gone
+
+
+def test_docstrings_name_modules_that_are_there():
+    """A `May import` of a house that stood once, and files that moved."""
+    gone = []
+    for name, path in NAMES.items():
+        about = ast.get_docstring(ast.parse(path.read_text())) or ""
+        for place in re.findall(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`", about):
+            if not any((folder / place).exists() for folder in (SOURCE, SOURCE.parents[1], *path.parents)):
+                gone.append(f"{name}: {place}")
+        said = " ".join(re.findall(r"May import:?(.*?)(?:\.\s|\Z)", " ".join(about.split())))
+        for place in re.findall(r"`([a-z_0-9.]+)`", said):
+            if not any(f".{known}".endswith(f".{place}") for known in NAMES):
+                gone.append(f"{name}: May import {place}")
+    assert not gone

@@ -65,7 +65,7 @@ def test_two_pages_give_one_count_of_runs():
 
 
 def test_the_capabilities_are_those_of_sealed_probes(tmp_path):
-    folder = tmp_path / "probes"
+    folder = tmp_path / "a-copy"  # the page names the campaign, not its folder
     folder.mkdir()
     (folder / "raw").symlink_to(ROOT / "results" / "probes" / "raw")
     golden.done("tables", "--campaign-dir", str(folder))

@@ -148,7 +148,8 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     if table.empty:
         mend = "measure one that has, e.g. --set campaign=systems"
         raise UserError(str(campaign_dir), "has no point of the workload probe", mend)
-    records.write_atomic(output, capabilities_page.page(table, campaign_dir.name, str(campaign_dir)).encode())
+    name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
+    records.write_atomic(output, capabilities_page.page(table, name, str(campaign_dir)).encode())
     click.echo(output)
 
 

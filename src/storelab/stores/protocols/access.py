@@ -1,6 +1,7 @@
 """What storelab itself does in a store, outside of every measurement, whatever the protocol.
 
-Buckets are buckets of S3, or folders of a file system; keys lie below them. `buckets.py` rests on this interface alone.
+Buckets are buckets of S3, or folders of a file system; keys lie below them. `workloads/staging/buckets.py` rests on
+this interface alone.
 """
 
 from abc import ABC, abstractmethod

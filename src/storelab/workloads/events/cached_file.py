@@ -1,8 +1,7 @@
 """A file object of fsspec behind one of fsspec's own caches, counted where it sends requests.
 
-May import: fsspec, `stores.filesystems`, `engines.transports`. What a physicist gets from `fs.open(path, cache_type=…,
-block_size=…)`, on every protocol; only the counting stands between the cache and the file object's `_fetch_range`, and
-the size is told, not asked for.
+What a physicist gets from `fs.open(path, cache_type=…, block_size=…)`, on every protocol; only the counting stands
+between the cache and the file object's `_fetch_range`, and the size is told, not asked for.
 """
 
 import contextlib

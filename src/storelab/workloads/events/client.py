@@ -1,10 +1,9 @@
 """Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the
 read planner.
 
-May import: `planned`, `cached_file`, `selections`, `transports`, `readplan`, `rootio`. The baskets last used stay with
-the reader (`rootio/steps.py`): needed bytes of a step are those of the baskets that it has to fetch. After as many
-steps as lead through the file once, a pass, the job goes on as if it had opened its next file: with an empty cache,
-and no basket; but the header is read once only.
+The baskets last used stay with the reader (`datasets/root/steps.py`): needed bytes of a step are those of the baskets
+that it has to fetch. After as many steps as lead through the file once, a pass, the job goes on as if it had opened its
+next file: with an empty cache, and no basket; but the header is read once only.
 """
 
 import itertools

@@ -1,7 +1,6 @@
 """Engine of `replay`: the ranges of a selection, read again and again, nothing of ROOT decoded: what the store can do.
 
-May import: `planned`, `selections`, `readplan`, `datasets.baskets`. Ranges come from the side-car; the CRC-32 of every
-basket is compared.
+Ranges come from the side-car; the CRC-32 of every basket is compared.
 """
 
 import contextlib
