@@ -8,19 +8,20 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from make_examples import make
 from scipy import special, stats
 
 from storelab.analysis.records import windows
-from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import calibration, errors, numbers, points
+from storelab.analysis.tables import build, calibration, errors, numbers, points
 from storelab.core import records
 
 S = 10**9
 
 
-def campaign_of(tmp_path, ends, begins=(0,), stops=(10 * S,), warm_up=S, deadline=10 * S):
-    """A campaign of one run with an operation at each of these times; begins, stops: of its clients."""
+def campaign_of(tmp_path, ends, begins=(0,), stops=(10 * S,), warm_up=S, deadline=10 * S, failed=()):
+    """A campaign of one run with an operation that ends at each of these times; begins, stops: of its clients."""
     clients = [{"start_ns": b, "end_ns": e} for b, e in zip(begins, stops, strict=True)]
     rows = {
         "client": [0] * len(ends),
@@ -28,6 +29,7 @@ def campaign_of(tmp_path, ends, begins=(0,), stops=(10 * S,), warm_up=S, deadlin
         "count": [1] * len(ends),
         "bytes": [10**6] * len(ends),
     }
+    rows["error"] = ["SlowDown" if e in failed else None for e in ends]
     records.write_table(tmp_path / "raw" / "k" / "ops.0.parquet", records.OPS, rows | {"end_ns": ends})
     run = {"schema": 3, "start_ns": 1, "deadline_ns": deadline, "clients": clients, "files": {"ops.0.parquet": {}}}
     run["point"] = {"fixed": {"warm_up_ns": warm_up}, "axes": {"clients": 1}}
@@ -60,6 +62,20 @@ def test_a_client_that_begins_when_another_has_ended_leaves_no_window(tmp_path):
 def test_no_tail_where_all_was_over_before(tmp_path):
     row = windows.operations(campaign_of(tmp_path, [2 * S, 3 * S])).loc["k"]
     assert row["tail_s"] == 0 and row["last_done_length_s"] == pytest.approx(3) and row["last_done_operations"] == 2
+
+
+def test_good_and_failed_operations_of_each_window(tmp_path):
+    """Warm-up until 1 s, the client ends at 4 s; of each kind another number in each part."""
+    good = [S // 2, 2 * S, 3 * S, 4 * S, 5 * S]
+    bad = [S // 4, S // 3, S, 2 * S + 1, 5 * S + 1, 5 * S + 2, 6 * S]
+    row = windows.operations(campaign_of(tmp_path, good + bad, stops=(4 * S,), failed=bad)).loc["k"]
+    assert [row[f"{w}_operations"] for w in ("overlap", "first_done", "last_done")] == [3, 4, 5]
+    assert [row[f"{w}_errors"] for w in ("overlap", "first_done", "last_done")] == [1, 4, 7]
+    assert [row[f"{w}_bytes"] for w in ("overlap", "first_done", "last_done")] == [3e6, 4e6, 5e6]
+    assert (row["operations"], row["errors"]) == (5, 7) and row["tail_s"] == pytest.approx(2), (
+        "failed ones are a tail too"
+    )
+    assert row["last_done_rate_per_s"] == pytest.approx(5 / 6) and row["first_done_rate_per_s"] == pytest.approx(1)
 
 
 # Statistics
@@ -124,6 +140,17 @@ def test_coverage_of_the_interval_of_normal_runs(n):
     assert medians.coverage(n) == pytest.approx(inside, abs=0.002)
     outer, inner = (1 - 2 * special.bdtr(int(k_low) + more, n, 0.5) for more in (0, 1))
     assert inner <= medians.coverage(n) <= outer, "it lies between two ranks"
+
+
+# Whole campaigns
+
+
+def test_building_says_which_tables_it_wrote(tmp_path):
+    make(tmp_path, repetitions=1, failed=(), sweeps={"g": {"workload": "get", "duration": "4 s"}}, calibrate=False)
+    made = build.build(tmp_path)
+    assert sorted(made) == sorted((tmp_path / "tables").glob("*.csv")) and {p.stem for p in made} == set(build.NAMES)
+    ceilings = build.Tables(load(tmp_path))["points"]
+    assert str(ceilings["ceiling_rate_per_s"].dtype) == "Float64" and ceilings["ceiling_rate_per_s"].isna().all()
 
 
 # What the paper quotes

@@ -15,8 +15,6 @@ import pandas as pd
 from storelab.analysis.records.campaign import Campaign
 from storelab.core.errors import UserError
 
-MB = 1e6
-
 
 @dataclass(frozen=True)
 class Client:

@@ -1,0 +1,252 @@
+"""Edges of the parts that measure and read: waiting, files for good, baskets with a tail, names by their path, plans."""
+
+import itertools
+import os
+import re
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uproot
+
+from storelab.core import axes, clock, config, plan, records
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.datasets.root import baskets, decode, pages, steps
+from storelab.datasets.root.header import COLUMNS
+from storelab.measure import plan_file
+from storelab.readplan import link
+from storelab.workloads import WORKLOADS
+
+
+def test_between_two_looks_there_is_a_pause(monkeypatch):
+    """A clock of the test's own: it moves by what is slept, and by 1 ms for each look."""
+    now, slept, looks = [0.0], [], itertools.count(1)
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    def look():
+        now[0] += 0.001
+        return next(looks) >= 4
+
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    assert clock.wait_for(look, 10, 0.25) is True and slept == [0.25] * 3
+    slept.clear()
+    assert clock.wait_for(lambda: (), 1, 0.25) == () and slept == [0.25] * 4, "until a second is over"
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("x")
+    done, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append(str(Path(f"/proc/self/fd/{fd}").readlink())) or fsync(fd))
+    monkeypatch.setattr(os, "replace", lambda a, b: done.append("replace") or replace(a, b))
+    records.move_in(tmp_path / "a", tmp_path / "b")
+    assert done == [str(tmp_path / "a"), "replace"] and (tmp_path / "b").read_text() == "x"
+
+
+def test_side_cars_are_packed(tmp_path):
+    """Zeros shrink to next to nothing; the codec is the one of the records."""
+    n = 50_000
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, "i4")), ["b"])
+    table = pa.table({"branch": column} | {name: np.zeros(n, "i8") for name in COLUMNS[1:]})
+    baskets.write(table, tmp_path / "side.parquet")
+    records.write_table(tmp_path / "ops.parquet", {"count": "int64"}, {"count": [1] * 100})
+    codecs = {
+        pq.ParquetFile(tmp_path / f).metadata.row_group(0).column(0).compression
+        for f in ("side.parquet", "ops.parquet")
+    }
+    assert codecs == {"ZSTD"}
+
+
+def test_a_basket_with_bytes_behind_its_offsets():
+    """ROOT's offsets are whole numbers of four bytes; one to three bytes behind them belong to none."""
+    values, key = b"abcdefg", 60
+    for tail in range(4):
+        told = struct.pack(">4i", 3, key, key + 3, 0) + b"\0" * tail
+        body = values + told
+        head = struct.pack(">iHiIHH", key + len(body), 4, len(body), 0, key, 1)
+        end = struct.pack(">Hiiii", 3, 32000, 1000, 2, key + len(values)) + b"\0"
+        data = np.frombuffer(head + bytes(key - len(head) - len(end)) + end + body, np.uint8)
+        content = decode.unpack(data)
+        assert content.offsets.tolist() == [0, 3, 7] and content.values.tobytes() == values and content.entries == 2
+
+
+def branch(seek):
+    members = {
+        "fBasketSeek": [seek],
+        "fBasketBytes": [10],
+        "fBasketEntry": [0, 5],
+        "fWriteBasket": 1,
+        "fEntryNumber": 5,
+    }
+    return SimpleNamespace(member=members.__getitem__, num_entries=5, embedded_baskets=[])
+
+
+def test_branches_of_one_name_below_two_others_are_two():
+    """As uproot names them: `x` below `a` and below `b`; by their full path they are told apart."""
+
+    class Tree:
+        def iteritems(self, recursive=False, full_paths=False):
+            found = {"a/x": 100, "b/x": 200} if recursive else {}
+            return [(path if full_paths else path.rpartition("/")[2], branch(seek)) for path, seek in found.items()]
+
+    found = baskets.Baskets.from_tree(Tree())
+    assert found.names == ["a/x", "b/x"] and found.offset.tolist() == [100, 200] and found.entry_stop.tolist() == [5, 5]
+
+
+def test_axes_that_a_workload_lacks_stand_at_their_default():
+    """A deployment is the same whether a workload has the axis or not: what it measures shares the blocks of the others."""
+    every = {a.name: a.default for a in axes.DEPLOYMENT}
+    full, bare = (Point("s", "get", values, 1, "k", "x", 1, 1) for values in (every | {"clients": 1}, {"clients": 1}))
+    assert plan.deployment(full) == plan.deployment(bare)
+    for axis in axes.DEPLOYMENT:
+        other = Point("s", "get", every | {axis.name: "other"}, 1, "k", "x", 1, 1)
+        assert plan.deployment(other) != plan.deployment(full), axis.name
+    assert plan.deployment(Point("t", "get", every, 1, "k", "x", 1, 1)) != plan.deployment(full)
+
+
+def test_axes_with_choices_take_no_other_word():
+    """Of every workload: each axis of words that names its values in its help takes these, and no other."""
+    seen = set()
+    for workload in WORKLOADS.values():
+        for axis in workload.axes:
+            if axis.kind == "text" and axis.choices:
+                assert [axis.parse(c, "here") for c in axis.choices] == list(axis.choices)
+                with pytest.raises(UserError, match="is not known"):
+                    axis.parse("something else", "here")
+                seen.add(axis.name)
+    assert {"engine", "balance", "payload", "merge", "navigation", "cache", "access", "codec", "scheme"} <= seen
+
+
+def test_pages_are_forgotten(tmp_path):
+    """The last cluster is kept, until the reader is told to forget: then its pages are missing as before the first step."""
+    path = tmp_path / "tuple.root"
+    with uproot.recreate(path) as file:
+        made = file.mkrntuple("events", {"x": np.arange(10.0)})
+        made.extend({"x": np.arange(20.0)})
+    with uproot.open(path) as file:
+        known = pages.Pages.of(file["events"])
+        reader = steps.PageSteps(known, ["x"])
+        every, missing = reader.rows(25, 30)
+        assert every.tolist() == missing.tolist() and len(every)
+        whole = np.fromfile(path, np.uint8)
+        places = zip(known.layout.offset[missing], known.layout.size[missing], strict=True)
+        reader.unpack(missing, [whole[o : o + s] for o, s in places])
+        assert reader.arrays(every, 25, 30) == 5 and not len(reader.rows(25, 30)[1])
+        reader.forget()
+        assert reader.rows(25, 30)[1].tolist() == missing.tolist()
+
+
+# What was measured with other settings
+
+
+def measured(tmp_path, change):
+    """The configuration and points of a campaign of which one point is measured, its plan changed since."""
+    told = {"campaign": "x", "name": "x", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
+    told |= {"stores": {"a": {"kind": "seaweedfs"}}, "results": str(tmp_path), "sweeps": {"up": {"workload": "put"}}}
+    settings = config.Config.model_validate(told)
+    points = plan.make(settings, WORKLOADS)
+    then = records.as_json(plan_file.current(settings, points, WORKLOADS))
+    change(then)
+    records.write_json(settings.raw / "plan.json", then)
+    (settings.raw / points[0].key).mkdir(parents=True)
+    (settings.raw / points[0].key / "run.json").write_text("{}")
+    return settings, points
+
+
+@pytest.mark.parametrize("changes", [0, 1, 2, 3])
+def test_the_first_difference_is_told_with_how_many_more(tmp_path, changes):
+    fixed = {"duration_ns": 1, "warm_up_ns": 2, "data_seed": 3}
+
+    def change(then):
+        then["points"][0]["fixed"] |= dict(list(fixed.items())[:changes])
+
+    settings, points = measured(tmp_path, change)
+    found = plan_file.differences(settings, points)
+    assert len(found) == changes
+    if not changes:
+        plan_file.refuse_differences(settings, points)
+        return
+    with pytest.raises(UserError) as refused:
+        plan_file.refuse_differences(settings, points)
+    more = ["", " (and 1 more)", " (and 2 more)"][changes - 1]
+    assert refused.value.problem == f"its records were measured with other settings: {found[0]}{more}"
+
+
+def test_a_plan_that_does_not_know_the_store_had_it_at_its_defaults(tmp_path):
+    settings, points = measured(tmp_path, lambda then: then["stores"].clear())
+    assert plan_file.differences(settings, points) == []
+
+
+def test_addresses_and_ports_may_change(tmp_path):
+    def change(then):
+        then["stores"]["a"] |= {"port": 12345, "address": "10.0.0.1", "directory": "/elsewhere"}
+
+    settings, points = measured(tmp_path, change)
+    assert plan_file.differences(settings, points) == []
+    plan_file.write(settings, points, WORKLOADS)
+    assert plan_file.up_to_date(settings, points, WORKLOADS), "the plan says what is used now"
+
+
+def test_every_column_of_the_records_is_explained():
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+    row = next(line for line in page.splitlines() if "`open_ns` … `deserialise_ns`" in line)
+    phases = {f"{word}_ns" for word in re.findall(r"\w+", row.rpartition("each phase:")[2])}
+    for kinds in (records.OPS, records.READS, *records.TABLES.values()):
+        assert [name for name in kinds if f"`{name}`" not in page and name not in phases] == []
+
+
+class Clocked:
+    """A transport whose time is its own: a request of few bytes takes 10 ms, each further range in it 1 ms, each byte 1 us.
+
+    ranges: how many share a request; every second request in flight begins 2 ms later."""
+
+    def __init__(self, ranges=1, parallel=4, slow=()):
+        self.parallel, self.ranges, self.now, self.extra, self.requests, self.asked = parallel, ranges, 0.0, 0, 0, []
+        self.slow, self.calls = slow, 0
+
+    def fetch(self, starts, stops):
+        self.asked.append((list(starts), list(stops)))
+        count, self.calls = -(-len(starts) // self.ranges), self.calls + 1
+        self.requests += count
+        self.extra += 90 * len(starts) * (self.ranges > 1)
+        rounds = -(-count // self.parallel)
+        self.now += (
+            0.010 * rounds
+            + 0.001 * (len(starts) - count)
+            + 1e-6 * sum(b - a for a, b in zip(starts, stops, strict=True))
+        )
+        self.now += 5.0 if self.calls in self.slow else 0
+
+    def clock(self):
+        return self.now
+
+
+def test_one_slow_answer_is_no_round_trip():
+    """Seven requests one by one, the median counts: three slow ones (the 2nd to the 8th call) change nothing, four do."""
+    quiet, some, most = (
+        link.measure(one := Clocked(slow=slow), 10**8, one.clock).rtt_s for slow in ((), (2, 4, 8), (2, 4, 6, 8))
+    )
+    assert [quiet, some] == pytest.approx([0.010 + 64e-6] * 2) and most == pytest.approx(5 + quiet)
+
+
+def test_several_ranges_in_a_request_are_far_apart():
+    """In a small object as many as have room: 1200 bytes from begin to begin."""
+    for size, ranges in ((100_000, 100), (10**6, 3), (3001, 100)):
+        one = Clocked(ranges)
+        if size < 4096:
+            with pytest.raises(ValueError, match="too small"):
+                link.measure(one, size, one.clock)
+            continue
+        found = link.measure(one, size, one.clock)
+        together = [starts for starts, _ in one.asked[-3:]]
+        assert {len(t) for t in together} == {min(4 * ranges, size // 1200)} and one.ranges == ranges == found.ranges
+        for starts in together:
+            assert min(b - a for a, b in itertools.pairwise(starts)) >= 1200 and starts[-1] + 64 <= size
+        assert found.part_bytes == 90
