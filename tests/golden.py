@@ -356,8 +356,9 @@ def cli() -> dict[str, str]:
         command = todo.pop(0)
         text = done(*command, "--help")
         out[" ".join(["storelab", *command])] = re.sub(r"^Usage: .*?storelab", "Usage: storelab", text)
-        _, _, listed = text.partition("\nCommands:\n")
-        todo += [(*command, line.split()[0]) for line in listed.splitlines() if re.match(r"  \S", line)]
+        for heading, listed in re.findall(r"^(\S[^\n]*):\n((?:  .*\n)+)", text, flags=re.MULTILINE):
+            if heading != "Options":
+                todo += [(*command, name) for name in re.findall(r"^  ([a-z]+)  ", listed, flags=re.MULTILINE)]
     return out
 
 

@@ -8,30 +8,143 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
 from storelab import __version__
 from storelab.core.errors import MeasurementFailed, UserError, require_known
 
+
+class Known(NamedTuple):
+    """Of a command: its module in this room, what it does in one sentence, an example."""
+
+    module: str
+    does: str
+    example: str
+
+
+# What one wants -> the commands for it. Here, so that `--help` imports none of them.
 COMMANDS = {
-    "stores": ("doctor", "install", "up", "down", "status"),
-    "measuring": ("check", "plan", "stage", "measure", "collect", "clean"),
-    "analysis": ("seal", "verify", "tables", "figures", "latex", "paper", "verdict", "capabilities", "docs"),
-    "compare": ("compare",),
-    "cluster": ("testbed", "size"),
+    "Look at a store": {
+        "quick": Known(
+            "quick",
+            "Measure an S3 endpoint for about five minutes and print one page.",
+            "storelab quick https://s3.example.org --profile lab",
+        ),
+        "doctor": Known("stores", "Look whether this machine and its stores are ready.", "storelab doctor"),
+    },
+    "Plan a campaign": {
+        "check": Known(
+            "measuring",
+            "Check the configuration, and say what the campaign asks for.",
+            "storelab --set campaign=site check",
+        ),
+        "plan": Known("measuring", "List the points in the order of measuring.", "storelab --set campaign=site plan"),
+        "size": Known(
+            "cluster",
+            "Estimate how many clients fill a link.",
+            'storelab size --link "20 Gbit/s" --client-link "1 Gbit/s"',
+        ),
+    },
+    "Look after stores": {
+        "install": Known("stores", "Install what a store, an engine or a testbed needs.", "storelab install minio"),
+        "up": Known("stores", "Start a store, or look whether it answers.", "storelab up seaweedfs --front-ends 2"),
+        "down": Known("stores", "Stop stores; their data stay.", "storelab down --all"),
+        "status": Known("stores", "Show the state of all stores.", "storelab status"),
+        "clean": Known(
+            "measuring",
+            "Remove what a campaign wrote into its stores.",
+            "storelab --set campaign=site clean site",
+        ),
+    },
+    "Measure (make measure and Snakemake call these)": {
+        "stage": Known(
+            "measuring", "Upload the data sets of the campaign.", "storelab --set campaign=site stage --store seaweedfs"
+        ),
+        "measure": Known(
+            "measuring", "Measure one point.", "storelab --set campaign=demo measure seaweedfs/put/clients~0004_rep~001"
+        ),
+        "collect": Known(
+            "measuring",
+            "Check that all points are measured, and write checksums.",
+            "storelab --set campaign=site collect",
+        ),
+        "seal": Known("analysis", "Close a campaign: it is never measured again.", "storelab --set campaign=site seal"),
+    },
+    "Make the paper (make paper calls these)": {
+        "verify": Known(
+            "analysis",
+            "Check that no record is missing or altered.",
+            "storelab verify --campaign-dir results/reference",
+        ),
+        "tables": Known(
+            "analysis", "Make the tables from the records.", "storelab tables --campaign-dir results/reference"
+        ),
+        "figures": Known(
+            "analysis",
+            "Draw the figures from the tables.",
+            "storelab figures --campaign-dir results/reference entries",
+        ),
+        "latex": Known(
+            "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
+        ),
+        "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
+    },
+    "Know what it means": {
+        "verdict": Known(
+            "analysis", "Say what limited each store.", "storelab verdict --campaign-dir results/reference"
+        ),
+        "compare": Known(
+            "compare",
+            "Compare two campaigns or two stores.",
+            "storelab compare results/reference results/mine --fail-on slower",
+        ),
+        "capabilities": Known(
+            "analysis",
+            "Write the page of what stores can do.",
+            "storelab capabilities --campaign-dir results/probes --output capabilities.md",
+        ),
+    },
+    "Learn and develop": {
+        "testbed": Known(
+            "cluster", "Make a Slurm cluster or an HTCondor pool on this machine.", "storelab testbed up --nodes 4"
+        ),
+        "docs": Known("analysis", "Write the page of all configuration keys.", "storelab docs --check"),
+    },
 }
 
 
+def example(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
+
+
 class LazyGroup(click.Group):
-    """Import only the side that a command needs: a client process must start fast."""
+    """Import only the side that a command needs: a client process must start fast. `--help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [c for side in COMMANDS.values() for c in side]
+        return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        side = next((side for side, names in COMMANDS.items() if name in names), None)
-        return getattr(importlib.import_module(f"storelab.cli.{side}"), name) if side else None
+        known = next((section[name] for section in COMMANDS.values() if name in section), None)
+        if known is None:
+            return None
+        command = getattr(importlib.import_module(f"storelab.cli.{known.module}"), name)
+        command.short_help, command.epilog = known.does, example(known.example)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Raises UserError for a command that is none, with the nearest one."""
+        if args and not args[0].startswith("-"):
+            require_known(args[0], args[0], self.list_commands(ctx), "is no command", "one of:")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.list_commands(ctx)))
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), known.does) for name, known in section.items()])
 
 
 def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
@@ -51,26 +164,37 @@ class Settings:
 
         return config.load(self.main, self.extra, config.parse_set(self.set_))
 
+    def load_with(self, more: dict[str, Any]):
+        """The configuration with `more` over the files, below what the command line sets."""
+        from storelab.core import config
+
+        return config.load(self.main, self.extra, config.merge(more, config.parse_set(self.set_)))
+
     def overruled(self) -> str | None:
         from storelab.core import config
 
         return config.overruled(self.main, self.extra, config.parse_set(self.set_))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog=example("storelab --set campaign=site check", "storelab check --help"),
+)
 @click.version_option(__version__)
-@click.option("--config", default="config.yaml", show_default=True, help="The main configuration file.")
+@click.option("--config", metavar="FILE", default="config.yaml", show_default=True, help="The main configuration file.")
 @click.option(
     "--configfile",
     multiple=True,
-    help="Further YAML files, merged over it and the campaign file; the last one wins.",
+    metavar="FILE",
+    help="A further YAML file, merged over it and the campaign file; the last one wins.",
 )
 @click.option(
     "--set",
     "set_",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One value, e.g. --set limits.clients=8; wins over all files.",
+    help="Set one value, such as limits.clients=8; it wins over all files.",
 )
 @click.pass_context
 def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]) -> None:

@@ -27,14 +27,14 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--campaign-dir",
         metavar="DIR",
         callback=folder,
-        help="Folder of the campaign; default: that of the configuration.",
+        help="The folder of the campaign; default: the one that the configuration names.",
     )(command)
 
 
 def page_option(default: str) -> Callable[..., Any]:
     """`--output FILE`: the page that a command writes."""
     path = click.Path(path_type=Path)
-    return click.option("--output", default=default, show_default=True, type=path, help="The page.")
+    return click.option("--output", default=default, show_default=True, type=path, help="Where the page is written.")
 
 
 def said(paths: list[Path]) -> None:
@@ -45,7 +45,7 @@ def said(paths: list[Path]) -> None:
 @click.command()
 @campaign_option
 def verify(campaign_dir: Path) -> None:
-    """Check that every planned point has its record and that no raw file was altered."""
+    """Check that every planned point has its record, and that no raw file was altered."""
     campaign = load(campaign_dir)
     seal_found = seal_of(campaign_dir)
     state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
@@ -57,9 +57,9 @@ def verify(campaign_dir: Path) -> None:
 
 @click.command()
 @campaign_option
-@click.option("--with-failures", is_flag=True, help="Seal although points failed.")
+@click.option("--with-failures", is_flag=True, help="Seal it although points failed.")
 def seal(campaign_dir: Path, with_failures: bool) -> None:
-    """Close a complete campaign: it is not measured again, and its records are not altered."""
+    """Close a complete campaign: it is not measured again, and its records stay as they are."""
     was = seal_of(campaign_dir)
     now = seal_campaign(campaign_dir, with_failures)
     state = f"{'already ' if was else ''}sealed {now['time']}"
@@ -69,7 +69,7 @@ def seal(campaign_dir: Path, with_failures: bool) -> None:
 @click.command()
 @campaign_option
 def tables(campaign_dir: Path) -> None:
-    """Raw records to tables/*.csv."""
+    """Make tables/*.csv of a campaign from its raw records, whose checksums are verified first."""
     from storelab.analysis.tables import build as module
 
     said(module.build(campaign_dir))
@@ -77,11 +77,16 @@ def tables(campaign_dir: Path) -> None:
 
 @click.command()
 @campaign_option
-@click.option("--stale", is_flag=True, help="Only figures that are older than the tables or than their own code.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that draw side by side.")
+@click.option("--stale", is_flag=True, help="Draw only figures that are older than the tables or than their own code.")
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many processes draw side by side."
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) -> None:
-    """Tables to figures/*.pdf and *.png, with an index of what has data. With NAME, only these figures."""
+    """Draw figures/*.pdf and *.png from the tables, and write an index of those that have data.
+
+    With NAME, only these figures are drawn.
+    """
     from storelab.analysis.figures import catalogue, write
 
     plan = read_plan(campaign_dir)
@@ -100,7 +105,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) 
 @campaign_option
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
-    """Tables and figures to tex/*.tex: macros, tables, captions. With NAME, only these files."""
+    """Write tex/*.tex from tables and figures: macros, tables and captions. With NAME, only these files are written."""
     from storelab.analysis.latex import write as module
 
     known("latex", names, module.TEX, "file")
@@ -114,10 +119,10 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
     default="paper",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Folder of paper.tex and its sections.",
+    help="The folder of paper.tex and its sections.",
 )
 def paper(campaign_dir: Path, paper_dir: Path) -> None:
-    """Typeset the paper of a campaign to paper.pdf (needs LaTeX)."""
+    """Typeset the paper of a campaign as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
     click.echo(typeset.build(campaign_dir, paper_dir))
@@ -126,7 +131,7 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
 @click.command()
 @campaign_option
 def verdict(campaign_dir: Path) -> None:
-    """What limited each store, by workload and object size, and the evidence (from tables/verdicts.csv)."""
+    """Say what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
 
@@ -140,7 +145,7 @@ def verdict(campaign_dir: Path) -> None:
 @campaign_option
 @page_option("docs/capabilities.md")
 def capabilities(campaign_dir: Path, output: Path) -> None:
-    """Generate docs/capabilities.md from the probe points of a campaign."""
+    """Write a page of what each store can do, from the probe points of a campaign."""
     from storelab.analysis import capabilities_page
     from storelab.analysis.tables import build as tables
 
@@ -154,10 +159,10 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where the page is out of step.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the page is out of step.")
 @page_option("docs/configuration.md")
 def docs(check: bool, output: Path) -> None:
-    """Generate docs/configuration.md from the configuration's models and the workloads' axes."""
+    """Write the page of all configuration keys and axes, from the code that reads them."""
     from storelab.cli import reference
 
     text = reference.configuration()

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from storelab.cli import example
 from storelab.core.errors import UserError
 
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
@@ -27,43 +28,47 @@ FOLDER = click.option(
     show_default=True,
     type=click.Path(path_type=Path),
     callback=_absolute,
-    help="Where it lives.",
+    help="The folder that it lives in.",
 )
 
 
 @click.group()
 def testbed() -> None:
-    """A real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
+    """Make a real Slurm cluster or HTCondor pool on this machine, for tests and for teaching (docs/cluster.md)."""
 
 
-@testbed.command()
+@testbed.command(epilog=example("storelab testbed up --nodes 4"))
 @FOLDER
-@click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="How many.")
+@click.option("--nodes", default=4, show_default=True, type=click.IntRange(1, 100), help="How many nodes it gets.")
 @click.option(
     "--port",
     default=16817,
     show_default=True,
     type=click.IntRange(1024, 32000),
-    help="The controller's; nodes take the next ones.",
+    help="The controller's port; nodes take the next ones.",
 )
-@click.option("--links", is_flag=True, help="Each node in a network namespace, with a link of its own (root).")
 @click.option(
-    "--htcondor", is_flag=True, help="An HTCondor pool instead, with such links (root; `storelab install condor`)."
+    "--links", is_flag=True, help="Put each node into a network namespace with a link of its own (needs root)."
+)
+@click.option(
+    "--htcondor",
+    is_flag=True,
+    help="Make an HTCondor pool instead, with such links (needs root and `storelab install condor`).",
 )
 @click.option(
     "--rate",
     "rates",
     multiple=True,
-    help="Of the nodes' links, as tc writes it; several: by node, in turn. Default: 100mbit.",
+    help="The rate of the nodes' links, as tc writes it; give several for the nodes in turn. Default: 100mbit.",
 )
 @click.option(
     "--front-ends",
     default=4,
     show_default=True,
     type=click.IntRange(0, 8),
-    help="Addresses of the head for a store's front-ends.",
+    help="How many addresses the head has for a store's front-ends.",
 )
-@click.option("--front-end-rate", default="150mbit", show_default=True, help="Of each of their links.")
+@click.option("--front-end-rate", default="150mbit", show_default=True, help="The rate of each of their links.")
 def up(
     folder: Path,
     nodes: int,
@@ -74,7 +79,7 @@ def up(
     front_ends: int,
     front_end_rate: str,
 ) -> None:
-    """Start it; returns when all nodes are idle."""
+    """Start the testbed, and wait until all its nodes are idle."""
     from storelab.gang.testbed import links as linked
     from storelab.gang.testbed import pool
     from storelab.gang.testbed.slurm import LOOPBACK, Cluster, Node
@@ -114,10 +119,10 @@ def _there(folder: Path) -> Any:
     return pool if pool.pids() else Cluster(folder)
 
 
-@testbed.command()
+@testbed.command(epilog=example("storelab testbed down"))
 @FOLDER
 def down(folder: Path) -> None:
-    """Stop it, and remove its namespaces. Idempotent."""
+    """Stop the testbed, and remove its namespaces. To do so twice does no harm."""
     from storelab.gang.testbed.links import Network, enter
     from storelab.gang.testbed.pool import Pool
     from storelab.gang.testbed.slurm import Cluster
@@ -129,10 +134,10 @@ def down(folder: Path) -> None:
     click.echo(f"stopped {len(stopped)} daemons, removed {len(removed)} namespaces")
 
 
-@testbed.command()
+@testbed.command(epilog=example("storelab testbed status"))
 @FOLDER
 def status(folder: Path) -> None:
-    """What of it runs."""
+    """Show what of the testbed runs."""
     from storelab.gang.testbed.links import Network
 
     plan, pids = Network(folder).planned(), _there(folder).pids()
@@ -147,11 +152,16 @@ def status(folder: Path) -> None:
         click.echo("down")
 
 
-@testbed.command(context_settings={"ignore_unknown_options": True})
+@testbed.command(
+    context_settings={"ignore_unknown_options": True}, epilog=example("storelab testbed run -- salloc -N4 hostname")
+)
 @FOLDER
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(folder: Path, command: tuple[str, ...]) -> None:
-    """Become COMMAND on the testbed's head: with its SLURM_CONF or HTCondor's commands, and in the head's network."""
+    """Run COMMAND on the testbed's head.
+
+    It has the testbed's SLURM_CONF or HTCondor's commands, and the head's network.
+    """
     from storelab.gang.testbed.links import Network, enter
 
     cluster = _there(folder)
@@ -167,26 +177,28 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.option("--link", required=True, help="To be filled, e.g. 20 Gbit/s.")
-@click.option("--client-link", required=True, help="Of each client's node, e.g. 1 Gbit/s.")
+@click.option("--link", required=True, help="The rate of the link to be filled, e.g. 20 Gbit/s.")
+@click.option("--client-link", required=True, help="The rate of the link of each client's node, e.g. 1 Gbit/s.")
 @click.option(
     "--campaign-dir",
     default="results/reference",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="What one client does is taken from.",
+    help="The campaign that tells what one client does.",
 )
-@click.option("--operation", default="get", show_default=True, type=click.Choice(["get", "put"]))
-@click.option("--engine", default="s5cmd", show_default=True)
-@click.option("--object-size", default="10 MB", show_default=True)
+@click.option(
+    "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
+)
+@click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
+@click.option("--object-size", default="10 MB", show_default=True, help="The size of the objects.")
 @click.option(
     "--points",
     default=100,
     show_default=True,
     type=click.IntRange(1),
-    help="Of the campaign, for the volume of its records.",
+    help="How many points the campaign has, for the volume of its records.",
 )
-@click.option("--duration", default="60 s", show_default=True, help="Of a point.")
+@click.option("--duration", default="60 s", show_default=True, help="How long a point lasts.")
 def size(
     link: str,
     client_link: str,
@@ -197,7 +209,7 @@ def size(
     points: int,
     duration: str,
 ) -> None:
-    """How many clients fill a link, and what their records take: an estimate from what a campaign measured."""
+    """Estimate how many clients fill a link, and what their records take, from what a campaign measured."""
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
     from storelab.analysis.tables import build

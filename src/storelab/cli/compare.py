@@ -15,25 +15,39 @@ FAIL_ON = ("slower", "slower-overall")
 @click.command()
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
-@click.option("--stores", metavar="A,B", help="Two stores: of A and of B, or, without B, two of one campaign.")
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table there, too.")
 @click.option(
-    "--latex", "latex_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as a LaTeX longtable, too."
+    "--stores",
+    metavar="A,B",
+    help="Compare these two stores: one of A and one of B, or, without B, two of one campaign.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the table into FILE, too.",
+)
+@click.option(
+    "--latex",
+    "latex_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write it into FILE as a LaTeX longtable, too.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with 1 where a point or the whole (or only the whole) is slower.",
+    help="Exit with 1 if a point or the whole is slower (slower-overall: only the whole).",
 )
 @click.option(
-    "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="Percent that --fail-on forgives."
+    "--margin", type=click.FloatRange(0), default=0.0, show_default=True, help="How many percent --fail-on forgives."
 )
 @click.option(
     "--days",
     "day_names",
     metavar="CAMPAIGN",
     multiple=True,
-    help="A campaign like A, of another day; name several: intervals then hold what a day may do.",
+    help="A campaign like A, of another day. Name several, so that intervals hold what a day may do.",
 )
 @click.pass_context
 def compare(
@@ -47,8 +61,9 @@ def compare(
     margin: float,
     day_names: tuple[str, ...],
 ) -> None:
-    """How fast B is beside A: ratios with 95 % intervals and a verdict, faster, slower or cannot tell, for every
-    comparable point and over all, corrected for their number.
+    """Say how fast B is beside A: faster, slower or cannot tell, for every comparable point and over all.
+
+    Ratios have 95 % intervals; verdicts are corrected for their number.
 
     A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
     codes: 0; 1 as --fail-on says; 2 where something is wrong with A or B.

@@ -55,7 +55,7 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 @click.command()
 @click.pass_obj
 def check(settings: Settings) -> None:
-    """Validate the configuration; print what the plan asks for, and whether room and limits allow it."""
+    """Check the configuration; print what the plan asks for, its time, and whether room and limits allow it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -97,30 +97,34 @@ def check(settings: Settings) -> None:
 
 
 @click.command()
-@click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign.")
+@click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign instead.")
 @click.pass_obj
 def plan(settings: Settings, write: bool) -> None:
-    """List the points in the order of measuring."""
+    """List the points in the order of measuring: number, state, engine and size, key."""
+    from storelab.core.model import SAID_ALWAYS, said
+    from storelab.workloads import WORKLOADS
+
     config, points = load_for_plan(settings)
     if write:
         from storelab.measure import check as checks
         from storelab.measure import plan_file
-        from storelab.workloads import WORKLOADS
 
         checks.everything(config, points, WORKLOADS, load_stores(config))
         plan_file.write(config, points, WORKLOADS)
         return
     _say_overruled(settings)
+    what = {p.key: " ".join(said(p, WORKLOADS[p.workload], SAID_ALWAYS)) for p in points}
+    wide = max(map(len, what.values()))
     for p in points:
         folder = config.raw / p.key
         state = "done" if (folder / "run.json").exists() else "failed" if (folder / "failed.json").exists() else "-"
-        click.echo(f"{p.order:5d}  {state:6s}  {p.key}")
+        click.echo(f"{p.order:5d}  {state:6s}  {what[p.key]:{wide}s}  {p.key}")
 
 
 @click.command()
-@click.option("--store", "only", help="Only this store.")
-@click.option("--dataset", help="Only this data set.")
-@click.option("--again", is_flag=True, help="Upload it again.")
+@click.option("--store", "only", help="Upload into this store only.")
+@click.option("--dataset", help="Upload this data set only.")
+@click.option("--again", is_flag=True, help="Upload it again, although it is there.")
 @click.pass_obj
 def stage(settings: Settings, only: str | None, dataset: str | None, again: bool) -> None:
     """Upload the data sets of the campaign. What is there already is not moved."""
@@ -146,10 +150,10 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 
 @click.command()
 @click.argument("key")
-@click.option("--again", is_flag=True, help="Measure anew, into the same place.")
+@click.option("--again", is_flag=True, help="Measure the point anew, although it has a record.")
 @click.pass_obj
 def measure(settings: Settings, key: str, again: bool) -> None:
-    """Measure the point KEY of the plan; returns at once where its record is there."""
+    """Measure the point KEY of the plan. A point that has its record is not measured again."""
     from storelab.gang import coordinator
     from storelab.measure import point as measuring
 
@@ -162,7 +166,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 @click.command()
 @click.pass_obj
 def collect(settings: Settings) -> None:
-    """Look whether all points are there, and write SHA256SUMS over the raw records."""
+    """Check that all points are measured, and write SHA256SUMS over the raw records."""
     from storelab.workloads.staging import left_over
 
     config, points = load(settings)
@@ -193,10 +197,13 @@ def collect(settings: Settings) -> None:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove them without asking.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
-    """Remove the buckets and objects that CAMPAIGN made in its stores. Records are never touched."""
+    """Remove the buckets and objects that CAMPAIGN made in its stores. Records are never touched.
+
+    CAMPAIGN must be the one that is configured, so that nobody removes another by mistake.
+    """
     from storelab.workloads.staging import buckets
 
     config = settings.load()

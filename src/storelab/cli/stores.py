@@ -23,11 +23,11 @@ WIDE = 110  # letters of a table that is not folded
 @click.option(
     "--nodes",
     is_flag=True,
-    help="Look at every node of the allocation: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
+    help="Look at every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
 )
 @click.pass_obj
 def doctor(settings: Settings, nodes: bool) -> None:
-    """Look at this machine: programs, versions, credentials, endpoints, clock, room, limits."""
+    """Look at this machine: programs, versions, credentials, endpoints, clock, room and limits. Say what to mend."""
     from storelab.measure import doctor as examination
 
     if nodes:
@@ -65,13 +65,13 @@ def _doctor_of_nodes(config: "Config") -> None:
 
 @click.command()
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
-@click.option("--dry-run", is_flag=True, help="Only say what would be downloaded and what that needs.")
+@click.option("--dry-run", is_flag=True, help="Install nothing; say what would be downloaded, and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Install what managed stores of these KINDs need (ceph, nginx, xrootd, versitygw, minio, hdfs, loadgen, root),
-    what testbeds do (slurm, condor), or Snakemake's executor for Slurm (slurm-plugin). What is there stays.
+    """Install what these KINDs need. What is there already stays as it is.
 
-    What is no Debian package goes into the folder that STORELAB_TOOLS names, else into storelab's in the user's
-    cache folder.
+    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, hdfs), an engine (loadgen, root), a testbed (slurm,
+    condor), or slurm-plugin, Snakemake's executor for Slurm. What is no Debian package goes into the folder that
+    STORELAB_TOOLS names, or else into storelab's folder in your cache.
     """
     import time
 
@@ -110,17 +110,17 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "all_", is_flag=True, help="All stores of the campaign.")
-@click.option("--front-ends", default=1, show_default=True, help="How many front-ends.")
-@click.option("--accounts", default=1, show_default=True, help="How many accounts.")
+@click.option("--all", "all_", is_flag=True, help="Start all stores of the campaign.")
+@click.option("--front-ends", default=1, show_default=True, help="How many front-ends it gets.")
+@click.option("--accounts", default=1, show_default=True, help="How many accounts it gets.")
 @click.option(
     "--planned",
     is_flag=True,
-    help="All deployments that the plan asks for, each with its most front-ends and accounts.",
+    help="Start all deployments that the plan asks for, each with its most front-ends and accounts.",
 )
 @click.pass_obj
 def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int, planned: bool) -> None:
-    """Start a managed store, or look whether an external one answers."""
+    """Start the managed store NAME of config.yaml, or look whether an external one answers."""
     if planned:
         wanted = planned_stores(settings)
     else:
@@ -145,10 +145,12 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "all_", is_flag=True, help="All stores of config.yaml, and what clients keep on tmpfs.")
+@click.option(
+    "--all", "all_", is_flag=True, help="Stop all stores of config.yaml, and remove what clients keep on tmpfs."
+)
 @click.pass_obj
 def down(settings: Settings, name: str | None, all_: bool) -> None:
-    """Stop managed stores. Their data stay."""
+    """Stop the managed store NAME, or all of them. Their data stay."""
     from storelab.host import scratch
     from storelab.measure.point import measuring_lock
 
@@ -165,7 +167,7 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
 @click.command()
 @click.pass_obj
 def status(settings: Settings) -> None:
-    """State of all stores."""
+    """Show the state of all stores: up or down, version, endpoints."""
     for store in load_stores(settings.load(), past=True).values():
         s = store.status()
         click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())

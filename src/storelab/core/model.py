@@ -6,7 +6,7 @@ A *point* is a store, a workload, the value of every axis of that workload, and 
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +139,19 @@ def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) ->
     """`<store>/<workload>/<axis~value_axis~value…_rep~n>`; axes that stand at their default are left out."""
     parts = [f"{a.name}~{a.text(axes[a.name])}" for a in workload.axes if axes[a.name] != a.default]
     return f"{store}/{workload.name}/{'_'.join([*parts, f'rep~{rep:03d}'])}"
+
+
+SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that people are told even at their default: with what, of what
+
+
+def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
+    """Axes of a point for people, `engine=s5cmd`: those off their default, engine and size always; or only `names`."""
+    axes = [a for a in workload.axes if a.name in point.axes]
+    wanted = (
+        a for a in axes if (a.name in names if names else a.name in SAID_ALWAYS or point.axes[a.name] != a.default)
+    )
+    first = sorted(wanted, key=lambda a: a.name not in SAID_ALWAYS)
+    return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 
 def derive_seed(*parts: Any) -> int:

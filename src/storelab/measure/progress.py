@@ -9,7 +9,8 @@ from pathlib import Path
 
 from storelab.core import records, units
 from storelab.core.config import Config
-from storelab.core.model import Point
+from storelab.core.model import Point, said
+from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
 
@@ -19,7 +20,7 @@ def announce(config: Config, points: list[Point], chosen: Point) -> None:
     tried = len(points) - len(records.missing(config.raw, [p.key for p in points if p != chosen], failed_counts=True))
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
-    what = chosen.key.removeprefix(f"{chosen.store}/{chosen.workload}/").replace("_", " ").replace("~", "=")
+    what = " ".join([*said(chosen, WORKLOADS[chosen.workload]), f"rep={chosen.rep:03d}"])
     stage.report(
         f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"

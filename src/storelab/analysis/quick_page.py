@@ -1,0 +1,202 @@
+"""The one page of `storelab quick`, as text and as HTML: the tables of a campaign in the order in which one asks.
+
+May import: `tables`, `parts`, `core`.
+"""
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import speed, words
+from storelab.analysis.tables import build, verdicts
+from storelab.core import units
+
+WIDE = 100  # letters of a line of text
+STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em;color:#222}"
+    "h1{font-size:1.5em;margin-bottom:.1em}h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
+    "table{border-collapse:collapse}th,td{padding:.15em 1em .15em 0;text-align:right;font-weight:normal}"
+    "th{border-bottom:1px solid #888}th:first-child,td:first-child{text-align:left}"
+)
+
+
+@dataclass
+class Section:
+    """A heading, a table (its first column is words, the others are numbers), and lines below it."""
+
+    title: str
+    head: Sequence[str] = ()
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def text(self) -> list[str]:
+        wide = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)] if self.rows else []
+        out = [self.title, "-" * len(self.title)]
+        for row in [self.head, *self.rows] if self.rows else []:
+            cells = [row[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(row[1:], wide[1:], strict=True))]
+            out.append("   ".join(cells).rstrip())
+        for line in self.lines:
+            hang = " " * (len(line) - len(line.lstrip()))
+            out += textwrap.wrap(line, WIDE, subsequent_indent=hang + "  ") or [""]
+        return [*out, ""]
+
+    def html(self) -> list[str]:
+        def row(cells: Iterable[str], kind: str) -> str:
+            return "<tr>" + "".join(f"<{kind}>{html.escape(c)}</{kind}>" for c in cells) + "</tr>"
+
+        out = [f"<h2>{html.escape(self.title)}</h2>"]
+        if self.rows:
+            out += ["<table>", row(self.head, "th"), *(row(r, "td") for r in self.rows), "</table>"]
+        for line in self.lines:
+            inset = len(line) - len(line.lstrip())
+            out.append(f'<p style="margin-left:{inset / 2:g}em">{html.escape(line.strip())}</p>')
+        return out
+
+
+@dataclass
+class Page:
+    title: str
+    under: str
+    sections: list[Section]
+
+    def text(self) -> str:
+        lines = [self.title, "=" * len(self.title), *textwrap.wrap(self.under, WIDE), ""]
+        for section in self.sections:
+            lines += section.text()
+        return "\n".join(lines).rstrip() + "\n"
+
+    def html(self) -> str:
+        title = html.escape(self.title)
+        lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{title}</title>"]
+        lines += [f"<style>{STYLE}</style></head><body>", f"<h1>{title}</h1>", f"<p>{html.escape(self.under)}</p>"]
+        for section in self.sections:
+            lines += section.html()
+        return "\n".join([*lines, "</body></html>"]) + "\n"
+
+
+def page(campaign_dir: Path, url: str, seconds: float) -> Page:
+    """The page of a campaign on one endpoint, from its tables. seconds: what measuring took."""
+    names = ("points", "throughput", "latency", "sparse", "capabilities", "verdicts", "environment")
+    tables = {name: build.read(campaign_dir, name) for name in names}
+    store = tables["points"].loc[lambda t: t["workload"] != "calibrate", "store"].iloc[0]
+    mine = {n: t[t["store"] == store] if "store" in t else t for n, t in tables.items()}
+    sections = [
+        can(mine["capabilities"]),
+        rates(mine["throughput"]),
+        latencies(mine["latency"]),
+        sparse(mine["sparse"]),
+        limits(mine["verdicts"]),
+        went_wrong(mine["points"]),
+    ]
+    return Page(url, under(mine, seconds), [s for s in sections if s.rows or s.lines])
+
+
+def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
+    """What was measured from where, when, and what the numbers are."""
+    groups = tables["environment"].drop_duplicates(["group", "item"]).set_index(["group", "item"])["value"]
+    store = f"store {tables['points']['store'].iloc[0]}"
+    system, cores = _text(groups.get((store, "version"))), _text(groups.get(("environment", "cores")))
+    begun = str(tables["points"]["started"].dropna().min())
+    runs = words.interval_text(tables["throughput"]["n"])
+    return (
+        f"{f'It calls itself {system}. ' if system else ''}Measured by storelab from a host of {cores} cores on "
+        f"{begun[:10]}, from {begun[11:16]} UTC, in {units.human_duration(seconds * 1e9)}. "
+        f"Numbers are medians{f'; in brackets: {runs}' if runs else ''}."
+    )
+
+
+def can(answers: pd.DataFrame) -> Section:
+    """What it can do: how many answers are plain yes, and the others with their evidence."""
+    tried = answers[~answers["answer"].isin(["not tried", "error"])]
+    yes, out = tried[tried["answer"] == "yes"], Section("What it can do")
+    if len(answers):
+        out.lines.append(f"{len(yes)} of {words.plural(len(tried), 'question')} got a plain yes.")
+    for r in tried[tried["answer"] != "yes"].itertuples():
+        said = " ".join(str(r.evidence).split())
+        out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {said[:160]}")
+    if left := [f"{_plain(r.topic)}, {_plain(r.check)}" for r in answers[answers["answer"] == "error"].itertuples()]:
+        out.lines.append(f"  not known, for errors: {'; '.join(left)}")
+    return out
+
+
+def _plain(name: str) -> str:
+    return str(name).replace("_", " ")
+
+
+def rates(found: pd.DataFrame) -> Section:
+    """Objects up and down: a row for what moves, a column for how many requests are in flight."""
+    moved = found[found["workload"].isin(speed.MOVING)]
+    out = Section("How fast objects go up and down", ["", "at once", "objects/s", "MB/s", "failed"])
+    for r in moved.sort_values(
+        ["object_size_bytes", "workload", "workers"], ascending=[True, False, True]
+    ).itertuples():
+        out.rows.append(
+            [
+                f"{words.value_text('workload', r.workload)} of {words.cell('object_size_bytes', r.object_size_bytes)}",
+                f"{int(r.clients * r.workers)}",
+                words.spread([r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s]),
+                words.spread([r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s]),
+                words.number(r.errors),
+            ]
+        )
+    return out
+
+
+def latencies(found: pd.DataFrame) -> Section:
+    """How long one operation takes, by how many are in flight."""
+    moved = found[found["workload"].isin(speed.MOVING)] if len(found) else found
+    out = Section("How long one takes, in ms", ["", "at once", "half within", "90 % within", "99 % within"])
+    for r in moved.sort_values(
+        ["object_size_bytes", "workload", "workers"], ascending=[True, False, True]
+    ).itertuples():
+        values = {q: getattr(r, f"latency_{q}_median_ms") for q in ("p50", "p90", "p99")}
+        bound = _text(r.lower_bounds)  # quantiles that fall on operations which never ended
+        out.rows.append(
+            [
+                f"{words.value_text('workload', r.workload)} of {words.cell('object_size_bytes', r.object_size_bytes)}",
+                f"{int(r.clients * r.workers)}",
+                *("-" if pd.isna(v) else ("≥ " if q in bound else "") + words.number(v) for q, v in values.items()),
+            ]
+        )
+    if any("-" in row[2:] for row in out.rows):
+        out.lines.append("-: too few operations to say.")
+    return out
+
+
+def sparse(found: pd.DataFrame) -> Section:
+    """Reads of a ROOT file, by reader."""
+    out = Section("Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests each"])
+    for r in found.itertuples():
+        what = words.value_text("entry_fraction_percent", r.entry_fraction_percent)
+        out.rows.append(
+            [
+                f"{what}, {words.value_text('engine', r.engine)}",
+                words.spread([r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s]),
+                words.number(r.needed_median_mb_per_s),
+                words.number(r.amplification_median_ratio),
+                words.number(r.requests_median_per_read),
+            ]
+        )
+    return out
+
+
+def limits(found: pd.DataFrame) -> Section:
+    return Section("What limited it", lines=verdicts.lines(found.assign(deployment="")))
+
+
+def went_wrong(points: pd.DataFrame) -> Section:
+    """Points that failed or do not count, with the reason."""
+    bad = points[points["state"] != "ok"]
+    out = Section("What went wrong")
+    for r in bad.itertuples():
+        out.lines.append(f"{r.key.partition('/')[2]}: {r.state}: {_text(r.reason)}")
+    return out
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)

@@ -1,0 +1,146 @@
+"""`storelab quick URL`: what an S3 endpoint is like, in about five minutes, on one page (room `cli`).
+
+It is the campaign `quick` on that endpoint, in a folder that does not stay. May import: every room; what only measuring
+needs is imported when it runs.
+"""
+
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from storelab.cli import Settings
+from storelab.core.errors import MeasurementFailed, UserError
+
+CAMPAIGN = "quick"
+KINDS = (".html", ".txt")
+
+
+def page_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    """Raises UserError: neither HTML nor text, or no folder for it."""
+    if value and value.suffix not in KINDS:
+        raise UserError("--output", f"{str(value)!r} is neither HTML nor text", f"end it in {' or '.join(KINDS)}")
+    if value and not value.parent.is_dir():
+        raise UserError("--output", f"{str(value.parent)!r} is no folder", "name a file in one that is there")
+    return value
+
+
+@click.command()
+@click.argument("url")
+@click.option("--profile", help="The AWS profile with the keys; default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
+@click.option("--region", help="The region for the signature; default: us-east-1.")
+@click.option("--bucket", help="The one bucket that was given to you; default: storelab makes some, and removes them.")
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=page_file,
+    help="Write the page to FILE (.html or .txt) too.",
+)
+@click.pass_obj
+def quick(
+    settings: Settings, url: str, profile: str | None, region: str | None, bucket: str | None, output: Path | None
+) -> None:
+    """Look at the S3 endpoint URL for about five minutes and print one page.
+
+    The page says what the endpoint can do, how fast small and large objects go up and down, how long one operation
+    takes, how fast sparse reads of a ROOT file are, and what limited it. Nothing stays in the endpoint.
+    """
+    from storelab.gang import coordinator
+    from storelab.measure.point import measuring_lock
+
+    coordinator.heed_signals()
+    given = {"profile": profile, "region": region, "bucket": bucket}
+    store = {"kind": "s3", "endpoint": url} | {k: v for k, v in given.items() if v is not None}
+    name = store_name(url)
+    state = Path(settings.load_with({"campaign": CAMPAIGN}).state)
+    with spelled(name), measuring_lock(state), working_folder() as folder:
+        page = measured(settings, folder, name, store)
+    click.echo(page.text())
+    if output:
+        output.write_text(page.html() if output.suffix == ".html" else page.text())
+        click.echo(f"{output}", err=True)
+
+
+def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any]) -> Any:
+    """Measure the campaign in `folder`; its page."""
+    from storelab.analysis import quick_page
+    from storelab.analysis.tables import build as tables
+    from storelab.core import plan as planning
+    from storelab.measure import quick as measuring
+    from storelab.workloads import WORKLOADS
+
+    config = settings.load_with(
+        {
+            "campaign": CAMPAIGN,
+            "name": f"{CAMPAIGN}-{secrets.token_hex(4)}",
+            "stores": {name: store},
+            "use_stores": [name],
+            "results": str(folder / "results"),
+            "state": str(folder / "state"),
+            **without_loadgen(settings),
+        }
+    )
+    points = planning.make(config, WORKLOADS)
+    seconds = measuring.measure(config, points)
+    tables.build(config.campaign_dir)
+    return quick_page.page(config.campaign_dir, store["endpoint"], seconds)
+
+
+def without_loadgen(settings: Settings) -> dict[str, Any]:
+    """What the campaign becomes where storelab's own Go programs are not built: obstore measures, uncalibrated."""
+    from storelab import install
+    from storelab.install import golang
+
+    if golang.present(golang.LOADGEN, install.tools_folder()):
+        return {}
+    click.echo(
+        "storelab: without its Go programs (storelab install loadgen), the client's own limit is not known", err=True
+    )
+    sweeps = settings.load_with({"campaign": CAMPAIGN, "calibrate": False}).sweeps
+    other = {n: {"axes": {"engine": "obstore"}} for n, s in sweeps.items() if s.axes.get("engine") == "loadgen"}
+    return {"calibrate": False, "sweeps": other}
+
+
+def store_name(url: str) -> str:
+    """The host of the URL as the name of a store; `endpoint` where it has none."""
+    try:
+        parts = urlsplit(url)
+        host = f"{parts.hostname or ''}-{parts.port or ''}"
+    except ValueError:
+        host = ""
+    return re.sub(r"[^a-z0-9.-]+", "-", host).strip("-.") or "endpoint"
+
+
+@contextmanager
+def spelled(name: str) -> Iterator[None]:
+    """What is wrong with the store of this name, in the words of the command line."""
+
+    def plain(text: str) -> str:
+        text = re.sub(rf"stores\.{re.escape(name)}\.(profile|region|bucket)\b", r"--\1", text)
+        text = re.sub(rf"(config\.yaml: |command line: )?stores\.{re.escape(name)}(\.endpoint)?\b", "quick", text)
+        text = text.replace("the store's `endpoint`", "the URL")
+        return re.sub(r"the store's `(profile|region|bucket)`", r"--\1", text)
+
+    try:
+        yield
+    except UserError as error:
+        raise UserError(*map(plain, (error.place, error.problem, error.mend))) from None
+    except MeasurementFailed as error:
+        raise MeasurementFailed(plain(str(error))) from None
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="storelab-quick-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""A campaign in one go, in a folder that does not stay: what `storelab quick` measures, and how nothing of it is left.
+
+May import: every room of the measuring side and `core`.
+"""
+
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storelab.core import records
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Point
+from storelab.host import scratch
+from storelab.measure import check, plan_file, point
+from storelab.stores import all_stores, everywhere
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import buckets
+from storelab.workloads.staging.upload import report
+
+IN_A_ROW = 3  # points that fail one after the other: then the others would fail as well
+
+
+def measure(config: Config, points: list[Point]) -> float:
+    """Measure all points into `config.raw`, with its plan and sums; nothing stays in the stores.
+
+    Returns the seconds that it took. Raises UserError before anything is written, MeasurementFailed where nothing, or
+    nothing more, can be measured.
+    """
+    stores = all_stores(config)
+    for name in config.use_stores:
+        stores[name].up(1)
+    check.everything(config, points, WORKLOADS, stores)
+    plan_file.write(config, points, WORKLOADS)
+    begun = time.monotonic()
+    with nothing_left(config):
+        _all(config, points)
+    records.write_sums(config.raw)
+    return time.monotonic() - begun
+
+
+def _all(config: Config, points: list[Point]) -> None:
+    failed: list[str] = []
+    for chosen in points:
+        try:
+            point.point(config, points, chosen.key)
+            failed.clear()
+        except MeasurementFailed as error:
+            failed.append(str(error))
+            report(f"    failed: {error}")
+            if len(failed) == min(IN_A_ROW, len(points)):
+                raise MeasurementFailed(f"{len(failed)} points in a row failed, the last is {failed[-1]}") from None
+
+
+@contextmanager
+def nothing_left(config: Config) -> Iterator[None]:
+    """Remove what the campaign wrote into its stores, and stop what runs for it, however the block ends."""
+    try:
+        yield
+    finally:
+        with _not_to_be_stopped((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+            report("    removing what was written")
+            _remove(config)
+            for store in everywhere(config).values():
+                if store.managed and (Path(config.state) / store.name).exists():
+                    store.down()
+            scratch.clear(config.scratch)
+
+
+def _remove(config: Config) -> None:
+    stores = all_stores(config)
+    for name in config.use_stores:
+        try:
+            buckets.remove(stores[name], config.name)
+        except (UserError, MeasurementFailed) as error:
+            first = stores[name].bucket(config.name, 0)
+            report(f"storelab: not removed: bucket {first.name} {first.prefix}: {error}")
+
+
+@contextmanager
+def _not_to_be_stopped(numbers: Iterable[int]) -> Iterator[None]:
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,138 @@
+"""`storelab quick` on a real endpoint: one page, nothing left, one line for every mistake."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from common import BIN, ROOT, environ
+from laboratory import in_process, needs_loadgen
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder to start it in: config and campaigns as they ship, temporary files of its own."""
+    shutil.copy(ROOT / "config.yaml", tmp_path)
+    (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path
+
+
+def ours(store) -> list[str]:
+    return [name for name in store.access().bucket_names() if name.startswith("storelab-quick-")]
+
+
+def nothing_left(store, folder: Path) -> None:
+    assert ours(store) == [] and list((folder / "tmp").iterdir()) == []
+    assert {p.name for p in folder.iterdir()} <= {"config.yaml", "campaigns", "tmp", ".storelab"}
+    assert {p.name for p in (folder / ".storelab").glob("*")} <= {"measuring.lock"}
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
+
+
+@needs_loadgen
+@pytest.mark.heavy
+def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
+    url = seaweedfs.endpoints()[0].url
+    fast = ("--set", "scale=0.3", "--set", "repetitions=1")
+    done = subprocess.run(
+        [str(BIN / "storelab"), *fast, "quick", url, "--output", "page.html"],
+        cwd=here,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    page = done.stdout
+    for words in ("What it can do", "upload of 4 kB", "download of 16 MB", "half within", "1 % of entries, planned"):
+        assert words in page, page
+    assert "limited by" in page and "What went wrong" not in page and "SeaweedFS" in page
+    assert re.search(r"^download of 4 kB +16 +[1-9]", page, flags=re.MULTILINE)
+    written = (here / "page.html").read_text()
+    assert written.startswith("<!doctype html>") and "upload of 4 kB" in written
+    own = seaweedfs.credentials()
+    for secret in (own.access_key, own.secret_key):
+        assert secret not in page + done.stderr + written
+    (here / "page.html").unlink()
+    nothing_left(seaweedfs, here)
+
+
+@pytest.mark.parametrize("when", ["staging", "probe"])
+@pytest.mark.heavy
+def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when):
+    url = seaweedfs.endpoints()[0].url
+    command = [str(BIN / "storelab"), "--set", "calibrate=false", "quick", url]
+    with (here / "said").open("w") as said:
+        started = subprocess.Popen(
+            command,
+            cwd=here,
+            env=environ(),
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background ignores it
+        )
+    end = time.monotonic() + 60
+    while when not in (here / "said").read_text() and time.monotonic() < end and started.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(started.pid, signal.SIGINT)
+    assert started.wait(60) == 130
+    text = (here / "said").read_text()
+    assert when in text and "Traceback" not in text
+    (here / "said").unlink()
+    nothing_left(seaweedfs, here)
+
+
+def refused(here: Path, *arguments: str) -> str:
+    """The one line; exit code 2."""
+    code, out, err = in_process(here, *arguments)
+    assert (code, out) == (2, ""), out + err
+    (line,) = err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://s3.example.org", "storelab: quick: 'ftp://s3.example.org' is no URL of an S3 endpoint"),
+        ("s3.example.org", "'s3.example.org' is no URL of an S3 endpoint"),
+        ("http://127.0.0.1:{closed}", "storelab: quick: "),
+        ("http://no-such-host.invalid", "storelab: quick: "),
+    ],
+)
+def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs, url, words):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = free.getsockname()[1]
+    line = refused(here, "quick", url.format(closed=closed))
+    assert words in line and "; " in line and "stores." not in line
+    nothing_left(seaweedfs, here)
+
+
+def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, monkeypatch):
+    url = seaweedfs.endpoints()[0].url
+    line = refused(here, "quick", url, "--profile", "nobody")
+    assert line.startswith("storelab: --profile: there is no such AWS profile")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x" * 40)
+    assert "SignatureDoesNotMatch" in refused(here, "quick", url)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    line = refused(here, "quick", url)
+    assert "no credentials found" in line and "--profile" in line
+    nothing_left(seaweedfs, here)
+
+
+@pytest.mark.parametrize(("output", "words"), [("page.doc", "neither HTML nor text"), ("no/page.html", "is no folder")])
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_measured(here, output, words):
+    assert words in refused(here, "quick", "http://127.0.0.1:1", "--output", output)
