@@ -1,8 +1,10 @@
 """Edges of the parts that measure and read: waiting, files for good, baskets with a tail, names by their path, plans."""
 
 import itertools
+import math
 import os
 import re
+import socket
 import struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,14 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uproot
+from memory_transport import Memory
 
+from storelab.analysis.statistics import ratios
 from storelab.core import axes, clock, config, plan, records
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root import baskets, decode, pages, steps
 from storelab.datasets.root.header import COLUMNS
+from storelab.gang import clocks
+from storelab.host import monitor
 from storelab.measure import plan_file
-from storelab.readplan import link
+from storelab.readplan import link, source
 from storelab.workloads import WORKLOADS
 
 
@@ -198,7 +204,8 @@ def test_every_column_of_the_records_is_explained():
     page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
     row = next(line for line in page.splitlines() if "`open_ns` … `deserialise_ns`" in line)
     phases = {f"{word}_ns" for word in re.findall(r"\w+", row.rpartition("each phase:")[2])}
-    for kinds in (records.OPS, records.READS, *records.TABLES.values()):
+    others = [kinds for name, kinds in records.TABLES.items() if name != "monitor"]  # that has a page of its own
+    for kinds in (records.OPS, records.READS, *others):
         assert [name for name in kinds if f"`{name}`" not in page and name not in phases] == []
 
 
@@ -250,3 +257,68 @@ def test_several_ranges_in_a_request_are_far_apart():
         for starts in together:
             assert min(b - a for a, b in itertools.pairwise(starts)) >= 1200 and starts[-1] + 64 <= size
         assert found.part_bytes == 90
+
+
+def test_the_order_does_not_hang_on_how_the_sweeps_are_written():
+    """The same points, given in any order, are measured in one order: it follows from the seed and the keys alone."""
+    sweeps = {f"s{n}": {"workload": "get", "axes": {"object_size": f"{n} kB", "clients": [1, 2]}} for n in range(1, 6)}
+    told = {"campaign": "x", "name": "x", "use_stores": ["a"], "repetitions": 2, "stores": {"a": {"kind": "seaweedfs"}}}
+    one, other = (
+        [p.key for p in plan.make(config.Config.model_validate(told | {"sweeps": dict(items)}), WORKLOADS)]
+        for items in (sweeps.items(), reversed(sweeps.items()))
+    )
+    assert one == other and len(one) > 40
+    seeded = [p.key for p in plan.make(config.Config.model_validate(told | {"sweeps": sweeps, "seed": 7}), WORKLOADS)]
+    assert seeded != one and sorted(seeded) == sorted(one)
+
+
+def test_pages_that_many_branches_share_are_of_the_first():
+    """40 branches of three clusters each, whose baskets lie at the same three places."""
+    n, clusters = 40, 3
+    code, number = np.repeat(np.arange(n), clusters), np.tile(np.arange(clusters), n)
+    names = [f"b{i:02d}" for i in range(n)]
+    b = baskets.Baskets(
+        names, code, number, number * 10, number * 10 + 10, 1000 - 100 * number, np.full(n * clusters, 7)
+    )
+    rows, needed, found = baskets.ranges(b, names, np.arange(30))
+    assert rows.tolist() == [2, 1, 0] and needed == 21 and found == [(800, 7), (900, 7), (1000, 7)]
+
+
+def test_a_coordinator_that_is_silent_is_asked_three_times(monkeypatch):
+    monkeypatch.setattr(clocks, "WAIT_S", 0.01)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        assert clocks._ask(*silent.getsockname()) is None
+        silent.setblocking(False)
+        asked = []
+        with pytest.raises(BlockingIOError):
+            while True:
+                asked.append(silent.recv(64))
+    assert len(asked) == len(set(asked)) == 3
+
+
+def test_finding_processes_leaves_no_file_open():
+    def count():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    one, before = monitor.Monitor({"me": os.getpid()}, dict, 0), count()
+    one._find()
+    assert count() == before and os.getpid() in one._born
+
+
+@pytest.mark.parametrize("less", [0, 1])
+def test_a_link_is_measured_where_there_are_enough_ranges(less):
+    data = bytes(range(256)) * 4000
+    one = source.PlannedSource("x", transport=Memory(data), num_bytes=len(data))
+    begins = np.arange(one.WORTH - less) * 5000
+    found = one.requests_for(np.column_stack([begins, begins + 10]))
+    assert (one.link is None) == bool(less) and found.needed_bytes == 10 * len(begins)
+
+
+def test_a_higher_speed_is_faster_and_a_longer_latency_slower():
+    assert ratios.verdict(1.1, 1.2) == ratios.verdict(1.1, 1.2, False) == ratios.verdict(0.8, 0.9, True) == "faster"
+    assert ratios.verdict(0.8, 0.9) == ratios.verdict(1.1, 1.2, True) == "slower"
+    assert {ratios.verdict(*i) for i in ((1.0, 1.2), (0.9, 1.0), (0.9, 1.1), (math.nan, math.nan))} == {
+        ratios.CANNOT_TELL
+    }
+    assert ratios.ratio([10, 11, 12, 13], [20, 21, 22, 23]).verdict == "faster"
