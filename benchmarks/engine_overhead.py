@@ -67,7 +67,7 @@ def ours(conf: config.Config, points: list[Point], point: Point, seconds: int) -
 
 def clean_up(store: Store, conf: config.Config, attempt: str) -> None:
     place = stage.buckets_of(conf, store, 1)[0]
-    buckets.delete_prefix(store.access(), place, put_prefix(attempt))
+    buckets.delete_prefix(store.access(), place, put_prefix(attempt), ours=lambda *_: True)
     store.reclaim()
 
 

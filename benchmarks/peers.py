@@ -183,7 +183,7 @@ def peer(name: str, conf: config.Config, store: Store, point: Point, size: Size,
         begin = min(times["start_ns"])
     cell.note(name, window(begin, size.seconds[point.workload]), (times["start_ns"], times["end_ns"]), samples)
     if point.workload == "put":
-        buckets.delete_prefix(store.access(), stage.buckets_of(conf, store, 1)[0], "put/peer/")
+        buckets.delete_prefix(store.access(), stage.buckets_of(conf, store, 1)[0], "put/peer/", ours=lambda *_: True)
         store.reclaim()
 
 

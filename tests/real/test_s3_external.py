@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from laboratory import anything
 
 from storelab.core.errors import UserError
 from storelab.stores.protocols import s3_clients
@@ -49,7 +50,7 @@ def test_a_list_of_front_ends(keys, urls):
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
         store.up(3)
-    assert str(buckets.remove(store, "listed")) == "1 objects, 1 buckets"
+    assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
 
 
 def test_resolved_addresses(keys, urls):
@@ -95,8 +96,8 @@ def test_a_bucket_of_someone_else_is_not_touched(keys, urls, raw):
         buckets.ensure(store, "foreign", [mine, theirs])
     assert mine.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}  # nothing half done
     with pytest.raises(UserError, match="nothing is deleted"):
-        buckets.delete_prefix(store.access(), theirs)
-    assert buckets.remove(store, "foreign") == (0, 0)
+        buckets.delete_prefix(store.access(), theirs, ours=anything)
+    assert buckets.remove(store, "foreign", anything)[:2] == (0, 0)
     assert content(raw, theirs.name) == {"precious": 1}
 
 
@@ -107,7 +108,7 @@ def test_a_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
     raw.put_object(Bucket=bucket.name, Key=".storelab", Body=json.dumps({"campaign": "another"}).encode())
     with pytest.raises(UserError, match="marked for the campaign 'another'"):
         buckets.ensure(store, "this", [bucket])
-    assert buckets.remove(store, "this") == (0, 0)
+    assert buckets.remove(store, "this", anything)[:2] == (0, 0)
 
 
 def test_the_one_given_bucket(keys, urls, raw):
@@ -127,10 +128,10 @@ def test_the_one_given_bucket(keys, urls, raw):
     with pytest.raises(UserError, match="prefix lab/foreign/b0000/: is of someone else"):
         buckets.ensure(store, "foreign", [store.bucket("foreign", 0)])
     assert buckets.own_buckets(store, "c1") == places
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), places[0], "put/") == 1
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), places[0], "put/", ours=anything).objects == 1
     assert buckets.own_buckets(store, "foreign") == []
-    assert buckets.remove(store, "foreign") == (0, 0)
-    assert buckets.remove(store, "c1") == (2, 3)
+    assert buckets.remove(store, "foreign", anything)[:2] == (0, 0)
+    assert buckets.remove(store, "c1", anything)[:2] == (2, 3)
     assert content(raw, "given") == before
 
 
@@ -146,9 +147,9 @@ def test_read_only(keys, urls, raw):
     with pytest.raises(UserError, match="is not staged, and the store is read-only"):
         buckets.ensure(reader, "staged", [bucket, missing])
     with pytest.raises(UserError, match="is read-only: nothing is deleted"):
-        buckets.remove(reader, "staged")
+        buckets.remove(reader, "staged", anything)
     with pytest.raises(UserError, match="DeleteObjects would write to a read-only store"):
-        buckets.delete_prefix(reader.access(), bucket)
+        buckets.delete_prefix(reader.access(), bucket, ours=anything)
     assert content(raw, bucket.name)["k"] == 1
 
 
@@ -157,8 +158,47 @@ def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
     bucket = store.bucket("parts", 0)
     buckets.ensure(store, "parts", [bucket])
     raw.create_multipart_upload(Bucket=bucket.name, Key="big")
-    assert buckets.remove(store, "parts") == (0, 1)
+    assert buckets.remove(store, "parts", anything)[:2] == (0, 1)
     assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
+
+
+def test_what_is_of_others_stays_unfinished_uploads_too(keys, urls, raw):
+    store = external(urls)
+    bucket = store.bucket("mixed", 0)
+    buckets.ensure(store, "mixed", [bucket])
+    for key in ("put/mine", "put/theirs"):
+        raw.put_object(Bucket=bucket.name, Key=key, Body=b"12345")
+        raw.create_multipart_upload(Bucket=bucket.name, Key=f"{key}-begun")
+
+    def mine(name: str, key: str, size: int | None) -> bool:
+        return (name, key, size) in ((bucket.name, "put/mine", 5), (bucket.name, "put/mine-begun", None))
+
+    gone = buckets.remove(store, "mixed", mine)
+    assert gone[:3] == (1, 0, 2) and f"the first is {bucket.name}/put/theirs (5 B)" in str(gone)
+    left = content(raw, bucket.name)
+    assert set(left) == {".storelab", "put/theirs"}
+    begun = raw.list_multipart_uploads(Bucket=bucket.name).get("Uploads", [])
+    assert [u["Key"] for u in begun] == ["put/theirs-begun"]
+    raw.delete_object(Bucket=bucket.name, Key="put/theirs")
+    gone = buckets.remove(store, "mixed", mine)
+    assert gone[:3] == (0, 0, 1) and "put/theirs-begun (an unfinished upload)" in str(gone)
+    assert buckets.remove(store, "mixed", anything)[:3] == (0, 1, 0)
+
+
+def test_old_versions_of_others_stay(keys, urls, raw):
+    """Somebody deleted an object in a bucket with versions, and can still bring it back."""
+    store = external(urls)
+    bucket = store.bucket("versioned", 0)
+    buckets.ensure(store, "versioned", [bucket])
+    raw.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
+    raw.put_object(Bucket=bucket.name, Key="thesis", Body=b"12345")
+    raw.delete_object(Bucket=bucket.name, Key="thesis")
+    gone = buckets.remove(store, "versioned", lambda name, key, size: key.startswith("put/"))
+    assert gone[:3] == (0, 0, 1) and "thesis" in str(gone)
+    versions = raw.list_object_versions(Bucket=bucket.name)["Versions"]
+    assert [v["Key"] for v in versions if v["Key"] == "thesis"] == ["thesis"]
+    assert buckets.own_buckets(store, "versioned") == [bucket], "the mark is there again"
+    assert buckets.remove(store, "versioned", anything)[:3] == (0, 1, 0)
 
 
 @pytest.mark.heavy
@@ -175,8 +215,8 @@ def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     subprocess.run([s5cmd, "-r", "0", "--numworkers", "32", "run", lines], env=environ, check=True, capture_output=True)
     s3 = s3_clients.for_store(store, end)
     assert sum(size for _, size in buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == 250_000
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "p/0000") == 10
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket) == 2490
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "p/0000", ours=anything).objects == 10
+    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, ours=anything).objects == 2490
     assert list(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == []
     assert buckets.marked(S3Access(s3, "stores.test"), bucket) == "thousands"
 

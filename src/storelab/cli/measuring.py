@@ -200,11 +200,12 @@ def collect(settings: Settings) -> None:
 @click.option("--yes", is_flag=True, help="Remove them without asking.")
 @click.pass_obj
 def clean(settings: Settings, campaign: str, yes: bool) -> None:
-    """Remove the buckets and objects that CAMPAIGN made in its stores. Records are never touched.
+    """Remove the buckets and objects that CAMPAIGN made in its stores. What storelab did not write stays and is told;
+    records are never touched.
 
     CAMPAIGN must be the one that is configured, so that nobody removes another by mistake.
     """
-    from storelab.workloads.staging import buckets
+    from storelab.measure import cleaning
 
     config = settings.load()
     if campaign != config.name:
@@ -218,7 +219,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
             continue
         store.up(1)
         try:
-            click.echo(f"{name}: removed {buckets.remove(store, campaign)}")
+            click.echo(f"{name}: removed {cleaning.clean(config, store)}")
         except MeasurementFailed as error:
             raise MeasurementFailed(f"{name}: {error}") from None
         store.reclaim()

@@ -27,7 +27,7 @@ from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
-from storelab.workloads.staging import left_over, stage
+from storelab.workloads.staging import left_over, stage, written
 
 
 @contextmanager
@@ -148,6 +148,7 @@ def _write_job(attempt: Attempt, points: list[Point]) -> None:
     config, store, chosen, job = attempt.config, attempt.store, attempt.point, attempt.job
     if attempt.writes:
         left_over.add(config, store.name, chosen, 0, 0)
+        written.note_attempt(config, store, attempt.name, chosen, attempt.workload.makes(chosen, attempt.name))
         job["limits"]["room_bytes"] = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
     attempt.workload.before(config, store, chosen, job)
     records.write_json(attempt.work / "job.json", job)

@@ -6,7 +6,7 @@ needs.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storelab import engines
 from storelab.core import axes, model
@@ -30,6 +30,16 @@ def whole_objects(workload: str) -> tuple[model.Axis, ...]:
     return (*places, *pace, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE)
 
 
+class Made(NamedTuple):
+    """Objects that an attempt can make. key: pattern of all of a key below the bucket's prefix; its group `client`, if
+    there is one, is a client's number. least, most: bytes. bucket: pattern of the bucket's name, '' for any."""
+
+    key: str
+    least: int
+    most: int
+    bucket: str = ""
+
+
 @dataclass(frozen=True)
 class Workload(model.Workload):
     """`axes` are those that the workload picks; axes that its engines obey besides come behind them."""
@@ -43,6 +53,10 @@ class Workload(model.Workload):
 
     def possible(self, point: model.Point) -> None:
         """Raises UserError where values of the point's axes do not go together; pure."""
+
+    def makes(self, point: model.Point, attempt: str) -> list[Made]:
+        """Which objects an attempt at the point can leave in the store: these alone are deleted behind it. Pure."""
+        return []
 
     def before(self, config: "Config", store: "Store", point: model.Point, job: dict[str, Any]) -> None:
         """Before the clients start: what they need in the store, or to know (`job["extra"]`). Raises UserError,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core.model import Point
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.names import put_keys, put_prefix
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.base import Workload, whole_objects
+from storelab.workloads.base import Made, Workload, whole_objects
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -30,6 +30,10 @@ def succeeded(folder: Path) -> "pa.Table":
 
 
 class Put(Workload):
+    def makes(self, point: Point, attempt: str) -> list[Made]:
+        size = point.axes["object_size"]
+        return [Made(put_keys(attempt), size, size)]
+
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Make the buckets; the first upload would make them in some stores, and pay for it."""
         buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])

@@ -14,7 +14,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import MOVES
 from storelab.workloads.put import Put
-from storelab.workloads.staging import buckets
+from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
@@ -51,9 +51,10 @@ class Space(Put):
         ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
         used = settled(store)
+        ours = written.of_attempt(store, point, job["attempt"], self.makes(point, job["attempt"]))
         begun = time.monotonic()
         for b in places:
-            buckets.delete_prefix(ways[b.account], b, prefix)
+            buckets.delete_prefix(ways[b.account], b, prefix, ours=ours)
         deleted = time.monotonic()
         returned = []
         while (second := time.monotonic() - deleted) < WATCHED_S:

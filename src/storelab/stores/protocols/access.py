@@ -5,7 +5,17 @@ this interface alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from storelab.core.errors import MeasurementFailed
+
+# Whether storelab wrote an object: name of the bucket, whole key, bytes (None where nobody knows them).
+Ours = Callable[[str, str, int | None], bool]
+
+
+def nothing(bucket: str, key: str, size: int | None) -> bool:
+    """No object is ours."""
+    return False
 
 
 class NoSuchBucket(Exception):
@@ -14,6 +24,10 @@ class NoSuchBucket(Exception):
 
 class BucketExists(Exception):
     """The bucket was made by someone meanwhile."""
+
+
+class StillHolds(MeasurementFailed):
+    """The bucket holds what storelab did not write: it is left alone."""
 
 
 class AccessRefused(Exception):
@@ -59,14 +73,16 @@ class Access(ABC):
         """Raises BucketExists."""
 
     @abstractmethod
-    def drop_bucket(self, bucket: str) -> None:
+    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
         """Remove a bucket without objects.
 
-        What else the protocol keeps in it (unfinished uploads, empty folders) goes too.
+        Empty folders in it go too, and old versions of objects that are `ours`. Raises StillHolds.
         """
 
-    def abandon(self, bucket: str, prefix: str) -> None:
-        """Give up what was begun below `prefix` and never finished (multipart uploads).
+    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
+        """Give up what of `ours` was begun below `prefix` and never finished (multipart uploads); returns the keys of
+        others.
 
         Nothing where there is no such thing.
         """
+        return []

@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.protocols import filesystems
-from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.access import (
+    Access,
+    AccessRefused,
+    BucketExists,
+    NoSuchBucket,
+    Ours,
+    StillHolds,
+    nothing,
+)
 from storelab.stores.protocols.endpoint import Endpoint
 
 UNREACHABLE = (
@@ -210,7 +218,7 @@ class FilesAccess(Access):
             except FileExistsError:
                 raise BucketExists(bucket) from None
 
-    def drop_bucket(self, bucket: str) -> None:
+    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
         """Only empty folders go: one that holds a file of someone else stays, and is told."""
         with self._explained(writing=True):
             self._drop(self._path(bucket))
@@ -218,7 +226,7 @@ class FilesAccess(Access):
     def _drop(self, path: str) -> None:
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
-                raise MeasurementFailed(
+                raise StillHolds(
                     f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone"
                 )
             if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder

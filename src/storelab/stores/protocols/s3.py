@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from storelab.core.errors import MeasurementFailed
-from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.access import (
+    Access,
+    AccessRefused,
+    BucketExists,
+    NoSuchBucket,
+    Ours,
+    StillHolds,
+    nothing,
+)
 from storelab.stores.protocols.s3_mistakes import ERRORS, code, explain
 
 BUSY = (
@@ -102,31 +110,41 @@ class S3Access(Access):
         amazon = re.search(r"(^|\.)amazonaws\.com(\.cn)?\Z", host)
         return {"CreateBucketConfiguration": {"LocationConstraint": region}} if amazon and region != "us-east-1" else {}
 
-    def drop_bucket(self, bucket: str) -> None:
+    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
         with self._explained():
             try:
                 self.s3.delete_bucket(Bucket=bucket)
             except ERRORS as error:
                 if code(error) not in NOT_EMPTY:
                     raise
-                self._drop_old_versions(bucket)
+                self._drop_old_versions(bucket, ours)
                 self.s3.delete_bucket(Bucket=bucket)
 
-    def _drop_old_versions(self, bucket: str) -> None:
-        """What deleted objects leave in a bucket with versions (of a probe that was killed); what can be read stays."""
-        old, marks = [], []
+    def _drop_old_versions(self, bucket: str, ours: Ours) -> None:
+        """What deleted objects leave in a bucket with versions (of a probe that was killed). All stays where somebody
+        else's are among them, or where an object can still be read."""
+        old, marks, theirs = [], [], []
         for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-            old += [v for v in page.get("Versions", []) if not v["IsLatest"]]
-            marks += page.get("DeleteMarkers", [])
+            for v in page.get("Versions", []):
+                (theirs if v["IsLatest"] or not ours(bucket, v["Key"], v["Size"]) else old).append(v)
+            for v in page.get("DeleteMarkers", []):
+                (marks if ours(bucket, v["Key"], None) else theirs).append(v)
+        if theirs:
+            raise StillHolds(f"{self.place}: bucket {bucket} still holds {theirs[0]['Key']}: it is left alone")
         for entry in [*old, *marks]:  # the marks last: they hide the versions before them
             self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
 
-    def abandon(self, bucket: str, prefix: str) -> None:
+    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
         """Unfinished multipart uploads take space.
 
         Some servers do not delete a bucket that has them; others do not list them.
         """
+        theirs: list[str] = []
         with suppress(ClientError):
             for page in self.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix):
                 for upload in page.get("Uploads", []):
+                    if not ours(bucket, upload["Key"], None):
+                        theirs.append(upload["Key"])
+                        continue
                     self.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        return theirs

@@ -2,6 +2,7 @@
 bucket that "does not exist", listings that fail again and again, deleted objects that come back.)
 """
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.model import Point
+from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.base import Workload
-from storelab.workloads.consistency.listings import stem
+from storelab.workloads.base import Made, Workload
+from storelab.workloads.consistency.listings import MANY_BYTES, stem
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -36,6 +38,13 @@ def drop_left(store: Store, account: int, stems: list[str]) -> None:
 
 
 class Consistency(Workload):
+    def makes(self, point: Point, attempt: str) -> list[Made]:
+        begin, size = re.escape(put_prefix(attempt)), point.axes["object_size"]
+        return [
+            Made(rf"{begin}(?P<client>0|[1-9]\d*)/\d+/(?:anchor|\d{{7,}})", size, size),
+            Made(rf"{begin}many/\d{{5}}", MANY_BYTES, MANY_BYTES),
+        ]
+
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
         from storelab.core import records

@@ -13,6 +13,7 @@ from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, an
 
 SIZE = 2_400_000  # bytes of the known object: 1500 ranges lie more than a kilobyte apart
 PREFIX = "probe/"  # below the bucket's own prefix: all that the probe writes, and all that is removed behind it
+IN_SPARES = ("in-it", "v", "public/a", "private/a")  # keys in buckets that the probe makes for itself
 SMALL = b"one small object of the probe"
 LISTED = 1001  # objects in the folder that is listed: one more than a page of S3
 

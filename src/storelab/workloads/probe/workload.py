@@ -4,6 +4,7 @@ Not a measurement of speed: a point has no rate, its answers stand in `answers.<
 asked, at the latest at the deadline; what was not asked by then is `not tried`.
 """
 
+import re
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,15 @@ from storelab.core.model import Point
 from storelab.engines.contract import Check, Client, Result
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.base import Workload
-from storelab.workloads.staging import buckets
+from storelab.workloads.base import Made, Workload
+from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
-    from storelab.stores.protocols.access import Access
+    from storelab.stores.protocols.access import Access, Ours
 
 SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
+MOST_BYTES = 64 * 10**6  # no object of the probe is longer
 SPECIAL = 3  # of them, beside those that are counted: one for short uses, one with versions, one that is public
 
 
@@ -104,34 +106,47 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
     }
 
 
-def tidy(store: Store, campaign: str, places: list[Bucket]) -> int:
-    """Remove every object of any probe, and every bucket that a probe made; returns the number of objects."""
+def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int:
+    """Remove the objects of probes that are `ours`, and every bucket that a probe made, unless it holds something else;
+    returns the number of objects."""
     from storelab.workloads.probe.context import PREFIX
 
     ways = buckets.accesses(store, places)
     gone = 0
     for place in places:
-        gone += buckets.delete_prefix(ways[place.account], place, PREFIX)
-        ways[place.account].abandon(place.name, place.prefix + PREFIX)
+        gone += buckets.delete_prefix(ways[place.account], place, PREFIX, ours=ours).objects
+        ways[place.account].abandon(place.name, place.prefix + PREFIX, ours)
     if store.protocol == "s3" and not getattr(store.settings, "bucket", None):
         first = store.bucket(campaign, SPARE, 0).name
         for bucket in buckets.own_buckets(store, campaign):
             number = bucket.name.rpartition("-")[2]
             if bucket.account == 0 and len(bucket.name) == len(first) and number.isdigit() and int(number) >= SPARE:
-                gone += _drop(ways.get(0) or store.access(0), bucket)
+                gone += _drop(ways.get(0) or store.access(0), bucket, ours)
     return gone
 
 
-def _drop(access: "Access", bucket: Bucket) -> int:
-    """A marked bucket of the probe with all that is in it, versions too."""
+def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
+    """A marked bucket of the probe with what the probe put there, versions too."""
     from botocore.exceptions import ClientError
 
+    if any(not ours(bucket.name, key, size) for key, size in buckets.list_keys(access, bucket)):
+        return 0  # of somebody else: `storelab clean` tells of it
     with suppress(ClientError):
         access.s3.delete_bucket_policy(Bucket=bucket.name)  # type: ignore[attr-defined]  # only S3 has such buckets
-    return buckets.drop(access, bucket)
+    return buckets.drop(access, bucket, ours).objects
 
 
 class Probe(Workload):
+    def makes(self, point: Point, attempt: str) -> list[Made]:
+        from storelab.workloads.probe import context
+
+        begin = re.escape(context.folder_of(attempt))
+        return [
+            Made(begin + context.KNOWN, context.SIZE, context.SIZE),
+            Made(rf"{begin}(?P<client>0|[1-9]\d*)/.+", 0, MOST_BYTES),
+            Made("|".join(map(re.escape, context.IN_SPARES)), 0, context.SIZE, rf".+-[1-9]\d{{{len(str(SPARE)) - 1}}}"),
+        ]
+
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
         tells."""
@@ -140,7 +155,7 @@ class Probe(Workload):
         places = [Bucket(**b) for b in job["buckets"]]
         buckets.ensure(store, config.name, places)
         ways = buckets.accesses(store, places)
-        tidy(store, config.name, places)  # of an attempt that was killed
+        tidy(store, config.name, places, written.noted(config, store))  # of an attempt that was killed
         for place in places:
             ways[place.account].write(
                 place.name,
@@ -157,7 +172,8 @@ class Probe(Workload):
         """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no
         failure of the point."""
         try:
-            left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]])
+            ours = written.of_attempt(store, point, job["attempt"], self.makes(point, job["attempt"]))
+            left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]], ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:
             detail = f"not all could be removed, `storelab clean` tries again: {error}"

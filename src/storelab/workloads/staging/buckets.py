@@ -1,9 +1,11 @@
 """Buckets and objects of a campaign: make, mark, list, delete.
 
 Safety rests here: storelab writes only where its own marker object lies, `<prefix>.storelab` with {campaign, created},
-and deletes only below it. A bucket is reached through the account that owns it.
+and deletes below it only
+what it wrote itself (`written.py`). A bucket is reached through the account that owns it.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,10 +17,10 @@ from typing import NamedTuple
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.base import Store
-from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket
+from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket, Ours, StillHolds
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.staging.written import MARKER
 
-MARKER = ".storelab"
 THREADS = 16
 OTHER_NAME = "use another campaign name or `prefix`"
 
@@ -143,8 +145,33 @@ def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tupl
             yield key, size
 
 
-def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
-    """Delete every object below `bucket.prefix + prefix` but the marker; returns their number.
+class Removed(NamedTuple):
+    """What was deleted, and what is not storelab's and stays: its number, and the first of it.
+
+    Markers are not counted; prefixes in the one given bucket count as buckets.
+    """
+
+    objects: int
+    buckets: int = 0
+    stays: int = 0
+    first: str = ""
+
+    def and_(self, other: "Removed") -> "Removed":
+        return Removed(*(a + b for a, b in zip(self[:3], other[:3], strict=True)), self.first or other.first)
+
+    def told(self) -> str:
+        """What stays, '' where nothing does."""
+        if not self.stays:
+            return ""
+        return f"{self.stays} objects that storelab did not write stay, the first is {self.first}"
+
+    def __str__(self) -> str:
+        done = f"{self.objects} objects, {self.buckets} buckets"
+        return f"{done}; {self.told()}" if self.stays else done
+
+
+def delete_prefix(access: Access, bucket: Bucket, prefix: str = "", *, ours: Ours) -> Removed:
+    """Delete the objects below `bucket.prefix + prefix` that are `ours`; the marker and all others stay.
 
     Raises UserError without storelab's marker, MeasurementFailed where the server does not delete.
     """
@@ -152,8 +179,18 @@ def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
     try:
         if marked(access, bucket) is None:
             raise UserError(place, "bears no mark of storelab: nothing is deleted", "delete by hand what is yours")
-        keys = (key for key, _ in list_keys(access, bucket, prefix))
-        total = 0
+        theirs: list[str] = []  # the first of them is named
+        stays = 0
+
+        def own() -> Iterator[str]:
+            nonlocal stays
+            for key, size in list_keys(access, bucket, prefix):
+                if ours(bucket.name, key, size):
+                    yield key
+                else:
+                    theirs[1:], stays = [f"{bucket.name}/{key} ({size} B)"], stays + 1
+
+        keys, total = own(), 0
         with ThreadPoolExecutor(8) as pool:
             while wave := list(islice(keys, 8 * step)):  # bounded: a bucket may hold millions
                 list(
@@ -163,24 +200,33 @@ def delete_prefix(access: Access, bucket: Bucket, prefix: str = "") -> int:
                     )
                 )
                 total += len(wave)
-        return total
+        return Removed(total, 0, stays, *theirs[:1])
     except NoSuchBucket:
-        return 0
+        return Removed(0)
     except AccessRefused:
         raise UserError(place, "the server denies access (403)", "check the rights of these credentials") from None
 
 
-def drop(access: Access, bucket: Bucket) -> int:
-    """Delete all objects, the marker last, and the bucket, unless it is a prefix; returns the number of objects.
+def drop(access: Access, bucket: Bucket, ours: Ours) -> Removed:
+    """Delete the objects that are `ours`, the marker last, and the bucket, unless it is a prefix. Where something else
+    is in it, marker and bucket stay.
 
     Raises as `delete_prefix`.
     """
-    objects = delete_prefix(access, bucket)
-    access.abandon(bucket.name, bucket.prefix)
+    gone = delete_prefix(access, bucket, ours=ours)
+    if begun := access.abandon(bucket.name, bucket.prefix, ours):
+        gone = gone.and_(Removed(0, 0, len(begun), f"{bucket.name}/{begun[0]} (an unfinished upload)"))
+    mark = access.read(bucket.name, bucket.prefix + MARKER) if not gone.stays else None
+    if mark is None:
+        return gone
     access.delete(bucket.name, [bucket.prefix + MARKER])
-    if not bucket.prefix:
-        access.drop_bucket(bucket.name)
-    return objects
+    try:
+        if not bucket.prefix:
+            access.drop_bucket(bucket.name, lambda name, key, size: key == MARKER or ours(name, key, size))
+    except StillHolds as held:
+        access.write(bucket.name, MARKER, mark)
+        return gone._replace(stays=1, first=str(held).partition(" still holds ")[2].partition(":")[0])
+    return gone._replace(buckets=1)
 
 
 def _candidates(access: Access, store: Store, campaign: str, account: int) -> list[Bucket]:
@@ -208,23 +254,13 @@ def own_buckets(store: Store, campaign: str) -> list[Bucket]:
     return out
 
 
-class Removed(NamedTuple):
-    """What `remove` deleted; markers are not counted, prefixes in the one given bucket count as buckets."""
-
-    objects: int
-    buckets: int
-
-    def __str__(self) -> str:
-        return f"{self.objects} objects, {self.buckets} buckets"
-
-
-def remove(store: Store, campaign: str) -> Removed:
+def remove(store: Store, campaign: str, ours: Ours) -> Removed:
     """Delete the campaign's objects and, but for the one given bucket, its buckets.
 
-    Touches only what bears the campaign's marker. Raises UserError for a read-only store.
+    Touches only what is `ours` in places that bear the campaign's marker. Raises UserError for a read-only store.
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
     own = own_buckets(store, campaign)
     ways = accesses(store, own)
-    return Removed(sum(drop(ways[bucket.account], bucket) for bucket in own), len(own))
+    return functools.reduce(Removed.and_, (drop(ways[b.account], b, ours) for b in own), Removed(0))

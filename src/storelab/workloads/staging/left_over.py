@@ -51,21 +51,22 @@ def room(config: Config, store: Store, staged_bytes: int) -> int:
 
 def remove(config: Config, store: Store, always: bool = False) -> int:
     """Remove them when they are many (or `always`), and give their space back; returns the number of objects
-    removed."""
+    removed. What others put there stays, and is told."""
     was = left(config, store.name)
     most = min(MOST_BYTES, config.limits.stored_bytes // 4)
     if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
         return 0
     from storelab.engines.common.names import PUT_PREFIX
-    from storelab.workloads.staging import buckets, stage
+    from storelab.workloads.staging import buckets, stage, written
 
     places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}
     ways = buckets.accesses(store, list(places))
-    gone = sum(
-        buckets.delete_prefix(ways[place.account], place, PUT_PREFIX)
-        for place in places
-        if buckets.present(ways, place)
-    )
+    gone, ours = buckets.Removed(0), written.noted(config, store)
+    for place in places:
+        if buckets.present(ways, place):
+            gone = gone.and_(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX, ours=ours))
+    if gone.stays:
+        stage.report(f"    {store.name}: {gone.told()}")
     store.reclaim()
     _note(config, store.name).unlink(missing_ok=True)
-    return gone
+    return gone.objects

@@ -19,8 +19,9 @@ from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import buckets, upload
+from storelab.workloads.staging import buckets, upload, written
 from storelab.workloads.staging.upload import report
+from storelab.workloads.staging.written import root_copies
 
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
@@ -38,11 +39,6 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
         path = Path(dataset["file"]).expanduser()
         return copies * (path.stat().st_size if path.is_file() else UNKNOWN_BYTES)
     return copies * generated.most_bytes(dataset["scale"])
-
-
-def root_copies(dataset: dict[str, Any]) -> int:
-    """How often the file of a data set of kind `root` lies in a store."""
-    return dataset["buckets"] * dataset.get("files", 1)
 
 
 def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
@@ -68,7 +64,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
-    first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/.staged"
+    first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/{written.STAGED}"
     if (
         path.exists()
         and not again
@@ -91,6 +87,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
             )
         _check_room(store, dataset)
         buckets.ensure(store, config.name, places)
+        written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
         upload.upload(store, places, manifest, files)
         _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
@@ -102,7 +99,7 @@ def _payload(
     config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
     files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
-    manifest = manifest_of(store, dataset, places, payload.body_sums(files), payload.objects(dataset))
+    manifest = manifest_of(store, dataset, places, payload.body_sums(files), written.columns(dataset))
     return manifest, files
 
 
@@ -125,10 +122,7 @@ def _root(
         root = generated.generate_with_side_car(
             path, sidecar, dataset["scale"], dataset["seed"], dataset.get("codec", "zstd")
         )
-    copies, each = root_copies(dataset), dataset.get("files", 1)
-    names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
-    keys = [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names]
-    objects = {"key": keys, "bucket": [i // each for i in range(copies)], "body": [0] * copies}
+    objects = written.columns(dataset)
     return manifest_of(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
         "root": root
     }, [path]

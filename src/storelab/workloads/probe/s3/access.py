@@ -212,13 +212,13 @@ def _apart(c: S3, act: str) -> Answer:
     own, mine = c.other, c.second  # raises NotTried
     usable = c.send("GET", query={"list-type": "2", "max-keys": "1"}, bucket=own.name, keys=mine)
     demand(usable.good, f"the second account cannot even list its own bucket ({said(usable)})", NotTried)
-    key = c.stored("victim")
+    key, stolen = c.stored("victim"), f"{own.prefix}{c.key('stolen').removeprefix(c.bucket.prefix)}"
     match act:
         case "read":
             replies = [c.send("GET", key, keys=mine), c.send("HEAD", key, keys=mine)]
             source = {"x-amz-copy-source": f"/{c.bucket.name}/{path_of(key)}"}
-            copied = c.send("PUT", f"{own.prefix}stolen", headers=source, bucket=own.name, keys=mine)
-            c.send("DELETE", f"{own.prefix}stolen", bucket=own.name, keys=mine)
+            copied = c.send("PUT", stolen, headers=source, bucket=own.name, keys=mine)
+            c.send("DELETE", stolen, bucket=own.name, keys=mine)
             demand(
                 not copied.good or bool(error_code(copied.body)),
                 f"it can copy the object into its own bucket: {copied.status}",

@@ -1,0 +1,31 @@
+"""What `storelab clean` may delete: what notes, manifests and records of a campaign tell that storelab wrote.
+
+May import: `workloads`, `stores`, `core`.
+"""
+
+import json
+from contextlib import suppress
+
+from storelab.core.config import Config
+from storelab.core.model import Point
+from storelab.stores.base import Store
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import buckets, written
+
+
+def ours(config: Config, store: Store) -> written.Written:
+    """The attempts that have a record stand there too, where the notes were removed."""
+    out = written.noted(config, store)
+    for head in sorted((config.raw / store.name.partition("+")[0]).glob("*/*/run.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one tells of nothing
+            run = json.loads(head.read_bytes())
+            point = Point(**run["point"])
+            made = WORKLOADS[point.workload].makes(point, run["attempt"])
+            if made:
+                out.attempt(run["attempt"], point.axes.get("clients", 1), made)
+    return out
+
+
+def clean(config: Config, store: Store) -> buckets.Removed:
+    """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    return buckets.remove(store, config.name, ours(config, store))

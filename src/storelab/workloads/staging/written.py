@@ -1,0 +1,170 @@
+"""Which objects in a store are storelab's: judged by notes of its own, never by where an object lies alone.
+
+Before an attempt writes, it is noted which keys it can make and how long their objects are; before a data set is
+uploaded, its objects. Nothing is added to the requests that are measured. The notes lie beside the campaign and in the
+folder `state`, so that neither is missed where the other was removed. Only what fits a note is ever deleted.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from storelab.core import records
+from storelab.core.config import Config
+from storelab.core.model import Point
+from storelab.datasets import payload
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import Made
+
+MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
+STAGED, STAGED_BYTES = ".staged", 64  # the proof beside a data set: a SHA-256
+_TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # of an upload to a folder that was killed
+
+
+def root_copies(dataset: Mapping[str, Any]) -> int:
+    """How often the file of a data set of kind `root` lies in a store."""
+    return dataset["buckets"] * dataset.get("files", 1)
+
+
+def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Columns of the manifest: key (without the bucket's prefix), bucket index, body index."""
+    if dataset["kind"] == "payload":
+        return payload.objects(dataset)
+    copies, each = root_copies(dataset), dataset.get("files", 1)
+    names = ["events.root"] if each == 1 else [f"events-{i:04d}.root" for i in range(each)]
+    return {
+        "key": [f"data/{dataset['name']}/{name}" for _ in range(dataset["buckets"]) for name in names],
+        "bucket": [i // each for i in range(copies)],
+        "body": [0] * copies,
+    }
+
+
+class Written:
+    """What storelab wrote into a store for one campaign. Callable: `ours(bucket's name, whole key, bytes or None)`.
+
+    Without a size only the name counts: unfinished uploads have none. An upload that was cut off leaves nothing in S3;
+    elsewhere it may leave a shorter file.
+    """
+
+    def __init__(self, store: Store, lines: Iterable[Mapping[str, Any]] = ()):
+        self.atomic = store.protocol == "s3"
+        self.attempts: dict[str, tuple[int, list[Made]]] = {}
+        self.objects: dict[tuple[str, str], set[int]] = {}
+        for line in lines:
+            if "attempt" in line:
+                self.attempt(line["attempt"], line["clients"], [Made(*m) for m in line["made"]])
+            else:
+                self.dataset(line["dataset"], columns(line["dataset"]), line["bodies"], line["buckets"])
+
+    def attempt(self, name: str, clients: int, made: list[Made]) -> None:
+        self.attempts[name] = clients, made
+
+    def dataset(
+        self, dataset: Mapping[str, Any], found: Mapping[str, list[Any]], bodies: list[int], places: list[list[str]]
+    ) -> None:
+        """found: `columns`; bodies: bytes of each content; places: name and prefix of each bucket."""
+        for key, b, body in zip(found["key"], found["bucket"], found["body"], strict=True):
+            self.objects.setdefault((places[b][0], places[b][1] + key), set()).add(bodies[body])
+        proof = f"{places[0][1]}data/{dataset['name']}/{STAGED}"
+        self.objects[places[0][0], proof] = {STAGED_BYTES}
+
+    def __call__(self, bucket: str, key: str, size: int | None) -> bool:
+        whole = _TEMPORARY.sub("", key) if not self.atomic else key
+        cut = not self.atomic
+        known = self.objects.get((bucket, whole), set())
+        fits = bool(known) if size is None else size in known or (cut and size <= max(known, default=-1))
+        return fits or any(self._made(name, bucket, whole, size, cut) for name in self._named(bucket, whole))
+
+    def _named(self, bucket: str, key: str) -> Iterator[str]:
+        """The attempts whose name stands in the key; of those that made buckets, all."""
+        parts = set(key.split("/"))
+        named = self.attempts.keys() & parts
+        return (name for name, (_, made) in self.attempts.items() if name in named or any(m.bucket for m in made))
+
+    def _made(self, attempt: str, bucket: str, key: str, size: int | None, cut: bool) -> bool:
+        clients, made = self.attempts[attempt]
+        for form in made:
+            # Below the prefix of the one given bucket: `<prefix>/<campaign>/b0000/`, or nothing.
+            fit = re.fullmatch(rf"(?:[a-z0-9-]+/[^/]+/b\d{{4,}}/)?(?:{form.key})", key)
+            if fit is None or (form.bucket and not re.fullmatch(form.bucket, bucket)):
+                continue
+            if int(fit.groupdict().get("client") or 0) >= clients:
+                continue
+            if size is None or (0 if cut else form.least) <= size <= form.most:
+                return True
+        return False
+
+
+def of_attempt(store: Store, point: Point, attempt: str, made: list[Made]) -> Written:
+    """What one attempt wrote."""
+    out = Written(store)
+    out.attempt(attempt, point.axes.get("clients", 1), made)
+    return out
+
+
+def _notes(config: Config, store: str) -> list[Path]:
+    name = f"written-{store}.jsonl"
+    return [config.campaign_dir / "work" / name, Path(config.state) / f"{store}.{config.name}.written.jsonl"]
+
+
+def _note(config: Config, store: str, line: Mapping[str, Any]) -> None:
+    """Append a line to the notes, before anything is written into the store."""
+    text = json.dumps(line)
+    for path in _notes(config, store):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a") as f:
+            f.write("\n" * _half(path) + text + "\n")
+            f.flush()
+            os.fsync(f.fileno())
+
+
+def _half(path: Path) -> bool:
+    """Whether a kill left the last line without its end."""
+    with open(path, "rb") as f:
+        size = f.seek(0, os.SEEK_END)
+        f.seek(max(0, size - 1))
+        return f.read() not in (b"", b"\n")
+
+
+def note_attempt(config: Config, store: Store, attempt: str, point: Point, made: list[Made]) -> None:
+    """An attempt is about to write."""
+    clients = point.axes.get("clients", 1)
+    _note(config, store.name, {"attempt": attempt, "clients": clients, "made": [list(m) for m in made]})
+
+
+def note_dataset(
+    config: Config, store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
+) -> None:
+    """A data set is about to be uploaded. bodies: bytes of each content."""
+    where = [[b.name, b.prefix] for b in places]
+    line = {"dataset": dataset, "bodies": bodies, "buckets": where}
+    if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
+        _note(config, store.name, line)
+
+
+def noted(config: Config, store: Store) -> Written:
+    """What the notes and the manifests of the campaign tell."""
+    lines = [line for path in _notes(config, store.name) for line in _lines(path)]
+    out = Written(store, lines)
+    for path in sorted((config.raw / "manifests" / store.name).glob("*.json")):
+        with suppress(ValueError, KeyError, TypeError, IndexError):  # a damaged one tells of nothing
+            manifest = records.read_json(path)
+            sizes = [body["size"] for body in manifest["bodies"]]
+            out.dataset(manifest["dataset"], manifest["objects"], sizes, manifest["buckets"])
+    return out
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a note; half a line, left by a kill, was written before anything that it would tell of."""
+    if not path.exists():
+        return
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            yield json.loads(text)
+        except ValueError:
+            continue
