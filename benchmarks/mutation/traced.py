@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,11 +152,16 @@ class Tests:
         return {t for t in self.cost if t.partition("::")[0] in files}
 
     def chosen(self, tests: set[str], modules: list[str], first: set[str], most: int, cpu_s: float) -> list[str]:
-        """`first`, then those of the tests that look most at the modules, at most so many and so long; quickest first."""
+        """`first`, then those of the tests that look most at the modules, at most so many and so long; quickest first.
+        Of a function with many cases, a second one comes only after the first of every other."""
         every = {t: sum(self.ran[t].values()) for t in tests}
         focus = {t: sum(self.ran[t][m] for m in modules) / every[t] if every[t] else 0.0 for t in tests}
+        order, cases, turn = sorted(tests, key=lambda t: (t not in first, -focus[t], t)), Counter(), {}
+        for test in order:
+            function = test.partition("[")[0]
+            turn[test], cases[function] = cases[function], cases[function] + 1
         out, spent, ready = [], 0.0, set()
-        for test in sorted(tests, key=lambda t: (t not in first, -focus[t], t)):
+        for test in sorted(order, key=lambda t: (t not in first, turn[t])):
             cost = self.cost[test] + sum(s for f, s in self.wide[test].items() if f not in ready)
             if len(out) < most and spent + cost <= cpu_s:
                 out.append(test)

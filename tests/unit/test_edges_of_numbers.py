@@ -14,7 +14,7 @@ from scipy import special, stats
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import build, calibration, errors, numbers, points
+from storelab.analysis.tables import build, calibration, errors, events, numbers, points
 from storelab.core import records
 
 S = 10**9
@@ -282,3 +282,47 @@ def test_what_a_calibration_measured_in_words():
         )
     ]
     assert said == ["get range", "memory copy", "write to tmpfs", "read from disk", "read from tmpfs"]
+
+
+def test_steps_in_a_window_shorter_than_a_second(tmp_path):
+    """Half a second, one event in one step: rates are of that half second."""
+    names = ("entries", "needed_bytes", "asked_bytes", "wire_bytes", "requests", "end_ns")
+    steps = [(1, 1000, 1500, 2000, 2, S + S // 4), (7, 5, 5, 5, 5, 9 * S)]
+    columns = {"client": [0, 0], "open_ns": [0, 0]} | dict(zip(names, map(list, zip(*steps, strict=True)), strict=True))
+    campaign = campaign_of(tmp_path, [2], begins=(1,), stops=(S + S // 2 + 1,))
+    records.write_table(tmp_path / "raw" / "k" / "reads.0.parquet", records.READS, columns)
+    campaign.runs["k"]["files"]["reads.0.parquet"] = {}
+    campaign.runs["k"]["clients"][0] |= {
+        "client": 0,
+        "engine": {"opening": {"requests": 1, "asked_bytes": 1, "wire_bytes": 1}},
+    }
+    campaign.runs["k"]["point"] |= {"workload": "events"}
+    campaign.plan["points"].append({"key": "k", "workload": "events", "axes": {}, "store": "s"})
+    row = events.runs(campaign).loc["k"]
+    assert row["events_per_s"] == pytest.approx(2) and row["wire_mb_per_s"] == pytest.approx(0.004)
+    assert (
+        row["wire_bytes_per_event"] == 2000 and row["needed_bytes_per_event"] == 1000 and row["requests_per_event"] == 2
+    )
+    assert row["amplification_ratio"] == 2 and row["processed_events"] == 1 and row["moved_mb"] == 0.002
+
+
+@pytest.mark.parametrize("n", range(1, 40))
+def test_ranks_that_hold_the_median_by_counting(n):
+    """Of 2^n halves of the runs (those above the median), each as likely: the k-th of n lies below and above it in so many."""
+
+    def holds(k):
+        return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
+
+    able = [k for k in range(1, n + 1) if n - k + 1 > k and holds(k) >= 0.95] or [1]
+    assert medians.order_statistics(n) == (max(able), pytest.approx(max(0, holds(max(able)))))
+
+
+def test_sums_over_the_runs():
+    found = quoted(run_rows(errors=[1, 2, 6], operations=[10, 20, 60], state=["ok", "invalid", "ok"]))
+    assert (found["errors"], found["operations"]) == (7, 70)
+
+
+def test_buckets_in_words():
+    from storelab.analysis.parts import words
+
+    assert words.value_text("buckets", 3) == "3 buckets" and words.value_text("buckets", 1) == "1 bucket"

@@ -15,17 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 import uproot
 from memory_transport import Memory
+from range_server import range_server
 
 from storelab.analysis.statistics import ratios
 from storelab.core import axes, clock, config, plan, records
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.datasets.root import baskets, decode, pages, steps
-from storelab.datasets.root.header import COLUMNS
+from storelab.datasets.root import baskets, decode, pages, reader, steps
+from storelab.datasets.root.header import COLUMNS, Header
+from storelab.engines.common import selections
+from storelab.engines.common.wire import Counts
+from storelab.engines.s5cmd import output
 from storelab.gang import clocks
 from storelab.host import monitor
 from storelab.measure import plan_file
-from storelab.readplan import link, source
+from storelab.readplan import HttpTransport, link, source
+from storelab.readplan.transports import WrongAnswer
 from storelab.workloads import WORKLOADS
 
 
@@ -322,3 +327,73 @@ def test_a_higher_speed_is_faster_and_a_longer_latency_slower():
         ratios.CANNOT_TELL
     }
     assert ratios.ratio([10, 11, 12, 13], [20, 21, 22, 23]).verdict == "faster"
+
+
+def test_one_range_asked_of_a_source_is_counted():
+    data = bytes(range(256)) * 20
+    one = source.PlannedSource("x", transport=Memory(data), num_bytes=len(data))
+    assert bytes(one.chunk(100, 110).raw_data) == data[100:110] and one.num_requested_bytes == 10
+    assert (one.num_requests, one.num_requested_chunks) == (1, 1)
+    one.chunk(5, 8)
+    assert (one.num_requested_bytes, one.num_requests, one.num_requested_chunks) == (13, 2, 2)
+
+
+class Opens(selections.SelectionClient):
+    """A client whose openings take another number of requests each time."""
+
+    connect = fresh = selection = None
+
+    def __init__(self):
+        self.opening, self.sent, self.is_open = None, 0, False
+
+    def open_file(self):
+        self.sent += 3 if not self.sent else 5
+
+    def counts(self):
+        return Counts(requests=self.sent, asked_bytes=10 * self.sent)
+
+
+def test_the_first_opening_is_the_one_that_is_told():
+    Opens.__abstractmethods__ = frozenset()
+    one = Opens()
+    assert one._open().requests == 3 and one.is_open
+    assert one._open().requests == 5
+    assert (one.opening["requests"], one.opening["asked_bytes"]) == (3, 30)
+
+
+def test_an_answer_that_is_not_wanted_spoils_no_later_one():
+    data = np.random.default_rng(1).bytes(3_000_000)
+    with range_server(data) as server:
+        one = HttpTransport(f"http://127.0.0.1:{server.server_port}/o", parallel=1)
+        for _ in range(3):
+            server.mode = "whole"
+            with pytest.raises(WrongAnswer):
+                one.fetch([0, 5000], [10, 5010])
+            server.mode = "right"
+            assert [bytes(p) for p in one.fetch([0, 5000], [10, 5010])] == [data[:10], data[5000:5010]]
+
+
+def test_batches_break_where_so_many_bytes_are_passed():
+    """Sizes of 40 in batches of 100: by the running sum 40, 80 | 120, 160 | 200, …"""
+    size = np.full(7, 40)
+    layout = baskets.Baskets(["x"], *(np.zeros(7, "i8"),) * 5, size)
+    one = reader.SelectionReader(Header("t", 7, layout, [None], {}), None, None, batch=100)
+    found = [part.tolist() for part in one._batches(np.arange(7))]
+    by_sum = [[i for i in range(7) if 40 * (i + 1) // 100 == n] for n in range(3)]
+    assert found == by_sum == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+def test_a_basket_at_the_begin_of_the_file_is_not_of_the_header():
+    """Offset 0 is a place; below it lie those that the header holds."""
+    columns = [np.array(c) for c in ([0, 0, 0], [0, 1, 2], [0, 5, 8], [5, 8, 9], [0, 70, -1], [70, 30, 9])]
+    one = steps.StepReader(Header("t", 9, baskets.Baskets(["x"], *columns), [None], {}), ["x"], None)
+    every, missing = one.rows(0, 9)
+    assert sorted(every.tolist()) == [0, 1, 2] and sorted(missing.tolist()) == [0, 1]
+
+
+def test_operations_that_were_cut_off_stand_between_failed_ones():
+    """Of s5cmd's messages each that tells of a failure counts, whatever stands before it."""
+    said = ["InternalError: status code: 500", "context canceled", "RequestCanceled: x", "SlowDown: status code: 503"]
+    stderr = [(stamp, f'{{"error": "{text}"}}\n'.encode()) for stamp, text in enumerate(said, 1)]
+    ops = output.parse(0, "GET", 10, [], stderr).ops
+    assert ops["end_ns"] == [1, 4] and ops["status"] == [500, 503] and None not in ops["error"]
