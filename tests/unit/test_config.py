@@ -137,7 +137,7 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ),
         (
             {"files": {"mine": {"path": ""}}},
-            'command line: files.mine.path: "": string should have at least 1 character',
+            "command line: files.mine.path: '' is empty; give it a value",
         ),
         (
             {"files": {"mine": {"path": "a", "tre": "b"}}},

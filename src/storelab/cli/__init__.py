@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from storelab import __version__
-from storelab.core.errors import MeasurementFailed, UserError, require_known
+from storelab.core.errors import MeasurementFailed, UserError, of_system, require_known
 
 
 class Known(NamedTuple):
@@ -214,7 +214,14 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)
-    except (UserError, MeasurementFailed, click.ClickException) as error:
-        line = error.format_message() if isinstance(error, click.ClickException) else error
-        click.echo(f"storelab: {line}", err=True)
+    except (UserError, MeasurementFailed, click.ClickException, OSError) as error:
+        click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(1 if isinstance(error, MeasurementFailed) else 2)
+
+
+def one_line(error: Exception) -> str:
+    """What is told of an error that ends a command."""
+    if isinstance(error, OSError):  # a disk that is full or read-only, a folder that is a file, is gone, is not ours
+        return str(of_system(error))
+    told = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    return " ".join(told.split())

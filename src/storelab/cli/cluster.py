@@ -176,6 +176,15 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
 
 
+def _more_than_none(value: str, kind: str, place: str) -> int:
+    """The parsed value. Raises UserError for nothing, too."""
+    from storelab.core import units
+
+    if not (parsed := units.parse(value, kind, place)):
+        raise UserError(place, f"{value!r} is nothing", f"give a {kind} of more than 0")
+    return parsed
+
+
 @click.command()
 @click.option("--link", required=True, help="The rate of the link to be filled, e.g. 20 Gbit/s.")
 @click.option("--client-link", required=True, help="The rate of the link of each client's node, e.g. 1 Gbit/s.")
@@ -215,12 +224,17 @@ def size(
     from storelab.analysis.tables import build
     from storelab.core import units
 
-    wanted, each = (
-        units.parse(value, "rate", place) for value, place in ((link, "--link"), (client_link, "--client-link"))
+    wanted, each, size_bytes, duration_ns = (
+        _more_than_none(value, kind, place)
+        for value, kind, place in (
+            (link, "rate", "--link"),
+            (client_link, "rate", "--client-link"),
+            (object_size, "size", "--object-size"),
+            (duration, "duration", "--duration"),
+        )
     )
     campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
-    size_bytes = units.parse(object_size, "size", "--object-size")
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)
     click.echo(
@@ -231,7 +245,7 @@ def size(
         f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit"
     )
     rate = min(each, one.bytes_per_s) / size_bytes
-    seconds = units.parse(duration, "duration", "--duration") / 1e9
+    seconds = duration_ns / 1e9
     for count in dict.fromkeys((clients, 64, 512, 5000)):
         told = sizing.estimate(campaign, count, points, seconds, rate)
         click.echo(

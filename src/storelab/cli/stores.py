@@ -111,8 +111,10 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "all_", is_flag=True, help="Start all stores of the campaign.")
-@click.option("--front-ends", default=1, show_default=True, help="How many front-ends it gets.")
-@click.option("--accounts", default=1, show_default=True, help="How many accounts it gets.")
+@click.option(
+    "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many front-ends it gets."
+)
+@click.option("--accounts", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many accounts it gets.")
 @click.option(
     "--planned",
     is_flag=True,

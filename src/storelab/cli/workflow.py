@@ -16,7 +16,7 @@ from typing import Any
 
 from storelab.cli import code
 from storelab.core import config, records
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, of_system
 from storelab.core.model import Point
 
 # A shell function for the rules: to the terminal and into a log. Braces are doubled for Snakemake.
@@ -62,8 +62,8 @@ def start(overrides: Mapping[str, Any]) -> Workflow:
     """As `prepare`; a person's mistake is one line, and the end of Snakemake with exit code 2."""
     try:
         return prepare(overrides)
-    except UserError as error:
-        print(f"storelab: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         sys.exit(2)
 
 

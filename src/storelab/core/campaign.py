@@ -3,11 +3,24 @@
 May import: `config_types`, `errors`, `figures`.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean, Closed, Duration, Name, Rate, Size
+from storelab.core.config_types import (
+    Boolean,
+    Closed,
+    Duration,
+    Host,
+    Name,
+    Once,
+    Rate,
+    Size,
+    SweepName,
+    Text,
+    Wait,
+    Window,
+)
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
@@ -61,21 +74,21 @@ class Launcher(Closed):
             "a Slurm job of its own."
         ),
     )
-    python: str | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
+    python: Text | None = Field(None, description="The nodes' Python with storelab; default: the path of this one.")
     setup: str | None = Field(
         None,
         description="Shell lines that run on each node before storelab, in a login shell: `module load …`, `export …`.",
     )
-    address: str | None = Field(None, description="Where nodes find this host; default: its name.")
+    address: Host | None = Field(None, description="Where nodes find this host; default: its name.")
     port: int = Field(0, ge=0, le=65535, description="UDP port of its clock (and TCP port of the post office); 0: any.")
     shared_folder: Boolean = Field(
         True, description="Nodes see `results`; false: they talk to a TCP port of this host."
     )
-    clock_bound: Duration = Field("1 s", description="A node whose clock is farther off than this is refused.")
-    clock_error: Duration = Field(
+    clock_bound: Wait = Field("1 s", description="A node whose clock is farther off than this is refused.")
+    clock_error: Wait = Field(
         "10 ms", description="... or known with a larger error than this; the difference itself is taken off."
     )
-    silence: Duration = Field("30 s", description="A node that has given no sign of life for so long is lost.")
+    silence: Wait = Field("30 s", description="A node that has given no sign of life for so long is lost.")
 
 
 class Sweep(Closed):
@@ -85,20 +98,20 @@ class Sweep(Closed):
     axes: dict[str, Any] = Field(
         default_factory=dict, description="Axis: value or list of values; what is not named stands at its default."
     )
-    scaled_axes: list[str] = Field(
+    scaled_axes: Annotated[list[str], Once] = Field(
         default_factory=list,
         description=(
             "Axes that the campaign's `scale` multiplies as well: whole numbers (at least 1), and the "
             "generated file (the nearest of S, M, L)."
         ),
     )
-    duration: Duration = Field("10 s", description="From the agreed start to the deadline.")
+    duration: Window = Field("10 s", description="From the agreed start to the deadline.")
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(
         64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
     )
     repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
-    stores: list[Name] | None = Field(
+    stores: Annotated[list[Name], Once] | None = Field(
         None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`."
     )
 
@@ -106,10 +119,10 @@ class Sweep(Closed):
 class RootFile(Closed):
     """A ROOT file of one's own, for the workloads that read ROOT files."""
 
-    path: str = Field(
-        min_length=1, description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores."
+    path: Text = Field(
+        description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores."
     )
-    tree: str | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
+    tree: Text | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
 
 
 class Campaign(Closed):
@@ -118,7 +131,7 @@ class Campaign(Closed):
     name: Name = Field(description="Name of the campaign and of its folder in `results/`.")
     title: str = Field("", description="Title of the paper.")
     authors: list[str] = Field(default_factory=list, description="Authors of the paper.")
-    use_stores: list[Name] = Field(
+    use_stores: Annotated[list[Name], Once] = Field(
         min_length=1,
         description=(
             "Stores to measure: in config.yaml for the campaigns that are meant for any store, or in the campaign."
@@ -131,10 +144,11 @@ class Campaign(Closed):
             "Runs of each point; from 6 on, medians have 95 % intervals instead of ranges; 8 tell a difference of 5 %."
         ),
     )
-    seed: int = Field(20150413, ge=0, description="Seed of order, data and selections.")
+    seed: int = Field(20150413, ge=0, lt=2**63, description="Seed of order, data and selections.")
     scale: float = Field(
         1.0,
         gt=0,
+        le=1000,
         description=(
             "Factor on all durations, warm-ups and numbers of objects, and on the axes that a sweep names "
             "in `scaled_axes`."
@@ -154,7 +168,7 @@ class Campaign(Closed):
         default_factory=dict,
         description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md.",
     )
-    sweeps: dict[str, Sweep] = Field(min_length=1, description="Name: sweep.")
+    sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="Name: sweep.")
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
 
     @field_validator("files")

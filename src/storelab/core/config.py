@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from storelab.core import stores
+from storelab.core import stores, yaml_text
 from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
-from storelab.core.config_types import Boolean, Duration, Name, Store
+from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
 from storelab.core.errors import UserError, nearest, require_known
 from storelab.core.figures import Figure
 
@@ -30,13 +29,13 @@ class Config(Campaign):
     )
     stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
-    results: str = Field("results", description="Folder of all campaigns.")
-    state: str = Field(
+    results: FolderPath = Field("results", description="Folder of all campaigns.")
+    state: FolderPath = Field(
         ".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine."
     )
-    scratch: str = Field("/dev/shm", description="tmpfs for what clients read and write.")
+    scratch: FolderPath = Field("/dev/shm", description="tmpfs for what clients read and write.")
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
-    gang_timeout: Duration = Field("60 s", description="How long the clients of a point wait for each other.")
+    gang_timeout: Wait = Field("60 s", description="How long the clients of a point wait for each other.")
     lead: Duration = Field(
         "200 ms", description="Least time between the agreement and the start; what the agreement took is added."
     )
@@ -73,16 +72,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping. Raises UserError for a missing file, broken YAML or another type."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise UserError(str(path), f"cannot be read ({error.strerror})", "give the path of a YAML file") from None
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise UserError(where, f"is not YAML ({getattr(error, 'problem', None) or 'syntax'})") from None
+    data = yaml_text.read(path)
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -97,8 +87,11 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
         key, eq, text = item.partition("=")
         if not eq or not key:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
-        value = yaml.safe_load(text)
-        for part in reversed(key.split(".")):
+        parts = key.split(".")
+        if not all(parts) or len(parts) > yaml_text.MOST_DEEP:
+            raise UserError("--set", f"{yaml_text.shown(key)} is no key", "write --set key.key=value")
+        value = yaml_text.parse(text, f"--set {key}", one_line=True)
+        for part in reversed(parts):
             value = {part: value}
         out = merge(out, value)
     return out
@@ -174,12 +167,19 @@ class Rebuild(BaseModel):
 
     name: Name
     measure: Boolean = False
-    results: str = "results"
+    results: FolderPath = "results"
 
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Rebuild:
-    """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError."""
-    return _validated(Rebuild, main, extra, overrides)[0]
+    """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError, for a
+    key of a wrong name anywhere, too: `mesure=true` would rebuild in silence."""
+    light, layers = _validated(Rebuild, main, extra, overrides)
+    try:
+        Config.model_validate(_merged(layers))
+    except ValidationError as error:
+        if any(e["type"] == "extra_forbidden" for e in error.errors()):
+            raise explain(error, layers) from None
+    return light
 
 
 def _validated(model: type[BaseModel], *files: Any) -> tuple[Any, Layers]:

@@ -1,27 +1,98 @@
 """Types of configuration values: units, names, exact booleans, stores, closed models."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
 from storelab.core import stores, units
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME
+
+
+_HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+MOST_NAME = 64  # signs of a name: it becomes part of paths
+MOST_PATH, MOST_PART = 1000, 255  # of a folder: Linux takes 4096 and 255 bytes, and more comes behind
+MOST_BYTES = 10**18
+MOST_NS = 30 * 86400 * 10**9  # a window or a wait
+LEAST_WAIT_NS = LEAST_WINDOW_NS = 10**6
 
 
 def _unit(kind: str, value: Any) -> int:
     try:
-        return units.parse(value, kind, "")
+        number = units.parse(value, kind, "")
+        if kind == "duration" and number > MOST_NS:
+            raise UserError("", f"{shown(value)} is too long", "give at most 30 d")
+        if number > MOST_BYTES:
+            raise UserError("", f"{shown(value)} is more than any store holds", "ask for less")
+        return number
     except UserError as error:
         raise ValueError(f"{error.problem}; {error.mend}") from None
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
-        raise ValueError(f"{value!r} is not a name; use letters, digits, '.' and '-'")
+        raise ValueError(f"{shown(value)} is not a name; use letters, digits, '.' and '-'")
+    if len(value) > MOST_NAME:
+        raise ValueError(f"{shown(value)} has {len(value)} signs; a name has at most {MOST_NAME}")
     return value
+
+
+def _sweep_name(value: Any) -> str:
+    return "_".join(_name(part) for part in value.split("_")) if isinstance(value, str) else _name(value)
+
+
+def _text(value: Any) -> str:
+    """Something to read or to open: not nothing, one line, no sign that no file or server knows."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError(f"{shown(value or '')} is empty; give it a value")
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is no text; put it in quotes")
+    if not value.isprintable():
+        raise ValueError(f"{shown(value)} holds signs that cannot be printed; write plain text in one line")
+    return value
+
+
+def _host(value: Any) -> str:
+    if len(_text(value)) > 253 or not _HOST.fullmatch(value):
+        raise ValueError(f"{shown(value)} is no host name or address; write it like 127.0.0.1 or node1.example.org")
+    return value
+
+
+def _path(value: Any) -> str:
+    if _text(value).startswith("~"):
+        try:
+            Path(value).expanduser()
+        except RuntimeError:
+            raise ValueError(f"{shown(value)} begins with nobody's home folder; write the whole path") from None
+    if len(value) > MOST_PATH:
+        raise ValueError(f"{shown(value)} has {len(value)} signs; a path has at most {MOST_PATH}")
+    if bad := next((part for part in value.split("/") if len(part.encode()) > MOST_PART), None):
+        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; a folder's name has at most {MOST_PART}")
+    return value
+
+
+def _wait(value: Any) -> int:
+    """A time that something is waited for: none at all, and everything would fail."""
+    if (ns := _unit("duration", value)) < LEAST_WAIT_NS:
+        raise ValueError(f"{shown(value)} is too short; give at least 1 ms")
+    return ns
+
+
+def _window(value: Any) -> int:
+    if (ns := _unit("duration", value)) < LEAST_WINDOW_NS:
+        raise ValueError(f"{shown(value)} is too short to measure in; give at least 1 ms, better 10 s")
+    return ns
+
+
+def _once(values: list[Any]) -> list[Any]:
+    """A list in which nothing is there twice."""
+    if twice := next((v for i, v in enumerate(values) if v in values[:i]), None):
+        raise ValueError(f"{shown(twice)} is there twice; name it once")
+    return values
 
 
 def _boolean(value: Any) -> bool:
@@ -30,18 +101,39 @@ def _boolean(value: Any) -> bool:
         return value
     if value in ("true", "false"):
         return value == "true"
-    raise ValueError(f"{value!r} is not a boolean; write true or false")
+    raise ValueError(f"{shown(value)} is not a boolean; write true or false")
 
 
 Size = Annotated[int, BeforeValidator(partial(_unit, "size"))]
 Duration = Annotated[int, BeforeValidator(partial(_unit, "duration"))]
-Rate = Annotated[int, BeforeValidator(partial(_unit, "rate"))]
+Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1)]
+Wait = Annotated[int, BeforeValidator(_wait)]
+Window = Annotated[int, BeforeValidator(_window)]
 Name = Annotated[str, BeforeValidator(_name)]
+SweepName = Annotated[str, BeforeValidator(_sweep_name)]
+Text = Annotated[str, BeforeValidator(_text)]
+Host = Annotated[str, BeforeValidator(_host)]
+FolderPath = Annotated[str, BeforeValidator(_path)]
+Once = AfterValidator(_once)  # of a list
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 
 
 class Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic takes `true` for the number 1."""
+        if isinstance(value, bool) and not _takes_booleans(cls.model_fields[info.field_name or ""].annotation):
+            raise ValueError(f"{str(value).lower()} is no value for this key; see docs/configuration.md")
+        return value
+
+
+def _takes_booleans(annotation: Any) -> bool:
+    return isinstance(annotation, bool) or annotation in (bool, Any) or any(_takes_booleans(part) for part in get_args(annotation))
 
 
 def _store(value: Any) -> Closed:

@@ -4,6 +4,11 @@ Imports nothing of storelab.
 """
 
 import difflib
+import errno
+import os
+import re
+import socket
+import ssl
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -25,10 +30,63 @@ class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
 
 
+MENDS = {
+    errno.ENOSPC: "make room on this disk",
+    errno.EDQUOT: "make room in your quota",
+    errno.EROFS: "give a folder on a disk that may be written",
+    errno.EACCES: "give a file or folder of yours, or change its rights",
+    errno.EPERM: "give a file or folder of yours, or change its rights",
+    errno.ENOENT: "check the path; it may have been removed meanwhile",
+    errno.ENOTDIR: "a file lies where a folder is wanted: move it, or give another folder",
+    errno.EEXIST: "a file lies where a folder is wanted: move it, or give another folder",
+    errno.EISDIR: "a folder lies where a file is wanted: move it, or give another path",
+    errno.ENAMETOOLONG: "shorten the path",
+    errno.ELOOP: "the path leads in a circle: give another one",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs: this machine has too many files open",
+    errno.ENOMEM: "give this machine more memory, or ask for less",
+    errno.ENOEXEC: "give a program of this machine",
+    errno.EIO: "look at this disk: it fails",
+    errno.ESTALE: "mount the file system anew",
+}
+
+
+def of_system(error: OSError) -> UserError:
+    """What the operating system refuses, as a person's mistake: the path, the reason, the mend."""
+    if isinstance(error, ConnectionError | TimeoutError | socket.gaierror | ssl.SSLError):
+        told = " ".join(str(error).split()) or type(error).__name__
+        return UserError("network", told[:200], "check the store's `endpoint`, and that its server runs")
+    number = error.errno or _number_in(str(error))
+    place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
+    reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
+    mend = MENDS.get(number, "look at this path and its file system")
+    return UserError(cut(place) if place else f"a file", reason[0].lower() + reason[1:], mend)
+
+
+def _number_in(text: str) -> int:
+    """The errno that a library put into words, such as Arrow's `[errno 28]`; 0 where it did not."""
+    found = re.search(r"\[[Ee]rrno (\d+)\]", text)
+    return int(found[1]) if found else 0
+
+
+def cut(text: str, most: int = 200) -> str:
+    """A path in a message: its end where it is long."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """A value in a message: in quotes where it is text, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "a number of very many digits"
+    return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
+
+
 def nearest(word: Any, known: Iterable[str], told: str = "known:") -> str:
     """The mend for a word that is not known: the known one that is most like it, else all of them, after `told`."""
     names = list(known)
-    near = difflib.get_close_matches(str(word), names, 1)
+    near = difflib.get_close_matches(str(word)[:100], names, 1)
     return f"did you mean {near[0]!r}?" if near else f"{told} {', '.join(names)}"
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storelab.core import units
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, shown
 
+MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 
 
@@ -65,17 +66,21 @@ class Axis:
         if self.kind == "size":
             size = units.parse(value, "size", place)
             if size < self.minimum:
-                raise UserError(place, f"{value!r} is too small", f"at least {self.minimum} B")
+                raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum} B")
+            if size > MOST_SIZE:
+                raise UserError(place, f"{shown(value)} is too large", f"at most {units.format_size(MOST_SIZE)}")
             return size
         if self.kind == "int":
             if isinstance(value, bool) or not isinstance(value, int):
-                raise UserError(place, f"{value!r} is not a whole number", f"give an integer from {self.minimum}")
+                raise UserError(place, f"{shown(value)} is not a whole number", f"give an integer from {self.minimum}")
             if value < self.minimum:
-                raise UserError(place, f"{value} is too small", f"at least {self.minimum}")
+                raise UserError(place, f"{shown(value)} is too small", f"at least {self.minimum}")
+            if value > MOST_INT:
+                raise UserError(place, f"{shown(value)} is too large", f"at most {MOST_INT}")
             return value
         if self.kind == "percent":
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
-                raise UserError(place, f"{value!r} is not a percentage", "give a number in (0, 100]")
+                raise UserError(place, f"{shown(value)} is not a percentage", "give a number in (0, 100]")
             return float(value)
         text = str(value)
         if self.kind == "place" and text not in self.choices:
@@ -83,10 +88,10 @@ class Axis:
                 return units.format_size(units.parse(value, "size", place)).replace(" ", "")
             except UserError:
                 raise UserError(
-                    place, f"{text!r} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
+                    place, f"{shown(text)} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
                 ) from None
         if self.choices and text not in self.choices:
-            raise UserError(place, f"{text!r} is not known", f"one of: {', '.join(self.choices)}")
+            raise UserError(place, f"{shown(text)} is not known", f"one of: {', '.join(self.choices)}")
         return text
 
     def text(self, value: Any) -> str:

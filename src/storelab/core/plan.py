@@ -16,16 +16,17 @@ from storelab.core import axes as declared
 from storelab.core import calibration, figures, units
 from storelab.core.campaign import SCALES, Sweep
 from storelab.core.config import Config
-from storelab.core.errors import UserError, require_known
+from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 SCHEMA = 1
+MOST_POINTS = 100_000  # each has a folder of its own
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
-def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[dict[str, Any]]:
-    """All combinations of the sweep's axes, typed, defaults filled in. Raises UserError."""
+def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[list[Any]]:
+    """The values of each of the workload's axes, typed, defaults filled in. Raises UserError."""
     place = f"sweeps.{name}"
     known = [a.name for a in workload.axes]
     for key in sweep.axes:
@@ -38,8 +39,14 @@ def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[dict[str, An
         values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
             raise UserError(here, "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}")
-        columns.append(list(dict.fromkeys(axis.parse(v, here) for v in values)))
-    return [dict(zip(known, combination, strict=True)) for combination in itertools.product(*columns)]
+        if len(values) > MOST_POINTS:
+            raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
+        typed = [axis.parse(v, here) for v in values]
+        if len(set(typed)) < len(typed) and axis.name not in sweep.scaled_axes:
+            twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
+            raise UserError(here, f"{shown(twice)} is there twice", "name it once; `repetitions` measures it again")
+        columns.append(list(dict.fromkeys(typed)))
+    return columns
 
 
 def _listed(given: Any) -> list[Any]:
@@ -140,9 +147,22 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 
 
+def _buckets_filled(name: str, sweep: Sweep, workload: Workload) -> None:
+    """Raises UserError where the sweep itself asks for fewer objects than buckets; where it names no number of
+    objects, or `scale` lowers it, each bucket has one."""
+    if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
+        return
+    counts = [n for n in _listed(sweep.axes.get("buckets", 1)) if isinstance(n, int)]
+    if (most := max(counts, default=0)) > sweep.objects:
+        raise UserError(
+            f"sweeps.{name}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"give {most}"
+        )
+
+
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
     points: dict[str, Point] = {}
+    asked = 0
     figures.resolved(
         config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}]
     )
@@ -150,19 +170,28 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         problem = f"no workload {sweep.workload!r}"
         require_known(f"sweeps.{name}.workload", sweep.workload, workloads, problem, "one of:")
         workload = workloads[sweep.workload]
+        _buckets_filled(name, sweep, workload)
         sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
         if sweep.warm_up >= sweep.duration:
             raise UserError(
                 f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`"
             )
-        for axes in sweep_axes(name, sweep, workload):
+        columns = sweep_axes(name, sweep, workload)
+        used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
+        asked += math.prod(map(len, columns)) * len(used) * reps
+        if asked > MOST_POINTS:
+            raise UserError(
+                f"sweeps.{name}",
+                f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
+                "sweep fewer values, or lower `repetitions`",
+            )
+        for values in itertools.product(*columns):
+            axes = dict(zip((a.name for a in workload.axes), values, strict=True))
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             if workload.dataset == "payload" or "objects" in workload.needs:
                 fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
             dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
-            for store, rep in itertools.product(
-                sweep.stores or config.use_stores, range(1, (sweep.repetitions or config.repetitions) + 1)
-            ):
+            for store, rep in itertools.product(used, range(1, reps + 1)):
                 key = point_key(store, workload, axes, rep)
                 point = Point(
                     store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset

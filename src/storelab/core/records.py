@@ -120,6 +120,10 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
                 f.flush()
                 os.fsync(f.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk is told without one
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -4,10 +4,10 @@ MB = 10^6 bytes, MiB = 2^20 bytes (IEC 80000-13). Sizes are bytes, durations nan
 """
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, shown
 
 SIZE = (
     {"B": 1}
@@ -23,7 +23,9 @@ KINDS = {
     "duration": (DURATION, "10 s, 500 ms or 2 min"),
     "rate": (RATE, "1 Gbit/s or 100 MB/s"),
 }
-_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)\s*\Z")
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z/]+)\s*\Z")
+_EXACT = Context(prec=100)
+MOST = 2**64  # beyond all use; the axes and keys have bounds of their own
 
 
 def parse(value: Any, kind: str, place: str) -> int:
@@ -34,20 +36,22 @@ def parse(value: Any, kind: str, place: str) -> int:
     table, example = KINDS[kind]
     match = _NUMBER.match(value) if isinstance(value, str) else None
     if not match:
-        raise UserError(place, f"{value!r} is not a {kind} with its unit", f"write it like {example}")
+        raise UserError(place, f"{shown(value)} is not a {kind} with its unit", f"write it like {example}")
     number, unit = match.groups()
     if unit not in table:
         near = next((u for u in table if u.lower() == unit.lower()), None)
         raise UserError(
             place,
-            f"unit {unit!r} of {value!r} is not known",
+            f"unit {shown(unit)} of {shown(value)} is not known",
             f"did you mean {near!r}?" if near else f"write it like {example}",
         )
-    exact = Decimal(number) * table[unit]
+    exact = _EXACT.multiply(Decimal(number), table[unit])
+    if exact >= MOST:
+        raise UserError(place, f"{shown(value)} is more than can be counted", f"write it like {example}")
     if exact != int(exact):
         raise UserError(
             place,
-            f"{value!r} is not a whole number of {'ns' if kind == 'duration' else 'bytes'}",
+            f"{shown(value)} is not a whole number of {'ns' if kind == 'duration' else 'bytes'}",
             f"write it like {example}",
         )
     return int(exact)

@@ -77,8 +77,15 @@ def _own_first(points: list[Point]) -> list[Point]:
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
 
+def named_files(config: Config) -> None:
+    """Every ROOT file that the configuration names is there. Raises UserError."""
+    for name, file in config.files.items():
+        if "://" not in file.path and not Path(file.path).expanduser().is_file():
+            raise UserError(f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL")
+
+
 def files(points: list[Point]) -> None:
-    """The user's own ROOT files. Raises UserError."""
+    """The user's own ROOT files that the plan reads. Raises UserError."""
     for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
         own_file.check(dataset)
 
@@ -116,6 +123,8 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 "leave the sweep out, or the store",
             )
         _able(p, stores[p.store], workloads[p.workload])
+        accounts = p.axes.get("accounts", 1)
+        stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
         engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
         if engine and addressing not in engine.addressings:
             raise UserError(
@@ -129,6 +138,20 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"store {p.store} has the one bucket {settings.bucket!r}",
                 "sweep one bucket, or let storelab make buckets",
             )
+
+
+def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+    """No two stores of the campaign listen at one port. Raises UserError."""
+    taken: dict[int, str] = {}
+    for name in stores_of(config, points):
+        for port in (port for block in stores[name].ports() for port in block):
+            if port in taken:
+                raise UserError(
+                    f"stores.{name}.port",
+                    f"port {port} is in the blocks of stores {taken[port]} and {name}",
+                    "set their `port` further apart",
+                )
+            taken[port] = name
 
 
 def _able(point: Point, store: Store, workload: Workload) -> None:
@@ -196,6 +219,8 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
                 if store.keeps:
                     raise
                 raise UserError(error.place, error.problem, f"{error.mend}, or set `calibrate: false`") from None
+        else:
+            store.require()
 
 
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
@@ -217,9 +242,8 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
                 f"{units.human_size(tmpfs)} free",
                 "make room, or lower object_size, workers or clients",
             )
-    results = Path(config.results)
-    while not results.exists():
-        results = results.parent
+    results = _folder("results", config.results)
+    _folder("state", config.state)
     if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):
         raise UserError(
             "results",
@@ -228,15 +252,29 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
         )
 
 
+def _folder(key: str, given: str) -> Path:
+    """The folder, or what is there above it. Raises UserError where none can be made."""
+    path = Path(given).absolute()
+    while not path.exists() and not path.is_symlink():
+        path = path.parent
+    if not path.is_dir():
+        raise UserError(key, f"{given!r}: {path.name} is a file, no folder", "name another folder, or move the file")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(key, f"{given!r} cannot be written", "name a folder of yours")
+    return path
+
+
 def everything(
     config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
 ) -> None:
     """All of the above, cheapest first. Raises UserError."""
     from storelab.gang.launchers import choose
 
+    named_files(config)
     files(points)
     limits(config, points)
     choose.check(config, points, stores)
+    ports(config, points, stores)
     rights(config, points, workloads, stores)
     programs(points, stores)
     room(config, points, stores)

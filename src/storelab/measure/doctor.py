@@ -130,8 +130,7 @@ def _ports(config: Config) -> Iterator[Finding]:
     for name, settings in config.stores.items():
         store = make(name, settings, Path(config.state))
         if store.port_block:
-            starts = sorted({settings.port, settings.port + store.second_block})
-            blocks[name] = [range(start, start + store.port_block) for start in starts]
+            blocks[name] = store.ports()
     used = {name: {port for block in own for port in block} for name, own in blocks.items()}
     for name, ports in used.items():
         clash = [other for other, theirs in used.items() if other != name and ports & theirs]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
+MOST_BUCKET_NAME = 63  # characters, of S3
+
 
 @dataclass
 class Status:
@@ -128,9 +130,15 @@ class Store(ABC):
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""
-        return Bucket(
-            self.bucket_name(getattr(self.settings, "prefix", "storelab"), campaign, index, account), "", account
-        )
+        external = hasattr(self.settings, "prefix")
+        own = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
+        if self.protocol == "s3" and len(own) > MOST_BUCKET_NAME:
+            raise UserError(
+                f"{self.place}.prefix" if external else "name",
+                f"the bucket name {own!r} is longer than {MOST_BUCKET_NAME} characters",
+                f"shorten {'`prefix` or ' if external else ''}the campaign's name",
+            )
+        return Bucket(own, "", account)
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
@@ -168,6 +176,11 @@ class Store(ABC):
             if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
                 out[axis.setting] = wanted
         return out
+
+    def ports(self) -> list[range]:
+        """The blocks of ports that it takes on this host; none of an external store."""
+        starts = sorted({self.settings.port, self.settings.port + self.second_block}) if self.port_block else []
+        return [range(start, start + self.port_block) for start in starts]
 
     def moved(self, settings: Any, index: int) -> Any:
         """Settings of this store's `index`-th deployment: its block of ports lies behind those of the earlier ones."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from storelab.core.config_types import FolderPath
 from storelab.core.errors import UserError
 from storelab.host.folders import filesystem
 from storelab.stores.base import Store
@@ -34,7 +35,7 @@ class Settings(Own):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
-    path: str = Field(description="An existing folder; storelab makes folders of its own in it.")
+    path: FolderPath = Field(description="An existing folder; storelab makes folders of its own in it.")
 
 
 class Directory(Store):
@@ -48,6 +49,10 @@ class Directory(Store):
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """Look whether the folder is there and can be used; nothing is made."""
+        self.require()
+
+    def require(self) -> None:
+        """Raises UserError where the folder is not there, or may not be used."""
         if not self.path.is_dir():
             raise UserError(
                 f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system"

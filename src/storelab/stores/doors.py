@@ -1,18 +1,22 @@
 """Doors that are there already and hold folders: root://, HTTP/WebDAV, WebHDFS; storelab starts nothing."""
 
 import os
+import re
 from functools import cached_property
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean
-from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.external import External, Own
+from storelab.core.config_types import Boolean, FolderPath, Name
+from storelab.core.errors import MeasurementFailed, UserError, shown
+from storelab.stores.external import External, Own, is_host
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
+
+
+PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL: no blank, and nothing that a shell reads
 
 
 class Folder(Own):
@@ -30,11 +34,16 @@ class Door(External):
     example = ""
 
     def check_url(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in self.schemes or not parts.hostname or parts.query or parts.fragment or parts.password:
+        try:
+            parts = urlsplit(url)
+            host = parts.netloc.rpartition("@")[2]
+        except ValueError:  # of brackets
+            parts, host = urlsplit(""), ""
+        odd = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
+        if parts.scheme not in self.schemes or not is_host(host) or odd:
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{url.rpartition('@')[2]!r} is no URL of a {self.settings.kind} door",
+                f"{shown(url.rpartition('@')[2], 100)} is no URL of a {self.settings.kind} door",
                 f"write it like {self.example}",
             )
 
@@ -85,7 +94,7 @@ class HttpSettings(Folder):
 
     kind: Literal["http"]
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
-    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
     token: str | None = Field(
         None, description="Name of the environment variable that holds a bearer token.", pattern=r"^[A-Z_][A-Z0-9_]*$"
     )
@@ -122,7 +131,7 @@ class WebHdfsSettings(Folder):
     """Any WebHDFS (`http://namenode:port/folder`)."""
 
     kind: Literal["webhdfs"]
-    user: str = Field("storelab", description="Name that the requests bear.")
+    user: Name = Field("storelab", description="Name that the requests bear.")
 
 
 class WebHdfs(Door):

@@ -3,16 +3,31 @@
 May import: what `stores` may.
 """
 
+import re
+import ssl
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from storelab.core.config_types import Boolean, Closed
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, shown
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Endpoint
+
+
+# Labels of letters, digits and '-' (RFC 1123), or an address in brackets; a port of at most 65535.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
+RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # how no name of a bucket may begin
+MOST_PREFIX = 40  # letters; campaign and number follow in the name of a bucket
+
+
+def is_host(text: str) -> bool:
+    """Whether this is a host with or without a port."""
+    found = HOST.fullmatch(text)
+    return bool(found) and len(text) < 256 and int(found[1] or 0) < 65536
 
 
 class Own(Closed):
@@ -24,6 +39,15 @@ class Own(Closed):
         pattern=r"^[a-z0-9][a-z0-9-]*$",
     )
     read_only: Boolean = Field(False, description="Never write: only data staged before can be read.")
+
+    @field_validator("prefix")
+    @classmethod
+    def _may_begin_a_bucket(cls, prefix: str) -> str:
+        if prefix.startswith(RESERVED):
+            raise ValueError(f"{prefix!r} begins as no bucket may ({', '.join(RESERVED)}); take another word")
+        if len(prefix) > MOST_PREFIX:
+            raise ValueError(f"{shown(prefix)} has {len(prefix)} letters; give at most {MOST_PREFIX}")
+        return prefix
 
 
 class External(Store):
@@ -45,11 +69,33 @@ class External(Store):
         urls = [given] if isinstance(given, str) else given
         if not urls:
             raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
-        if (ca_file := self.ca_file()) and not Path(ca_file).is_file():
-            raise UserError(f"{self.place}.ca_file", f"{ca_file!r} is not there", "give a PEM file")
+        self._look_at_ca_file()
         for url in urls:
             self.check_url(url)
-        return [url.rstrip("/") for url in urls]
+        plain = [url.rstrip("/") for url in urls]
+        if twice := next((url for i, url in enumerate(plain) if url in plain[:i]), None):
+            raise UserError(f"{self.place}.endpoint", f"{shown(twice)} is there twice", "name each front-end once")
+        if len(schemes := sorted({url.partition(":")[0] for url in plain})) > 1:
+            raise UserError(
+                f"{self.place}.endpoint",
+                f"the front-ends mix {' and '.join(schemes)}",
+                "give one scheme; two schemes are two stores",
+            )
+        return plain
+
+    def _look_at_ca_file(self) -> None:
+        """Raises UserError where `ca_file` holds no certificate."""
+        if not (ca_file := self.ca_file()):
+            return
+        place = f"{self.place}.ca_file"
+        if not Path(ca_file).is_file():
+            raise UserError(place, f"{shown(ca_file, 200)} is not there", "give a PEM file")
+        try:
+            ssl.create_default_context(cafile=ca_file)
+        except (OSError, ValueError):  # an ssl.SSLError is one
+            raise UserError(
+                place, f"{shown(ca_file, 200)} holds no certificate that can be read", "give a PEM file"
+            ) from None
 
     def ca_file(self) -> str | None:
         """The setting `ca_file` as an absolute path."""

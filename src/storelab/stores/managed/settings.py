@@ -1,10 +1,10 @@
 """Settings that all managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed
+from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 
@@ -12,7 +12,7 @@ DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scra
 class ManagedSettings(Closed):
     """What all stores have that storelab starts and stops on this machine."""
 
-    directory: str | None = Field(None, description="Where its data lie; default: below `state`.")
+    directory: FolderPath | None = Field(None, description="Where its data lie; default: below `state`.")
     backing: Literal["disk", "tmpfs"] = Field("disk", description=DISK)
     read_only: Literal[False] = Field(False, description="A managed store is never read-only.")
 
@@ -20,17 +20,17 @@ class ManagedSettings(Closed):
 class ListeningSettings(ManagedSettings):
     """A managed store whose front-ends listen on an address of this machine."""
 
-    address: str = Field(
+    address: Host = Field(
         "127.0.0.1", description="Address that its front-ends listen on; its other daemons stay on 127.0.0.1."
     )
-    front_end_addresses: list[str] = Field(
+    front_end_addresses: Annotated[list[Host], Once] = Field(
         default_factory=list,
         description=(
             "On a host with several addresses: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, "
             "versitygw)."
         ),
     )
-    advertise: str | None = Field(None, description="Host name or address that clients are told in place of `address`.")
+    advertise: Host | None = Field(None, description="Host name or address that clients are told in place of `address`.")
 
 
 class SecureSettings(ListeningSettings):

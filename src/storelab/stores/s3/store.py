@@ -7,19 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean
-from storelab.core.errors import UserError
-from storelab.stores.external import External, Own
+from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
+from storelab.core.errors import UserError, require_known, shown
+from storelab.stores.external import RESERVED, External, Own, is_host
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.presets import PRESETS
 
-URL = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(:0*[1-9]\d{0,4})?/?")
-MOST_NAME = 63  # characters of a bucket name
+URL = re.compile(r"https?://([^/?#@]+)/?")
+# Of a bucket, as S3 wants it (Amazon S3 User Guide, "General purpose bucket naming rules").
+BUCKET = re.compile(r"(?!.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+ENDINGS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
 class Settings(Own):
@@ -52,25 +54,36 @@ class Settings(Own):
     resolve_all: Boolean = Field(
         False, description="Resolve the one DNS name to all its addresses and spread the clients over them."
     )
-    region: str = Field("us-east-1", description="Region for the signature.")
+    region: Name = Field("us-east-1", description="Region for the signature.")
     addressing: Literal["path", "virtual"] = Field(
         "path", description="`path`: host/bucket/key; `virtual`: bucket.host/key."
     )
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
-    ca_file: str | None = Field(None, description="CA certificates (PEM) to verify the server with.")
-    profile: str | None = Field(
+    ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    profile: Text | None = Field(
         None,
         description=(
             "AWS profile; default: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else AWS_PROFILE."
         ),
     )
-    profiles: list[str] = Field(
+    profiles: Annotated[list[Text], Once] = Field(
         default_factory=list,
         description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first.",
     )
     bucket: str | None = Field(
         None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
     )
+
+    @field_validator("bucket")
+    @classmethod
+    def _may_be_a_bucket(cls, bucket: str | None) -> str | None:
+        if bucket is None or (
+            BUCKET.fullmatch(bucket) and not bucket.startswith(RESERVED) and not bucket.endswith(ENDINGS)
+        ):
+            return bucket
+        raise ValueError(
+            f"{shown(bucket)} is no name of an S3 bucket; 3 to 63 small letters, digits, '-' and '.', and no address"
+        )
 
 
 class S3(External):
@@ -83,11 +96,12 @@ class S3(External):
 
     def check_url(self, url: str) -> None:
         """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
-        if not URL.fullmatch(url):
-            shown = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
+        found = URL.fullmatch(url)
+        if not found or not is_host(found[1]):
+            told = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{shown!r} is no URL of an S3 endpoint",
+                f"{shown(told, 100)} is no URL of an S3 endpoint",
                 "write it like https://s3.example.org:443",
             )
 
@@ -173,14 +187,24 @@ class S3(External):
         s = self.settings
         if s.bucket:
             return Bucket(s.bucket, f"{s.prefix}/{campaign}/b{index:04d}/", account)
-        own = self.bucket_name(s.prefix, campaign, index, account)
-        if len(own) > MOST_NAME:
-            raise UserError(
-                f"{self.place}.prefix",
-                f"the bucket name {own!r} is longer than {MOST_NAME} characters",
-                "shorten `prefix` or the campaign's name",
-            )
-        return Bucket(own, "", account)
+        return super().bucket(campaign, index, account)
+
+    def require(self) -> None:
+        """Raises UserError where a profile is named that is not there. Keys are looked for when they are needed."""
+        import botocore.session
+        from botocore.exceptions import BotoCoreError
+
+        wanted = [(f"{self.place}.profile", self.settings.profile)]
+        wanted += [(f"{self.place}.profiles", name) for name in self.settings.profiles]
+        if not any(name for _, name in wanted):
+            return
+        try:
+            known = botocore.session.Session().available_profiles
+        except BotoCoreError as error:
+            raise UserError(wanted[0][0], f"the AWS files cannot be read ({error})", "see ~/.aws/config") from None
+        for place, name in wanted:
+            if name:
+                require_known(place, name, known, f"there is no AWS profile {shown(name)}", "in ~/.aws/config:")
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """One signed request to each front-end; nothing is started or written.

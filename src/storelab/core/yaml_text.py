@@ -1,0 +1,127 @@
+"""YAML as a person writes it: what it cannot be is told in one line, before anything is built of it.
+
+Refused: text that is not UTF-8, keys given twice, aliases that hold themselves or grow without bound, nesting and
+numbers beyond all use. May import: `errors`.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from storelab.core.errors import UserError, shown
+
+MOST_BYTES = 1_000_000  # of a file
+MOST_DEEP = 40  # brackets in brackets
+MOST_NODES = 200_000  # with every alias written out
+
+
+class _Loader(yaml.SafeLoader):
+    """A SafeLoader that counts while it reads: depth, nodes with aliases written out, keys."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.open: list[str | None] = []  # anchors of the nodes that hold the one being read
+        self.nodes = 0
+        self.size: dict[str, int] = {}  # nodes below each anchor
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        before, self.nodes = self.nodes, self.nodes + 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in self.open:
+                raise _mark(event, f"*{event.anchor} refers to itself", "write out what it stands for")
+            self.nodes += self.size.get(event.anchor, 0)
+        if len(self.open) >= MOST_DEEP:
+            raise _mark(event, f"is nested deeper than {MOST_DEEP} levels", "close the brackets")
+        if self.nodes > MOST_NODES:
+            raise _mark(event, f"holds more than {MOST_NODES} values, aliases written out", "ask for less")
+        anchor = getattr(event, "anchor", None)
+        self.open.append(None if isinstance(event, yaml.AliasEvent) else anchor)
+        node = super().compose_node(parent, index)
+        self.open.pop()
+        if anchor and not isinstance(event, yaml.AliasEvent):
+            self.size[anchor] = self.nodes - before
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                line, name = key.start_mark.line + 1, (key.tag, key.value)
+                if name in lines:
+                    raise _mark(
+                        key, f"the key {shown(key.value)} is there twice, first in line {lines[name]}", "remove one"
+                    )
+                lines[name] = line
+        return node
+
+
+class _Refused(Exception):
+    """What the loader refuses: line, problem, mend."""
+
+    def __init__(self, line: int, problem: str, mend: str):
+        super().__init__(problem)
+        self.line, self.problem, self.mend = line, problem, mend
+
+
+def _mark(where: Any, problem: str, mend: str) -> _Refused:
+    return _Refused(where.start_mark.line + 1, problem, mend)
+
+
+def parse(text: str, place: str, one_line: bool = False) -> Any:
+    """What the text says. place: for errors; `one_line`: it has no line numbers worth telling. Raises UserError."""
+
+    def at(line: int) -> str:
+        return place if one_line else f"{place}, line {line}"
+
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except _Refused as error:
+        raise UserError(at(error.line), error.problem, error.mend) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(at(line), f"the character {chr(error.character)!r} is no text", "write plain text") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or getattr(error, "context", None) or "syntax"
+        where = at(mark.line + 1) if mark else place
+        raise UserError(where, f"is not YAML ({problem})", "write `key: value` lines; quote text with signs") from None
+    except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # of its numbers and dates
+        said = str(error).partition(";")[0]
+        raise UserError(place, f"holds a value that cannot be read ({said})", "quote it if it is text") from None
+
+
+def read(path: Path) -> Any:
+    """What the file says. Raises UserError: it cannot be read, is not UTF-8, is no YAML."""
+    mend = "give the path of a YAML file"
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UserError(str(path), "cannot be read (it is no plain file)", mend)
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UserError(shown_path(path), f"cannot be read ({getattr(error, 'strerror', None) or error})", mend) from None
+    if len(data) > MOST_BYTES:
+        raise UserError(str(path), f"is larger than {MOST_BYTES // 1000} kB", mend)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}, line {line}", f"the byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8 text"
+        ) from None
+    return parse(text, str(path))
+
+
+def shown_path(path: Path, most: int = 120) -> str:
+    """A path in a message: cut where it is long."""
+    text = str(path)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
