@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from storelab import __version__
-from storelab.core.errors import MeasurementFailed, UserError, of_system, require_known
+from storelab.core.errors import MeasurementFailed, UserError, of_system, require_known, shown, without_tokens
 
 
 class Known(NamedTuple):
@@ -146,6 +146,14 @@ class LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), known.does) for name, known in section.items()])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-"):
+            problem = f"No such command {shown(args[0])}"
+            require_known("storelab", args[0], self.list_commands(ctx), problem, "one of:")
+        return super().resolve_command(ctx, args)
+
 
 def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
     """Raises UserError at the first name that is not `there`."""
@@ -208,7 +216,7 @@ def main() -> None:
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(128 + number))
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="storelab", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
@@ -223,5 +231,11 @@ def one_line(error: Exception) -> str:
     """What is told of an error that ends a command."""
     if isinstance(error, OSError):  # a disk that is full or read-only, a folder that is a file, is gone, is not ours
         return str(of_system(error))
-    told = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    return " ".join(told.split())
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    context = getattr(error, "ctx", None)
+    path = context.command_path.removeprefix("storelab").strip() if context else ""
+    told = without_tokens(" ".join(error.format_message().split()).rstrip("."))
+    if isinstance(error, click.UsageError) and "did you mean" not in told.lower():
+        told += f"; see `storelab {path}{' ' if path else ''}--help`"
+    return f"{path}: {told}" if path else told

@@ -87,9 +87,9 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) 
 
     With NAME, only these figures are drawn.
     """
+    plan = read_plan(campaign_dir)
     from storelab.analysis.figures import catalogue, write
 
-    plan = read_plan(campaign_dir)
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     if names:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from storelab.core import stores, yaml_text
 from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
-from storelab.core.errors import UserError, nearest, require_known
+from storelab.core.errors import UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
 
@@ -106,10 +106,16 @@ def campaign_path(campaign: Any, root: Path) -> Path:
     path = root / campaign if campaign.endswith((".yaml", ".yml")) else root / "campaigns" / f"{campaign}.yaml"
     if not path.exists():
         known = sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
-        raise UserError("campaign", f"{campaign!r} is not there ({path})", nearest(campaign, known))
+        raise UserError(
+            "campaign",
+            f"{shown(campaign)} is not there ({path.parent if path.parent.is_dir() else root})",
+            nearest(campaign, known),
+        )
     return path
 
 
+MOST_SHOWN = 80  # letters of a value or a key in a message
+SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values no message shows
 Layers = list[tuple[str, dict[str, Any]]]
 
 
@@ -135,14 +141,15 @@ def _merged(layers: Layers) -> dict[str, Any]:
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
     """Load and validate. Raises UserError that names file, key, value and mend."""
     config, layers = _validated(Config, main, extra, overrides)
-    file, used = layers[1][0], config.use_stores
+    used = config.use_stores
     for name in used:
         problem = f"no one defined the store {name!r}"
-        require_known(f"{file}: use_stores", name, config.stores, problem, "defined:")
+        require_known(f"{_origin(['use_stores'], layers)}: use_stores", name, config.stores, problem, "defined:")
     for name, sweep in config.sweeps.items():
         for store in sweep.stores or ():
             problem = f"{store!r} is none of the campaign's stores"
-            require_known(f"{file}: sweeps.{name}.stores", store, used, problem, "used:")
+            place = f"sweeps.{name}.stores"
+            require_known(f"{_origin(place.split('.'), layers)}: {place}", store, used, problem, "used:")
     return config
 
 
@@ -195,9 +202,9 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
     """Turn pydantic's first error into one line: the file that says it, the key, the value, the mend."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
-    place = f"{_origin(loc, layers)}: {'.'.join(loc)}"
+    place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MOST_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
-        return UserError(place, f"unknown key {loc[-1]!r}", nearest(loc[-1], _siblings(loc[:-1], layers)))
+        return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers)))
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
@@ -205,10 +212,11 @@ def explain(error: ValidationError, layers: Layers) -> UserError:
         return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, mend)
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
-    shown = json.dumps(first.get("input"), default=str)
+    told = json.dumps(first.get("input"), default=str)
+    told = "this" if set(loc) & SECRET else told if len(told) < MOST_SHOWN else told[: MOST_SHOWN - 3] + "..."
     return UserError(
         place,
-        f"{shown if len(shown) < 80 else shown[:77] + '...'}: {first['msg'][0].lower() + first['msg'][1:]}",
+        f"{told}: {first['msg'][0].lower() + first['msg'][1:]}",
         "see docs/configuration.md",
     )
 

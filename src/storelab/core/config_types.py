@@ -6,12 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+)
 
 from storelab.core import stores, units
 from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME
-
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 MOST_NAME = 64  # signs of a name: it becomes part of paths
@@ -133,7 +141,11 @@ class Closed(BaseModel):
 
 
 def _takes_booleans(annotation: Any) -> bool:
-    return isinstance(annotation, bool) or annotation in (bool, Any) or any(_takes_booleans(part) for part in get_args(annotation))
+    return (
+        isinstance(annotation, bool)
+        or annotation in (bool, Any)
+        or any(_takes_booleans(part) for part in get_args(annotation))
+    )
 
 
 def _store(value: Any) -> Closed:

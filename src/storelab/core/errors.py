@@ -12,11 +12,33 @@ import ssl
 from collections.abc import Collection, Iterable
 from typing import Any
 
+# What looks like a key or a token that somebody pasted at the wrong place: no message prints it back.
+_TOKENS = (
+    re.compile(r"eyJ[\w-]{10,}(?:\.[\w-]*)*"),  # JSON Web Token
+    re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"(?<![\w/+~])[A-Za-z0-9+/]{40}(?![\w/+=-])"),  # a secret key of S3
+    re.compile(r"[A-Za-z0-9+=-]{32,}"),
+)
+_MIXED = tuple(map(re.compile, ("[0-9]", "[A-Z].*[A-Z].*[A-Z]", "[a-z].*[a-z].*[a-z]")))
+
+
+def without_tokens(text: str) -> str:
+    """The text with what looks like a key or a token left out."""
+
+    def hidden(found: re.Match[str]) -> str:
+        word, sure = found[0], found[0].startswith(("eyJ", "AKIA", "ASIA"))
+        return f"(what looks like a token, {len(word)} signs)" if sure or all(p.search(word) for p in _MIXED) else word
+
+    for pattern in _TOKENS:
+        text = pattern.sub(hidden, text)
+    return text
+
 
 class UserError(Exception):
     """A person's mistake: one line that names the place, the problem with its value, and the mend; exit code 2."""
 
     def __init__(self, place: str, problem: str, mend: str = ""):
+        place, problem, mend = map(without_tokens, (place, problem, mend))
         self.place, self.problem, self.mend = place, problem, mend
         line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
         super().__init__(" ".join(line.split()))
@@ -60,7 +82,7 @@ def of_system(error: OSError) -> UserError:
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
     mend = MENDS.get(number, "look at this path and its file system")
-    return UserError(cut(place) if place else f"a file", reason[0].lower() + reason[1:], mend)
+    return UserError(cut(place) if place else "a file", reason[0].lower() + reason[1:], mend)
 
 
 def _number_in(text: str) -> int:

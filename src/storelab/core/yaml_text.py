@@ -108,7 +108,9 @@ def read(path: Path) -> Any:
                 raise UserError(str(path), "cannot be read (it is no plain file)", mend)
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise UserError(shown_path(path), f"cannot be read ({getattr(error, 'strerror', None) or error})", mend) from None
+        raise UserError(
+            shown_path(path), f"cannot be read ({getattr(error, 'strerror', None) or error})", mend
+        ) from None
     if len(data) > MOST_BYTES:
         raise UserError(str(path), f"is larger than {MOST_BYTES // 1000} kB", mend)
     try:

@@ -81,7 +81,9 @@ def named_files(config: Config) -> None:
     """Every ROOT file that the configuration names is there. Raises UserError."""
     for name, file in config.files.items():
         if "://" not in file.path and not Path(file.path).expanduser().is_file():
-            raise UserError(f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL")
+            raise UserError(
+                f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
+            )
 
 
 def files(points: list[Point]) -> None:

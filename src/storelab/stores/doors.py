@@ -15,7 +15,6 @@ from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
 
-
 PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL: no blank, and nothing that a shell reads
 
 

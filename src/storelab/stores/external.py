@@ -16,7 +16,6 @@ from storelab.core.errors import UserError, shown
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Endpoint
 
-
 # Labels of letters, digits and '-' (RFC 1123), or an address in brackets; a port of at most 65535.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")

@@ -30,7 +30,9 @@ class ListeningSettings(ManagedSettings):
             "versitygw)."
         ),
     )
-    advertise: Host | None = Field(None, description="Host name or address that clients are told in place of `address`.")
+    advertise: Host | None = Field(
+        None, description="Host name or address that clients are told in place of `address`."
+    )
 
 
 class SecureSettings(ListeningSettings):

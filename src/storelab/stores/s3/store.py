@@ -204,7 +204,9 @@ class S3(External):
             raise UserError(wanted[0][0], f"the AWS files cannot be read ({error})", "see ~/.aws/config") from None
         for place, name in wanted:
             if name:
-                require_known(place, name, known, f"there is no AWS profile {shown(name)}", "in ~/.aws/config:")
+                require_known(
+                    place, name, known or ["none"], f"there is no AWS profile {shown(name)}", "in ~/.aws/config:"
+                )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """One signed request to each front-end; nothing is started or written.
