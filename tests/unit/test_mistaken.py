@@ -98,7 +98,7 @@ def test_aliases_that_grow_without_bound_are_refused():
         (("--set", "sweeps.up.duration=5 ns", "check"), "sweeps.up.duration: '5 ns' is too short to measure in"),
         (("--set", "files.mine={path: gone.root}", "check"), "files.mine.path: gone.root: no such file"),
         (("size", "--link", "0 Gbit/s", "--client-link", "1 Gbit/s"), "--link: '0 Gbit/s' is nothing"),
-        (("chek",), "No such command 'chek'; did you mean 'check'?"),
+        (("chek",), "chek': is no command; did you mean 'check'?"),
         (("check", "--fast"), "check: No such option '--fast'; see `storelab check --help`"),
     ],
 )

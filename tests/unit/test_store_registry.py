@@ -85,7 +85,7 @@ def test_a_store_is_a_file_and_a_line(toy):
         ),
         ({"kind": "toys"}, "command line: stores.t.kind: no store of kind 'toys'; one of: seaweedfs, "),
         ({"kind": ["toy"]}, "command line: stores.t.kind: no store of kind ['toy']; one of: seaweedfs, "),
-        ({"path": 5}, "command line: stores.t.path: 5: input should be a valid string; see docs/configuration.md"),
+        ({"path": 5}, "command line: stores.t.path: 5 is no text; put it in quotes"),
         (
             {"prefix": "A"},
             "command line: stores.t.prefix: \"A\": string should match pattern '^[a-z0-9][a-z0-9-]*$'; see docs/configuration.md",

@@ -137,7 +137,7 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Raises UserError for a command that is none, with the nearest one."""
         if args and not args[0].startswith("-"):
-            require_known(args[0], args[0], self.list_commands(ctx), "is no command", "one of:")
+            require_known(shown(args[0]), args[0], self.list_commands(ctx), "is no command", "one of:")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -146,19 +146,11 @@ class LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), known.does) for name, known in section.items()])
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-"):
-            problem = f"No such command {shown(args[0])}"
-            require_known("storelab", args[0], self.list_commands(ctx), problem, "one of:")
-        return super().resolve_command(ctx, args)
-
 
 def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -> None:
     """Raises UserError at the first name that is not `there`."""
     for name in names:
-        require_known(command, name, there, f"there is no {noun} {name!r}", "one of")
+        require_known(command, name, there, f"there is no {noun} {shown(name)}", "one of")
 
 
 class Settings:

@@ -114,7 +114,9 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
 @click.option(
     "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many front-ends it gets."
 )
-@click.option("--accounts", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many accounts it gets.")
+@click.option(
+    "--accounts", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many accounts it gets."
+)
 @click.option(
     "--planned",
     is_flag=True,

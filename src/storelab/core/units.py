@@ -25,7 +25,7 @@ KINDS = {
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z/]+)\s*\Z")
 _EXACT = Context(prec=100)
-MOST = 2**64  # beyond all use; the axes and keys have bounds of their own
+MOST = 10**24  # beyond all use; the axes and keys have bounds of their own
 
 
 def parse(value: Any, kind: str, place: str) -> int:
