@@ -53,7 +53,7 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=i
         (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
         (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
         (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
-        (["chek"], "No such command 'chek'"),
+        (["chek"], "is no command; did you mean 'check'?"),
         (
             ["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"],
             "limits.clients: sweep up asks for 3 clients, the limit is 2",
