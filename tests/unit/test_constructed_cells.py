@@ -370,10 +370,12 @@ def test_every_cell_of_latency(built, sweep):
 
 
 def test_latencies_of_points(built):
-    """points.csv: the median and p99 of the run's only kind of operation."""
+    """points.csv: the median and p99 of the run's only kind of operation; how long it was to last."""
     tables, runs = built
     table = tables["points"].set_index("key")
     for key, run in runs.items():
+        same(table.loc[key, "duration_s"], run.duration / S, key)
+        same(table.loc[key, "warm_up_s"], run.warm_up / S, key)
         if run.point.sweep in ("single", "due", "binned"):
             one = latency_of(run)
             for name in ("latency_p50", "latency_p99", "ttfb_p50"):

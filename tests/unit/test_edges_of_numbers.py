@@ -13,8 +13,8 @@ from scipy import special, stats
 
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign, load
-from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import build, calibration, errors, events, numbers, points
+from storelab.analysis.statistics import knees, medians, ratios, steadiness
+from storelab.analysis.tables import build, calibration, errors, events, latency, numbers, points, space
 from storelab.core import records
 
 S = 10**9
@@ -326,3 +326,59 @@ def test_buckets_in_words():
     from storelab.analysis.parts import words
 
     assert words.value_text("buckets", 3) == "3 buckets" and words.value_text("buckets", 1) == "1 bucket"
+
+
+def test_more_than_ten_percent_of_the_host_is_a_disturbance():
+    """docs/records.md: above 10 %."""
+    found = quoted(run_rows(other_cpu_percent=[9.5, 10.0, 10.5, 11.5]))
+    assert (found["disturbed"], found["disturbed_from"]) == (2, 10)
+
+
+def test_what_has_no_interval_covers_nothing():
+    for one in (ratios.ratio([], [1.0]), ratios.ratio([1.0], [0.0]), ratios.ratio([1.0], [2.0])):
+        assert one.coverage == 0.0 and math.isnan(one.low) and one.verdict == ratios.CANNOT_TELL
+
+
+def test_a_whole_without_scatter_is_its_own_interval():
+    """Every repetition alike: B is 1.5 times A to the last digit, or nothing at all."""
+    runs = [dict.fromkeys(range(8), speed) for speed in (2.0, 8.0)]
+    more = [{rep: v * 1.5 for rep, v in side.items()} for side in runs]
+    found = ratios.whole(runs, more)
+    assert (found.low, found.ratio, found.high) == pytest.approx((1.5, 1.5, 1.5)) and (found.p, found.verdict) == (
+        0.0,
+        "faster",
+    )
+    none = ratios.whole(runs, runs)
+    assert (none.low, none.high, none.p, none.verdict) == (1.0, 1.0, 1.0, ratios.CANNOT_TELL)
+
+
+def test_ends_of_loads():
+    """Per loop the least and the most load; of an open loop the least only where it is asked for."""
+    row = {
+        "store": "s",
+        "op": "GET",
+        "engine": "e",
+        "object_size_bytes": 1,
+        "workload": "get",
+        "latency_p50_median_ms": 1.0,
+    }
+    rows = pd.DataFrame(
+        [row | {"loop": "closed", "concurrency": n, "arrival_rate": None} for n in (8, 2, 4)]
+        + [row | {"loop": "open", "concurrency": 9, "arrival_rate": n} for n in (300, 100, 200)]
+    )
+    assert latency.ends(rows).index.tolist() == latency.ends(rows, True).index.tolist() == [1, 0, 4, 3]
+    assert latency.ends(rows, False).index.tolist() == [1, 0, 3]
+
+
+def test_space_is_counted_by_what_is_known_after_reclaiming():
+    """Three runs, of which one could not reclaim: it is no run of the group's count."""
+    runs = {}
+    for key, after in (("a", 120), ("b", 110), ("c", None)):
+        used = {"used_before_bytes": 100, "used_after_put_bytes": 400, "used_after_delete_bytes": 300}
+        observed = {"stored_bytes": 100, "objects": 4, "delete_s": 1.0, "reclaim_s": 2.0}
+        runs[key] = {"observed": observed | used | {"used_after_reclaim_bytes": math.nan if after is None else after}}
+    rows = pd.DataFrame({"key": list("abc"), "store": "s", "workload": "space", "state": ["ok"] * 3})
+    found = space.table(SimpleNamespace(runs=runs), rows, ["store"]).iloc[0]
+    assert found["n"] == 2 and found["raw_per_byte_after_put_median_ratio"] == 3.0
+    assert found["raw_per_byte_after_reclaim_low_ratio"] == pytest.approx(0.1)
+    assert found["raw_per_byte_after_reclaim_high_ratio"] == pytest.approx(0.2)

@@ -1,5 +1,6 @@
 """Edges of the parts that measure and read: waiting, files for good, baskets with a tail, names by their path, plans."""
 
+import hashlib
 import itertools
 import math
 import os
@@ -32,6 +33,7 @@ from storelab.measure import plan_file
 from storelab.readplan import HttpTransport, link, source
 from storelab.readplan.transports import WrongAnswer
 from storelab.workloads import WORKLOADS
+from storelab.workloads.calibrate import local_copies
 
 
 def test_between_two_looks_there_is_a_pause(monkeypatch):
@@ -397,3 +399,33 @@ def test_operations_that_were_cut_off_stand_between_failed_ones():
     stderr = [(stamp, f'{{"error": "{text}"}}\n'.encode()) for stamp, text in enumerate(said, 1)]
     ops = output.parse(0, "GET", 10, [], stderr).ops
     assert ops["end_ns"] == [1, 4] and ops["status"] == [500, 503] and None not in ops["error"]
+
+
+def test_files_of_a_point_are_told_with_their_sums(tmp_path):
+    (tmp_path / "ops.0.parquet").write_bytes(b"abc")
+    (tmp_path / "run.json").write_text("{}")
+    told = records.file_entries(tmp_path)
+    assert told == {"ops.0.parquet": {"sha256": hashlib.sha256(b"abc").hexdigest(), "bytes": 3}}
+
+
+def test_times_of_calibrations_are_whole_nanoseconds():
+    """A quarter is warm-up."""
+    told = {"campaign": "x", "name": "x", "use_stores": ["a"], "repetitions": 1, "stores": {"a": {"kind": "seaweedfs"}}}
+    sweeps = {"up": {"workload": "put", "axes": {"object_size": ["4 kB", "333333333 B"], "clients": [1, 3]}}}
+    for p in plan.make(config.Config.model_validate(told | {"sweeps": sweeps}), WORKLOADS):
+        if p.workload == "calibrate":
+            assert all(type(p.fixed[name]) is int for name in ("duration_ns", "warm_up_ns"))
+            assert abs(4 * p.fixed["warm_up_ns"] - p.fixed["duration_ns"]) <= 2
+
+
+@pytest.mark.parametrize("operation", ["write", "read"])
+def test_files_that_are_copied_are_closed(tmp_path, operation):
+    axes = {"object_size": 1000, "workers": 1, "target": "tmpfs"}
+    where = {"scratch": tmp_path / "scratch", "attempt": "a", "client": 0, "extra": {"disk": str(tmp_path / "disk")}}
+    client = local_copies.CLIENTS[operation](SimpleNamespace(point=SimpleNamespace(axes=axes), **where))
+    client.prepare()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        client.operations[0]()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before and client.moved()
+    client.close()
