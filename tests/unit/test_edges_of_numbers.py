@@ -326,6 +326,21 @@ def test_buckets_in_words():
     from storelab.analysis.parts import words
 
     assert words.value_text("buckets", 3) == "3 buckets" and words.value_text("buckets", 1) == "1 bucket"
+    assert words.value_text("read_ahead_bytes", 2**20) == "1 MiB read ahead" and not words.value_text(
+        "read_ahead_bytes", 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("percent", "of", "bound"),
+    [(79.5, "link", None), (80.5, "link", "link"), (80.0, "client", None), (99.0, "shared cores", None)],
+)
+def test_a_group_is_bound_from_80_percent_of_its_ceiling_on(percent, of, bound):
+    """docs/calibration.md: above 80 %; shared cores bind nothing."""
+    runs = pd.DataFrame({"ceiling_rate_per_s": pd.array([1000.0, 900.0], "Float64"), "ceiling_of": [of, of]})
+    found = calibration.of_group(runs, 10 * percent)
+    assert (found["ceiling_rate_per_s"], found["ceiling_percent"]) == (1000.0, pytest.approx(percent))
+    assert (found["ceiling_of"], found["bound_by"]) == (of, bound)
 
 
 def test_more_than_ten_percent_of_the_host_is_a_disturbance():

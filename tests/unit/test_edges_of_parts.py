@@ -24,13 +24,13 @@ from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root import baskets, decode, pages, reader, steps
 from storelab.datasets.root.header import COLUMNS, Header
-from storelab.engines.common import selections
+from storelab.engines.common import selections, wire
 from storelab.engines.common.wire import Counts
 from storelab.engines.s5cmd import output
 from storelab.gang import clocks
 from storelab.host import monitor
 from storelab.measure import plan_file
-from storelab.readplan import HttpTransport, link, source
+from storelab.readplan import HttpTransport, choose, link, source
 from storelab.readplan.transports import WrongAnswer
 from storelab.workloads import WORKLOADS
 from storelab.workloads.calibrate import local_copies
@@ -134,7 +134,20 @@ def test_axes_with_choices_take_no_other_word():
                 with pytest.raises(UserError, match="is not known"):
                     axis.parse("something else", "here")
                 seen.add(axis.name)
-    assert {"engine", "balance", "payload", "merge", "navigation", "cache", "access", "codec", "scheme"} <= seen
+    assert {
+        "engine",
+        "balance",
+        "payload",
+        "merge",
+        "navigation",
+        "cache",
+        "access",
+        "codec",
+        "scheme",
+        "target",
+        "operation",
+        "phase",
+    } <= seen
 
 
 def test_pages_are_forgotten(tmp_path):
@@ -429,3 +442,44 @@ def test_files_that_are_copied_are_closed(tmp_path, operation):
         client.operations[0]()
     assert len(list(Path("/proc/self/fd").iterdir())) == before and client.moved()
     client.close()
+
+
+def test_a_counted_socket_closes():
+    one = wire.Wire()
+    sock = one.factory((socket.AF_INET, socket.SOCK_STREAM, 0, "", None))
+    assert sock.fileno() >= 0 and (one.open, one.opened) == (1, 1)
+    sock.close()
+    assert sock.fileno() == -1 and (one.open, one.opened) == (0, 1)
+
+
+@pytest.mark.parametrize("operation", ["write", "read"])
+def test_files_that_move_in_parts_are_whole(tmp_path, monkeypatch, operation):
+    """A kernel that writes, or reads, 300 bytes at a time."""
+    axes = {"object_size": 1000, "workers": 1, "target": "tmpfs"}
+    where = {"scratch": tmp_path / "scratch", "attempt": "a", "client": 0, "extra": {"disk": str(tmp_path / "disk")}}
+    client = local_copies.CLIENTS[operation](SimpleNamespace(point=SimpleNamespace(axes=axes), **where))
+    client.prepare()
+    write, readv = os.write, os.readv
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:300]))
+    monkeypatch.setattr(os, "readv", lambda fd, buffers: readv(fd, [buffers[0][:300]]))
+    for buffer in client.buffers:
+        buffer[:] = bytes(1000)
+    client.operations[0]()
+    monkeypatch.undo()
+    assert client.moved() and client.file(0).read_bytes() == client.body
+    client.close()
+
+
+def test_a_long_run_is_cut_at_the_nearest_begin_of_a_range():
+    """By trying all: of the begins between, the one nearest to the even cut, if it is within a quarter of a piece."""
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        stop, piece = int(rng.integers(50, 400)), int(rng.integers(20, 60))
+        begins = np.unique(np.append(rng.integers(0, stop, rng.integers(0, 30)), 0))
+        count, expected = math.ceil(stop / piece), []
+        for k in range(1, count):
+            even, last = k * stop // count, expected[-1] if expected else 0
+            near = [b for b in begins.tolist() if last < b < stop and abs(b - even) <= piece // 4]
+            expected.append(min(near, key=lambda b, even=even: (abs(b - even), b)) if near else even)
+        starts, stops = choose.split(np.array([0]), np.array([stop]), piece, begins)
+        assert starts.tolist() == [0, *expected] and stops.tolist() == [*expected, stop], (stop, piece, begins)
