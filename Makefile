@@ -26,7 +26,6 @@ measure: setup tex
 paper: CAMPAIGN ?= reference
 paper: setup tex
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- $(TARGET)
-	@envs/made.sh results/$(CAMPAIGN)
 
 notebooks: CAMPAIGN ?= reference
 notebooks: setup

@@ -8,7 +8,7 @@
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
 from storelab.cli import code, workflow as flow
 
-WORKFLOW = flow.start(config)
+WORKFLOW = flow.start(config, workflow.is_main_process)
 SL = WORKFLOW.command
 CAMPAIGN = WORKFLOW.campaign_dir
 RAW_INPUTS = WORKFLOW.raw_inputs
@@ -64,11 +64,13 @@ if WORKFLOW.measuring:
     onstart:
         workflow.local_exec or shell("{SL} up --planned >&2")
 
-    onsuccess:
-        shell("{SL} down --all")
-
     onerror:
         shell("{SL} collect || true; {SL} down --all")
+
+
+onsuccess:
+    WORKFLOW.measuring and shell("{SL} down --all")
+    flow.say_made(CAMPAIGN)
 
 
 include: "rules/tables.smk"

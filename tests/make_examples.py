@@ -12,7 +12,7 @@ from typing import Any
 
 import example_monitor
 
-from storelab.core import config, plan, records
+from storelab.core import config, evidence, plan, records
 from storelab.core.model import Point
 from storelab.workloads import WORKLOADS
 
@@ -378,7 +378,7 @@ def make(
         else:
             write_point(raw, point, point.sweep not in invalid)
     records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    records.write_sums(raw)
+    evidence.write_sums(raw)
     return points
 
 

@@ -13,7 +13,7 @@ import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 
 from storelab.analysis.tables import build, consistency
-from storelab.core import plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.measure import plan_file, point
 from storelab.stores import everywhere
@@ -126,7 +126,7 @@ def test_a_store_that_answers_truly(run, seaweedfs):
     assert not [name for name in names(seaweedfs) if "-x" in name], "its own buckets are gone"
     # … and the table.
     campaign = folder.parents[3]
-    records.write_sums(campaign / "raw")
+    evidence.write_sums(campaign / "raw")
     build.build(campaign)
     with open(campaign / "tables" / "consistency.csv", newline="") as f:
         rows = list(csv.DictReader(f))

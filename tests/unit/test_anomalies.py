@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build, consistency
-from storelab.core import config, plan, records
+from storelab.core import config, evidence, plan, records
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency import ledger, listings, seen
@@ -101,7 +101,7 @@ def campaign(tmp_path):
             records.write_table(folder / f"anomalies.{client}.parquet", records.ANOMALIES, found)
         records.finish(folder, run_json(point, T0, "http://127.0.0.1:1"))
     records.write_json(raw / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    records.write_sums(raw)
+    evidence.write_sums(raw)
     return tmp_path
 
 

@@ -14,7 +14,7 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write
 from storelab.analysis.tables import build
 from storelab.analysis.tables import calibration as calibrated
-from storelab.core import calibration, config, plan, records, stores
+from storelab.core import calibration, config, evidence, plan, records, stores
 from storelab.core.errors import UserError
 from storelab.measure import check
 from storelab.stores import all_stores
@@ -270,8 +270,8 @@ def test_a_link_of_its_own_binds_although_the_host_is_shared(tmp_path, carried, 
         run["clients"] = [c | {"bytes": 100_000_000} for c in run["clients"]]
         watched = {"watched": run["host"] | {"network": counters}}
         run["nodes"] = [watched | {"node": c["client"], "ranks": [c["client"]]} for c in run["clients"]]
-        path.write_text(json.dumps(run | {"coordinator": run["host"], "shared_machine": True}))
-    records.write_sums(tmp_path / "raw")
+        records.write_summed(path, run | {"coordinator": run["host"], "shared_machine": True})
+    evidence.write_sums(tmp_path / "raw")
     build.build(tmp_path)
     for name in ("points", "throughput"):
         t = build.read(tmp_path, name)

@@ -7,7 +7,7 @@ import pytest
 
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, capabilities
-from storelab.core import plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.workloads import WORKLOADS
 
@@ -110,7 +110,7 @@ def campaign(tmp_path):
         https = "yes" if p.axes["scheme"] == "https" else "not tried"
         told = [("ranges", "single range", "yes"), ("accounts", "read refused", apart), ("connection", "HTTPS", https)]
         record(config, p, [told, [("ranges", "single range", "yes" if p.store == "b" else "no")]])
-    records.write_sums(config.raw)
+    evidence.write_sums(config.raw)
     build.build(config.campaign_dir)
     return config.campaign_dir
 

@@ -21,7 +21,7 @@ from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import knees, steadiness
 from storelab.analysis.tables import build
-from storelab.core import config, plan, records
+from storelab.core import config, evidence, plan, records
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6
@@ -217,7 +217,7 @@ def built(tmp_path_factory):
         runs[p.key], states[p.key] = Run(p, f"built {p.key}"), state
         write(folder, runs[p.key], random.Random(p.key), state)
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    records.write_sums(folder / "raw")
+    evidence.write_sums(folder / "raw")
     tables = build.Tables(load(folder))
     for name in build.NAMES:  # now, not by the test that asks first
         tables[name]

@@ -11,7 +11,7 @@ from storelab.analysis.latex.latency import latencies
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import quantiles
 from storelab.analysis.tables import build, latency
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.engines.common import bins
 
 START = T0 + 10 * S  # agreed start; the overlap window is 1 s to 4 s after it, the drain ends at 9 s
@@ -33,7 +33,7 @@ def one(tmp_path):
         run = records.read_json(folder / "run.json") | head
         run["clients"][0]["engine"] = facts or {}
         records.finish(folder, run)
-        records.write_sums(tmp_path / "raw")
+        evidence.write_sums(tmp_path / "raw")
         return build.Tables(load(tmp_path))
 
     return write

@@ -16,7 +16,7 @@ from storelab.analysis.records import scan, windows
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.statistics import quantiles
 from storelab.analysis.tables import build, latency
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.engines.common import bins
 
 
@@ -49,7 +49,7 @@ def one(tmp_path):
             {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [1] * n} | columns,
         )
         records.finish(folder, records.read_json(folder / "run.json"))
-        records.write_sums(tmp_path / "raw")
+        evidence.write_sums(tmp_path / "raw")
         return load(tmp_path)
 
     return write

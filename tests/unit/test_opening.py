@@ -11,7 +11,7 @@ from make_examples import make
 
 from storelab.analysis.latex import sparse as latex_sparse
 from storelab.analysis.tables import build
-from storelab.core import records
+from storelab.core import evidence, records
 
 READ = {100.0: (80.0, 8), 0.1: (12.0, 6)}  # percent of the entries -> MB on the wire and requests of one read
 SWEEPS = {
@@ -29,7 +29,7 @@ def built(folder, change=None) -> tuple[pd.DataFrame, pd.DataFrame]:
     for path in (folder / "raw").rglob("run.json") if change else ():
         change(path)
     if change:
-        records.write_sums(folder / "raw")
+        evidence.write_sums(folder / "raw")
     build.build(folder)
     sparse = build.read(folder, "sparse")
     return sparse[sparse["workload"] == "read_entries"], build.read(folder, "events")
@@ -65,6 +65,7 @@ def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
                 new = pc.add(t[name], pc.multiply(warm, more).cast(t[name].type))
                 t = t.set_column(t.schema.get_field_index(name), t.schema.field(name), new)
             pq.write_table(t, file)
+        records.finish(path.parent, records.read_json(path))
 
     sparse, events = built(tmp_path, cold)
     for _, r in sparse.iterrows():
@@ -83,7 +84,7 @@ def test_an_opening_that_nobody_told_makes_no_number(tmp_path):
         run = json.loads(path.read_text())
         for client in run["clients"]:
             client.pop("engine", None)
-        path.write_text(json.dumps(run))
+        records.write_summed(path, run)
 
     sparse, _ = built(tmp_path, older)
     for _, r in sparse.iterrows():

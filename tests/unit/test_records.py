@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from storelab.core import plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import record
@@ -41,8 +41,8 @@ def raw(tmp_path, point):
     }
     records.write_table(folder / "ops.0.parquet", records.OPS, columns)
     records.finish(folder, {"point": records.as_json(point.identity())})
-    records.write_json(tmp_path / "plan.json", {"points": []})
-    records.write_sums(tmp_path)
+    records.write_summed(tmp_path / "plan.json", {"points": [{"key": point.key, **records.as_json(point.identity())}]})
+    evidence.write_sums(tmp_path)
     return tmp_path
 
 
@@ -55,31 +55,31 @@ def test_the_table_has_the_schema_and_the_missing_columns_are_null(raw, point):
 
 def test_a_record_is_valid_for_its_own_point_only(raw, point):
     folder = raw / point.key
-    assert records.load_run(folder, point)
+    assert evidence.load_run(folder, point)
     object.__setattr__(point, "rep", 2)
-    assert records.load_run(folder, point) is None
+    assert evidence.load_run(folder, point) is None
 
 
 def test_a_record_of_before_an_axis_came_is_valid(raw, point):
     """A new axis in a later version renames no old point: it stands at its default in the record that does not know it."""
     folder = raw / point.key
     object.__setattr__(point, "axes", {**point.axes, "accounts": 1})
-    assert records.load_run(folder, point)
+    assert evidence.load_run(folder, point)
     object.__setattr__(point, "axes", {k: v for k, v in point.axes.items() if k not in ("accounts", "buckets")})
-    assert records.load_run(folder, point), "a plan of before, in a campaign that a later version went on with"
+    assert evidence.load_run(folder, point), "a plan of before, in a campaign that a later version went on with"
     object.__setattr__(point, "axes", {**point.axes, "clients": 99})
-    assert records.load_run(folder, point) is None
+    assert evidence.load_run(folder, point) is None
 
 
 def test_a_record_without_its_tables_is_none(raw, point):
     (raw / point.key / "ops.0.parquet").unlink()
-    assert records.load_run(raw / point.key, point) is None
+    assert evidence.load_run(raw / point.key, point) is None
 
 
 def test_a_truncated_head_is_none(raw, point):
     head = raw / point.key / "run.json"
     head.write_text(head.read_text()[:50])
-    assert records.load_run(raw / point.key, point) is None
+    assert evidence.load_run(raw / point.key, point) is None
 
 
 def test_a_failure_leaves_no_record_and_a_success_ends_it(raw, point):
@@ -92,7 +92,7 @@ def test_a_failure_leaves_no_record_and_a_success_ends_it(raw, point):
 
 
 def test_verify_is_content_with_what_was_written(raw):
-    assert records.verify(raw) == 3
+    assert evidence.verify(raw) == 3
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_verify_is_content_with_what_was_written(raw):
 def test_verify_names_what_is_missing_altered_or_foreign(raw, point, harm, line):
     harm(raw, point)
     with pytest.raises(UserError, match=line):
-        records.verify(raw)
+        evidence.verify(raw)
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -139,7 +139,8 @@ def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
     again = (30, "measured", "measured again by request")
     assert measured(40) == [*failures, again]
     records.fail(folder, point, "it was stopped")
-    earlier = records.read_json(folder / "failed.json")["earlier"]
+    assert not (folder / "failed.json").exists(), "never beside a record"
+    earlier = records.read_json(folder / "later.json")["earlier"]
     assert [t["time_ns"] for t in earlier] == [10, 20, 30, 40]
     assert [t["time_ns"] for t in records.earlier(folder, records.as_json(point.identity()))] == [10, 20, 30, 40, 50]
     object.__setattr__(point, "rep", 2)  # another point's record tells nothing of this one

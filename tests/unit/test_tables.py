@@ -14,7 +14,7 @@ from storelab.analysis.latex import points as latex
 from storelab.analysis.records import campaign as loading
 from storelab.analysis.records import windows
 from storelab.analysis.tables import build
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
 MEASURED = sorted(p.parents[1] for p in (Path(__file__).parents[1] / "data").glob("*/raw/plan.json"))
@@ -136,12 +136,12 @@ def test_points_that_were_tried_more_than_once_say_so(tmp_path):
     for key, name in ((failed, "failed.json"), (again, "run.json")):
         path = tmp_path / "raw" / key / name
         told = records.read_json(path)
-        records.write_json(
+        records.write_summed(
             path, told | {"earlier": [{"time_ns": 5, "outcome": "failed", "reason": "a_node is silent"}]}
         )
     late = {"schema": 1, "point": told["point"], "time_ns": told["start_ns"] + 1, "reason": "stopped", "earlier": []}
-    records.write_json(tmp_path / "raw" / again / "failed.json", late)
-    records.write_sums(tmp_path / "raw")
+    records.write_summed(tmp_path / "raw" / again / "later.json", late)
+    evidence.write_sums(tmp_path / "raw")
     build.build(tmp_path)
     points = build.read(tmp_path, "points").set_index("key")
     assert list(points["tries"]) == [{failed: 2, again: 3}.get(key, 1) for key in points.index]
@@ -176,6 +176,12 @@ def test_an_altered_record_stops_the_build(fresh):
 def test_a_missing_point_is_named_with_the_count(fresh):
     for key in ("clients~0002_rep~001", "rep~002"):
         (fresh / "raw/alpha/put" / key / "run.json").unlink()
+    with pytest.raises(UserError, match=r"alpha/put/.*raw record is missing \(2 files are gone\)"):
+        build.build(fresh)
+    evidence.write_sums(fresh / "raw")
+    for name in ("ops.0.parquet", "ops.1.parquet"):
+        (fresh / "raw/alpha/put/rep~002" / name).unlink(missing_ok=True)
+    evidence.write_sums(fresh / "raw")
     with pytest.raises(UserError, match=r"alpha/put/.*was not measured \(2 of 4 points\)"):
         build.build(fresh)
 
@@ -189,18 +195,18 @@ def test_a_missing_parquet_file_stops_the_build(fresh):
 def test_a_record_of_another_point_is_refused(fresh):
     a, b = (fresh / "raw/alpha/put" / k / "run.json" for k in ("rep~001", "rep~002"))
     a.write_bytes(b.read_bytes())
-    records.write_sums(fresh / "raw")
+    evidence.write_sums(fresh / "raw")
     with pytest.raises(UserError, match="another point"):
         build.build(fresh)
 
 
 def test_seal(fresh):
     first = loading.seal(fresh)
-    assert first["points"] == 4 and loading.seal_of(fresh) == first and loading.seal(fresh) == first
+    assert first["points"] == 4 and evidence.seal_of(fresh / "raw") == first and loading.seal(fresh) == first
     (fresh / "raw/alpha/put/rep~001/run.json").touch()
     build.build(fresh)
     records.write_json(fresh / "raw/note.json", {})
-    records.write_sums(fresh / "raw")
+    evidence.write_sums(fresh / "raw")
     with pytest.raises(UserError, match="sealed"):
         build.build(fresh)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from storelab.analysis.records.campaign import load, read_plan, seal_of
+from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import known
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
 
@@ -47,11 +47,11 @@ def said(paths: list[Path]) -> None:
 def verify(campaign_dir: Path) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
     campaign = load(campaign_dir)
-    seal_found = seal_of(campaign_dir)
+    seal_found = evidence.seal_of(campaign.raw)
     state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
     click.echo(
         f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, "
-        f"{len(records.raw_files(campaign.raw))} files intact, {state}"
+        f"{len(evidence.raw_files(campaign.raw))} files intact, {state}"
     )
 
 
@@ -60,7 +60,7 @@ def verify(campaign_dir: Path) -> None:
 @click.option("--with-failures", is_flag=True, help="Seal it although points failed.")
 def seal(campaign_dir: Path, with_failures: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records stay as they are."""
-    was = seal_of(campaign_dir)
+    was = evidence.seal_of(campaign_dir / "raw")
     now = seal_campaign(campaign_dir, with_failures)
     state = f"{'already ' if was else ''}sealed {now['time']}"
     click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")

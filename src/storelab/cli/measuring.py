@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings
-from storelab.core import records, units
+from storelab.core import evidence, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 
 if TYPE_CHECKING:
@@ -166,25 +166,20 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 @click.command()
 @click.pass_obj
 def collect(settings: Settings) -> None:
-    """Check that all points are measured, and write SHA256SUMS over the raw records."""
+    """Check that all points are measured and whole, and write SHA256SUMS over the raw records."""
+    from storelab.measure import collect as collecting
     from storelab.workloads.staging import left_over
 
     config, points = load(settings)
     if records.sealed(config.raw):
-        records.verify(config.raw)
+        evidence.verify(config.raw)
         return
-    absent = records.missing(config.raw, [p.key for p in points], failed_counts=True)
-    if absent:
-        raise UserError(
-            f"campaign {config.name}",
-            f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
-            "run with measure=true",
-        )
+    collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"]:
             store.up(1)
             left_over.remove(config, store, always=True)
-    click.echo(f"{config.name}: {records.write_sums(config.raw)} raw files of {len(points)} points", err=True)
+    click.echo(f"{config.name}: {collecting.write_sums(config, points)} raw files of {len(points)} points", err=True)
     if failed := records.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
         count = f"{len(failed)} of {len(points)} points failed"

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.cli import code
-from storelab.core import config, records
+from storelab.core import config, evidence, records
 from storelab.core.errors import UserError, of_system
 from storelab.core.model import Point
 
@@ -58,24 +59,27 @@ def set_options(overrides: Mapping[str, Any]) -> str:
     return "".join(f" --set {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in overrides.items())
 
 
-def start(overrides: Mapping[str, Any]) -> Workflow:
+def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
     """As `prepare`; a person's mistake is one line, and the end of Snakemake with exit code 2."""
     try:
-        return prepare(overrides)
+        return prepare(overrides, verifying=main_process)
     except (UserError, OSError) as error:
         print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         sys.exit(2)
 
 
-def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> Workflow:
-    """Raises UserError: wrong configuration, sealed campaign to be measured, records missing for a rebuild."""
+def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), verifying: bool = True) -> Workflow:
+    """`verifying`: hold all raw files against their checksums, whatever Snakemake thinks is up to date; not in the jobs
+    of a batch system, which read the Snakefile too.
+
+    Raises UserError: wrong configuration, sealed campaign to be measured; records missing or altered for a rebuild."""
     light = config.load_rebuild(main, (), overrides)
     campaign_dir = Path(light.results) / light.name
     raw = campaign_dir / "raw"
     command = f"storelab{set_options(overrides)}"
     forget_empty_marks(campaign_dir)
     if not light.measure:
-        there = existing(raw, light.name)
+        there = existing(raw, light.name, verifying)
         return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
     if records.sealed(raw):
         raise UserError(
@@ -84,7 +88,7 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
             "set measure=false to rebuild its paper; choose another campaign, or give name=… to measure it anew",
         )
     from storelab.core import plan
-    from storelab.measure import plan_file
+    from storelab.measure import collect, plan_file
     from storelab.workloads import WORKLOADS
 
     full = config.load(main, (), overrides)
@@ -94,10 +98,12 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
     points = {p.key: p for p in planned}
     status = campaign_dir / "status"
-    stale = [key for key in points if not (raw / key / "run.json").exists()]
+    damaged = collect.damaged(full, planned) if verifying else {}
+    stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]
     changed = not plan_file.up_to_date(full, planned, WORKLOADS)
+    again = bool(stale) or changed or (verifying and not evidence.is_collected(raw))
     # A marker without its record marks nothing.
-    gone = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * bool(stale or changed)
+    gone = [f"{key}.done" for key in stale] + ["plan"] * changed + ["collected"] * again
     for marker in gone:
         (status / marker).unlink(missing_ok=True)
     marks = f"{status}/staged"
@@ -114,11 +120,37 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml")) -> W
     )
 
 
+def say_made(campaign_dir: str) -> None:
+    """What a run left, and how to look at it: only what is there, and not older than the tables."""
+    folder = Path(campaign_dir)
+    tables = folder / "tables" / "points.csv"
+    since = tables.stat().st_mtime_ns if tables.exists() else 0
+    listed = [
+        ("paper.pdf", "the paper", f"xdg-open {folder}/paper.pdf"),
+        ("figures/index.json", "PDF and PNG", f"ls {folder}/figures"),
+        (
+            "tables/throughput.csv",
+            "CSV, columns with their units",
+            f"column -s, -t {folder}/tables/throughput.csv | less -S",
+        ),
+        ("raw/plan.json", "the records", "see docs/records.md"),
+    ]
+    lines = []
+    for name, what, look in listed:
+        path, shown = folder / name, name if name.endswith(".pdf") else f"{name.partition('/')[0]}/"
+        if path.exists() and (name.startswith("raw") or path.stat().st_mtime_ns >= since):
+            lines.append(f"  {shown:14s} {what:29s} {look}")
+        elif name == "paper.pdf" and not shutil.which("latexmk"):
+            lines.append("  (no paper.pdf: LaTeX is missing; run again after installing it)")
+    print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
+
+
 def forget_empty_marks(campaign_dir: Path) -> None:
     """The index stands for all figures, `sections.tex` for all of `tex/`: neither does where one of them is gone."""
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
     entries = records.read_json(index)["figures"] if index.exists() else {}
-    if not all((index.parent / entry["pdf"]).exists() for entry in entries.values()):
+    made = [name for f in entries for name in (f"{f}.json", f"{f}.pdf", f"{f}.png")]
+    if not all((index.parent / name).exists() for name in made):
         index.unlink()
     if not all((tex / f"{name}.tex").exists() for name in code.constant(code.LATEX, "TEX")):
         (tex / "sections.tex").unlink(missing_ok=True)
@@ -140,27 +172,17 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
     return nodes, {key: math.ceil((p.fixed["duration_ns"] / 1e9 + beside_s) / 60) for key, p in points.items()}
 
 
-def existing(raw: Path, name: str) -> list[str]:
-    """The raw files of a measured campaign. Raises UserError where points are missing: half of them make no paper."""
-    if not (raw / "plan.json").exists():
+def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
+    """The raw files of a measured campaign, every one of them verified. Raises UserError: points are missing (half of
+    them make no paper), files were altered."""
+    if not (raw / evidence.PLAN).exists():
         raise UserError(
             f"campaign {name}",
             f"has no records in {raw}",
             "measure it first: `make measure CAMPAIGN=" + name + "` or `--config measure=true`",
         )
-    keys = [p["key"] for p in records.read_json(raw / "plan.json")["points"]]
-    absent = records.missing(raw, keys, failed_counts=True)
-    if absent:
-        raise UserError(
-            f"campaign {name}",
-            f"{len(absent)} of {len(keys)} raw records are missing, the first is {raw / absent[0]}/run.json",
-            "measure what is missing with --config measure=true, or restore it",
-        )
-    if not (raw / "SHA256SUMS").exists():
-        raise UserError(
-            f"campaign {name}",
-            f"{raw}/SHA256SUMS is missing",
-            "run `storelab collect`, or measure=true to the end",
-        )
-    heads = [raw / k / "run.json" for k in keys]
-    return [str(p) for p in [raw / "plan.json", raw / "SHA256SUMS", *heads] if p.exists()]
+    plan = evidence.plan_of(raw)
+    if verifying:
+        evidence.complete(raw, plan)
+    heads = [raw / p["key"] / "run.json" for p in plan["points"]]
+    return [str(p) for p in [raw / evidence.PLAN, raw / evidence.SUMS, *heads] if p.exists()]

@@ -1,12 +1,13 @@
 """Records: the contract between measuring and analysis. `docs/records.md` explains every column.
 
-Good file at a good path or nothing: temporary name, fsync, rename; `run.json` last. `run.json` bears the SHA-256 of the
-Parquet files beside it; `SHA256SUMS` that of every raw file of the campaign; `SEAL` closes the campaign.
+Good file at a good path or nothing: temporary name, fsync, rename; `run.json` last. `core/evidence.py` says what proves
+that they are still what was measured.
 """
 
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -105,6 +106,9 @@ MONITOR = {
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
+FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one
+SUM_KEYS = ("summed", "sum")  # what `with_sum` adds
+_SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that bears a sum of its own
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
 
 
@@ -130,6 +134,39 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
 
 def write_json(path: Path, data: Any) -> None:
     write_atomic(path, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+
+
+def with_sum(data: Mapping[str, Any]) -> bytes:
+    """`data` as JSON with a sum of its own: `summed` first, and last `sum`, the SHA-256 of the text without it."""
+    plain = json.dumps(
+        {"summed": True} | {k: v for k, v in data.items() if k not in SUM_KEYS}, indent=1, allow_nan=False
+    )
+    digest = sha256_of(f"{plain}\n".encode())
+    return f'{plain[:-2]},\n "sum": "{digest}"\n}}\n'.encode()
+
+
+def write_summed(path: Path, data: Mapping[str, Any]) -> None:
+    """As `write_json`, with a sum of its own: any byte of the file that changes later is seen."""
+    write_atomic(path, with_sum(data))
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a JSON file by itself; None where it is whole, or bears no sum (it is older than sums are)."""
+    try:
+        text = path.read_bytes()
+        data = json.loads(text)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except (ValueError, RecursionError):
+        return "is not JSON: the file is damaged"
+    if not isinstance(data, dict):
+        return "holds no mapping of keys: the file is damaged"
+    found = _SUM.search(text)
+    if found is None:
+        return "lost the sum of its own: the file is damaged" if "summed" in data else None
+    plain = text[: found.start()] + b"\n}\n"
+    whole = sha256_of(plain) == found[1].decode()
+    return None if whole else "does not agree with its own sum: it was altered after it was written"
 
 
 def as_json(data: Any) -> Any:
@@ -194,14 +231,18 @@ def move_in(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def sha256(path: Path) -> str:
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
-def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
-    """Name -> {sha256, bytes} of the Parquet files in a point's folder."""
-    return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in sorted(folder.glob("*.parquet"))}
+def file_entries(files: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Name -> {sha256, bytes}: what a head tells of the files beside it."""
+    return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files}
 
 
 def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -214,107 +255,55 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     )
 
 
-def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
-    """The valid `run.json` of a point's folder; None where it is absent, of another point, of an unknown schema, or
-    without one of its Parquet files."""
-    try:
-        run = json.loads((folder / "run.json").read_bytes())
-        foreign = run["schema"] > SCHEMA or (point and not same_point(run["point"], point.identity()))
-        if foreign or any((folder / name).stat().st_size != entry["bytes"] for name, entry in run["files"].items()):
-            return None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return run
-
-
-def earlier(folder: Path, point: Mapping[str, Any]) -> list[dict[str, Any]]:
+def earlier(folder: Path, point: Mapping[str, Any], why: str = "measured again by request") -> list[dict[str, Any]]:
     """The tries of a point (its identity) that its folder tells of, oldest first: time_ns, outcome (`measured` or
-    `failed`), reason. Whoever writes a new record keeps them in it: which points were tried more than once is no
-    secret."""
+    `failed`), reason (of a measured one: `why` another follows). Whoever writes a new record keeps them in it: which
+    points were tried more than once is no secret."""
     told: dict[tuple[int, str], dict[str, Any]] = {}
-    for name in ("run.json", "failed.json"):
+    for name in ("run.json", FAILED, LATER):
         try:
             old = json.loads((folder / name).read_bytes())
-            mine = same_point(old["point"], point)
-        except (OSError, ValueError, KeyError, TypeError):
+            failed = name != "run.json"
+            this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
+            tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else why}]
+            told |= {(t["time_ns"], t["outcome"]): t for t in tries} if same_point(old["point"], point) else {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # damaged: it tells nothing
             continue
-        failed = name == "failed.json"
-        this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
-        tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else "measured again by request"}]
-        told |= {(t["time_ns"], t["outcome"]): t for t in tries} if mine else {}
     return [told[when] for when in sorted(told)]
 
 
-def finish(folder: Path, run: Mapping[str, Any]) -> None:
-    """Write `run.json` last: its presence marks the point as done; an old failure is then history."""
-    write_json(folder / "run.json", {"schema": SCHEMA, **run, "files": file_entries(folder)})
-    (folder / "failed.json").unlink(missing_ok=True)
+def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = None) -> None:
+    """Write `run.json` last: its presence marks the point as done. `tables`: names of the record's Parquet files;
+    default: all that are there.
+
+    A failure before it never stands beside it: it gets another name first, and goes when `run.json` tells of it.
+    """
+    names = sorted(tables) if tables is not None else sorted(p.name for p in folder.glob("*.parquet"))
+    files = file_entries(folder / name for name in names)
+    if (folder / FAILED).exists():
+        os.replace(folder / FAILED, folder / LATER)
+    write_summed(folder / "run.json", {"schema": SCHEMA, **run, "files": files})
+    (folder / LATER).unlink(missing_ok=True)
 
 
 def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | None = None) -> None:
-    """A failed point leaves `failed.json` with the reason, never a record."""
-    write_json(
-        folder / "failed.json",
-        {
-            "schema": SCHEMA,
-            "point": asdict(point),
-            "time_ns": time.time_ns(),
-            "reason": reason,
-            "detail": dict(detail or {}),
-            "earlier": earlier(folder, asdict(point)),
-        },
-    )
+    """A failed point leaves `failed.json` with the reason; beside a record, which stays, `later.json`."""
+    told = {
+        "schema": SCHEMA,
+        "point": asdict(point),
+        "time_ns": time.time_ns(),
+        "reason": reason,
+        "detail": dict(detail or {}),
+        "earlier": earlier(folder, asdict(point)),
+    }
+    write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), told)
 
 
 def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
     """Keys of points without `run.json` (with `failed_counts`: and without `failed.json`)."""
-    names = ("run.json", "failed.json") if failed_counts else ("run.json",)
+    names = ("run.json", FAILED) if failed_counts else ("run.json",)
     return [k for k in keys if not any((raw / k / n).exists() for n in names)]
 
 
 def sealed(raw: Path) -> bool:
     return (raw / "SEAL").exists()
-
-
-def raw_files(raw: Path) -> list[Path]:
-    """Every raw file that counts: not the checksums themselves, the seal, nor temporary files."""
-    skip = {"SHA256SUMS", "SEAL"}
-    return sorted(p for p in raw.rglob("*") if p.is_file() and p.name not in skip and not p.name.endswith(".tmp"))
-
-
-def write_sums(raw: Path) -> int:
-    """Write `SHA256SUMS` (format of sha256sum) over all raw files; returns their number."""
-    files = raw_files(raw)
-    write_atomic(raw / "SHA256SUMS", "".join(f"{sha256(p)}  {p.relative_to(raw).as_posix()}\n" for p in files).encode())
-    return len(files)
-
-
-def verify(raw: Path) -> int:
-    """Check every raw file against `SHA256SUMS`; returns how many there are.
-
-    Raises UserError: a file is missing, was altered, or is not listed.
-    """
-    sums = raw / "SHA256SUMS"
-    if not sums.exists():
-        raise UserError(
-            str(sums),
-            "is not there: the campaign was not collected",
-            "run the campaign with measure=true, or `storelab collect`",
-        )
-    lines = (line.partition("  ") for line in sums.read_text().splitlines())
-    listed = {name: digest for digest, _, name in lines}
-    for name, digest in listed.items():
-        path = raw / name
-        if not path.exists():
-            raise UserError(str(path), "raw record is missing", "restore it, or measure the point again")
-        if sha256(path) != digest:
-            raise UserError(
-                str(path),
-                "has a wrong checksum: it was altered after it was measured",
-                "restore it, or measure the point again",
-            )
-    if foreign := [p for p in raw_files(raw) if p.relative_to(raw).as_posix() not in listed]:
-        raise UserError(
-            str(foreign[0]), f"is not in SHA256SUMS ({len(foreign)} such files)", "run `storelab collect`, or remove it"
-        )
-    return len(listed)

@@ -4,9 +4,10 @@ May import: `core`, `host`.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from storelab.core import plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, EMBEDDED
 from storelab.core.errors import UserError
@@ -25,15 +26,20 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
     used = {p.axes["engine"] for p in points} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
     software = {k: v for k, v in environment.packages().items() if k in measuring}
-    return plan.to_json(config, points, workloads) | {"software": software}
+    return plan.to_json(config, points, workloads) | {"software": software, "file": file_of(config)}
+
+
+def file_of(config: Config) -> str:
+    """The campaign file as the plan tells it: no folders of this machine."""
+    path = Path(config.campaign)
+    return path.name if path.is_absolute() else config.campaign
 
 
 def differences(config: Config, points: list[Point]) -> list[str]:
     """Settings that are no axis and differ from those of points already measured; one line each."""
-    path = config.raw / "plan.json"
-    if not path.exists():
+    if not (config.raw / evidence.PLAN).exists():
         return []
-    old = records.read_json(path)
+    old = evidence.plan_of(config.raw)
     before = {p["key"]: p for p in old["points"]}
     measured = [p for p in points if p.key in before and (config.raw / p.key / "run.json").exists()]
     out: list[str] = []
@@ -66,8 +72,30 @@ def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     return model.model_validate(needed).model_dump(mode="json") | dict(told)
 
 
+def refuse_dropped(config: Config, points: list[Point]) -> None:
+    """Raises UserError where the plan has no point for a record that lies there."""
+    dropped = evidence.unknown(config.raw, (p.key for p in points))
+    if not dropped:
+        return
+    before = evidence.plan_of(config.raw) if (config.raw / evidence.PLAN).exists() else {"points": ()}
+    known = {p["key"] for p in before["points"]}.issuperset(dropped)
+    count = f"{len(dropped)} {'record' if len(dropped) == 1 else 'records'}"
+    if not known:
+        whose = f"{count} that no plan knows"
+    elif before.get("file", file_of(config)) == file_of(config):
+        whose = f"{count} that it planned before"
+    else:
+        whose = f"{count} of campaign file {before['file']}"
+    raise UserError(
+        f"campaign file {file_of(config)}",
+        f"plans {len(points)} points as {config.name!r} and drops {whose} in {config.raw}, the first is {dropped[0]}",
+        "plan them again, give this campaign another `name`, or remove these records",
+    )
+
+
 def refuse_differences(config: Config, points: list[Point]) -> None:
-    """Raises UserError where settings differ from those of points already measured."""
+    """Raises UserError where the plan drops records, or settings differ from those of points already measured."""
+    refuse_dropped(config, points)
     if found := differences(config, points):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise UserError(
@@ -79,8 +107,12 @@ def refuse_differences(config: Config, points: list[Point]) -> None:
 
 def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> bool:
     """Whether `raw/plan.json` says what would be written now."""
-    path = config.raw / "plan.json"
-    return path.exists() and records.read_json(path) == records.as_json(current(config, points, workloads))
+    path = config.raw / evidence.PLAN
+    if not path.exists() or records.damage(path):
+        return False
+    now, told = records.as_json(current(config, points, workloads)), records.read_json(path)
+    told |= {"file": told.get("file", now["file"])}  # plans of before do not tell it
+    return {k: v for k, v in told.items() if k not in records.SUM_KEYS} == now
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
@@ -95,4 +127,4 @@ def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]
         raise UserError(
             str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name"
         )
-    records.write_json(config.raw / "plan.json", current(config, points, workloads))
+    records.write_summed(config.raw / evidence.PLAN, current(config, points, workloads))

@@ -5,8 +5,6 @@ A point is done when a valid record with the same identity is there; then `point
 """
 
 import fcntl
-import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +12,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.gang import coordinator, credentials, nodes
+from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import check, check_axes, plan_file, progress, record
+from storelab.measure import attempts, check, check_axes, plan_file, progress, record
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import left_over, stage, written
+
+REQUESTED = "measured again by request"
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     if chosen is None:
         raise UserError("measure", f"no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`")
     folder = config.raw / key
-    if not again and records.load_run(folder, chosen):
+    if not again and evidence.load_run(folder, chosen):
         return None
     if records.sealed(config.raw):
         raise UserError(
@@ -63,12 +63,16 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
     check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):
-        if not again and records.load_run(folder, chosen):  # measured by another run while this one waited
+        wrong = evidence.flaw(folder, chosen.identity()) if (folder / "run.json").exists() else None
+        if not again and not wrong and (folder / "run.json").exists():  # by another run while this one waited
             return None
+        attempts.sweep(config)
         progress.announce(config, points, chosen)
+        if wrong:
+            stage.report(f"    measured anew: {wrong.path} {wrong.problem}")
         begun = time.monotonic()
         try:
-            run = _measure(config, points, chosen, folder)
+            run = _measure(config, points, chosen, f"its record was damaged: {wrong.path.name}" if wrong else REQUESTED)
         except MeasurementFailed as error:
             records.fail(folder, chosen, str(error))
             raise MeasurementFailed(f"{key}: {error}") from None
@@ -104,18 +108,21 @@ class Outcome:
     watch: Monitor
 
 
-def _measure(config: Config, points: list[Point], chosen: Point, folder: Path) -> dict[str, Any]:
-    """One point, from the store to the record. Raises MeasurementFailed."""
+def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> dict[str, Any]:
+    """One point, from the store to the record. `why`: the reason to measure it again. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
     manifest = stage.ensure(config, store, chosen.dataset) if chosen.dataset else None
-    attempt = _new_attempt(config, chosen, store, manifest)
+    with attempts.begun(config, chosen.key) as work:
+        return _attempted(_new_attempt(config, chosen, store, manifest, work), points, why)
+
+
+def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
     _write_job(attempt, points)
     outcome = _launch(attempt)
     _gather(attempt, outcome)
     record.accept(attempt.job["limits"], outcome.results, outcome.checks)
     run = _told(attempt, outcome)
-    record.put_in_place(run, attempt.work, folder)
-    shutil.rmtree(attempt.work)
+    record.put_in_place(run, attempt.work, attempt.config.raw / attempt.point.key, why)
     return run
 
 
@@ -132,15 +139,9 @@ def _bring_up(config: Config, chosen: Point) -> Store:
     return store
 
 
-def _new_attempt(config: Config, chosen: Point, store: Store, manifest: Path | None) -> Attempt:
-    """A fresh folder below `work/`; what killed attempts left of credentials is forgotten."""
-    name = secrets.token_hex(4)
-    work = config.campaign_dir / "work" / chosen.key / name
-    work.mkdir(parents=True)
-    for killed in work.parent.iterdir():
-        credentials.forget(killed)
-    job = job_data(config, chosen, store, manifest, name)
-    return Attempt(config, chosen, store, WORKLOADS[chosen.workload], name, work, job)
+def _new_attempt(config: Config, chosen: Point, store: Store, manifest: Path | None, work: Path) -> Attempt:
+    job = job_data(config, chosen, store, manifest, work.name)
+    return Attempt(config, chosen, store, WORKLOADS[chosen.workload], work.name, work, job)
 
 
 def _write_job(attempt: Attempt, points: list[Point]) -> None:

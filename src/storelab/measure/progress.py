@@ -5,6 +5,7 @@ May import: `workloads`, `core`.
 
 import json
 import statistics
+from contextlib import suppress
 from pathlib import Path
 
 from storelab.core import records, units
@@ -12,6 +13,8 @@ from storelab.core.config import Config
 from storelab.core.model import Point, said
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
+
+MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
 
 
 def announce(config: Config, points: list[Point], chosen: Point) -> None:
@@ -32,16 +35,23 @@ def _overheads(config: Config) -> Path:
 
 
 def _typical_overhead(config: Config) -> float:
-    """Median seconds that the last points took beside their windows; 2 s before the first."""
+    """Median seconds that the last points took beside their windows; 2 s before the first. A line that a kill cut off,
+    or that is damaged otherwise, is passed over: this is an estimate."""
     try:
-        lines = _overheads(config).read_text().splitlines()[-50:]
-    except FileNotFoundError:
+        lines = [line for line in _overheads(config).read_bytes().splitlines() if line.strip()]
+    except OSError:
         return 2.0
-    return statistics.median(json.loads(line)["overhead_s"] for line in lines)
+    known = []
+    for line in lines[-50:]:
+        with suppress(ValueError, KeyError, TypeError, OverflowError):
+            known.append(float(json.loads(line)["overhead_s"]))
+    believed = [seconds for seconds in known if 0 <= seconds < MOST_OVERHEAD_S]
+    return statistics.median(believed) if believed else 2.0
 
 
 def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
     overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe ends before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"key": chosen.key, "overhead_s": overhead})
     with open(_overheads(config), "a") as f:
-        f.write(json.dumps({"key": chosen.key, "overhead_s": overhead}) + "\n")
+        f.write(f"\n{line}\n")  # on a line of its own, whatever a kill cut off before

@@ -105,13 +105,30 @@ def run_json(
     }
 
 
-def put_in_place(run: dict[str, Any], work: Path, folder: Path) -> None:
-    """Move the tables of `work` into the point's folder; `run.json` last, so that a head stands for a whole record."""
+def put_in_place(run: dict[str, Any], work: Path, folder: Path, why: str = "measured again by request") -> None:
+    """Move the tables of an attempt (its folder `work`) into the point's folder; `run.json` last, so that a head stands
+    for a whole record.
+
+    Where there is a record already, it stays whole until the new head takes its place: new tables get names of their
+    own beside the old ones, which go last. `why`: the reason to measure it again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    run["earlier"] = records.earlier(folder, run["point"])
-    (folder / "run.json").unlink(missing_ok=True)  # --again: never an old head over new bodies
-    for old in folder.glob("*.parquet"):
-        old.unlink()
-    for table in work.glob("*.parquet"):
-        records.move_in(table, folder / table.name)
-    records.finish(folder, run)
+    run["earlier"] = records.earlier(folder, run["point"], why)
+    taken = {p.name for p in folder.glob("*.parquet")} if (folder / "run.json").exists() else set()
+    names = []
+    for table in sorted(work.glob("*.parquet")):
+        names.append(f"{table.stem}.{work.name}.parquet" if table.name in taken else table.name)
+        records.move_in(table, folder / names[-1])
+    records.finish(folder, run, names)
+    remove_strays(folder)
+
+
+def remove_strays(folder: Path) -> None:
+    """Tables that no record has: a killed attempt left them in the point's folder."""
+    head = folder / "run.json"
+    if head.exists() and records.damage(head):
+        return  # nobody knows which are its own
+    kept = records.read_json(head)["files"] if head.exists() else ()
+    for table in folder.glob("*.parquet"):
+        if table.name not in kept:
+            table.unlink()

@@ -3,14 +3,13 @@
 Imports the contract (`records`, `model`) and nothing of the measuring side.
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
-from storelab.core import records
+from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
 
@@ -38,7 +37,7 @@ class Campaign:
     def tries(self, key: str) -> list[dict[str, Any]]:
         """The tries of a point beside the one that counts, oldest first, as `core.records.earlier` has them."""
         folder, told = self.raw / key, self.runs.get(key) or self.failures[key]
-        if key in self.runs and (folder / "failed.json").exists():  # a later try, which failed
+        if key in self.runs and any((folder / name).exists() for name in (records.LATER, records.FAILED)):
             return [t for t in records.earlier(folder, told["point"]) if t["time_ns"] != told["start_ns"]]
         return told.get("earlier", [])
 
@@ -54,67 +53,29 @@ class Campaign:
 
 def read_plan(folder: Path) -> dict[str, Any]:
     """plan.json. Raises UserError: not there, damaged, or written by a later storelab."""
-    path = folder / "raw" / "plan.json"
+    path = folder / "raw" / evidence.PLAN
     if not path.exists():
         raise UserError(
             str(path),
             "is not there: this is no measured campaign",
             "measure it (measure=true), or name another --campaign-dir",
         )
-    return _known(path, 1)
-
-
-def _known(path: Path, newest: int) -> dict[str, Any]:
-    """The JSON of a record. Raises UserError where its schema is later than the newest that is known."""
-    data = records.read_json(path)
-    if data.get("schema", 0) > newest:
-        problem = f"has schema {data['schema']}, which this storelab does not know"
+    plan = evidence.plan_of(path.parent)
+    if plan.get("schema", 0) > 1:
+        problem = f"has schema {plan['schema']}, which this storelab does not know"
         raise UserError(str(path), problem, "use a later storelab")
-    return data
-
-
-def seal_of(folder: Path) -> dict[str, Any] | None:
-    """The SEAL of a sealed campaign, else None. Raises UserError where SHA256SUMS changed since."""
-    path = folder / "raw" / "SEAL"
-    if not path.exists():
-        return None
-    seal = records.read_json(path)
-    sums = folder / "raw" / "SHA256SUMS"
-    if not sums.exists() or records.sha256(sums) != seal["sha256sums_sha256"]:
-        raise UserError(str(sums), "is not the one that was sealed", "restore it: a sealed campaign does not change")
-    return seal
+    return plan
 
 
 def load(folder: Path) -> Campaign:
     """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never
     tried."""
     plan, raw = read_plan(folder), folder / "raw"
-    if lost := records.missing(raw, [p["key"] for p in plan["points"]], failed_counts=True):
-        raise UserError(
-            str(raw / lost[0]),
-            f"was not measured ({len(lost)} of {len(plan['points'])} points)",
-            "run with measure=true to measure what is missing",
-        )
-    records.verify(raw)
-    seal_of(folder)
+    evidence.complete(raw, plan)
     points = {p["key"]: p for p in plan["points"]}
-    runs = {key: _run(raw / key, p) for key, p in points.items() if (raw / key / "run.json").exists()}
-    failures = {key: records.read_json(raw / key / "failed.json") for key in points if key not in runs}
+    runs = {k: records.read_json(raw / k / "run.json") for k in points if (raw / k / "run.json").exists()}
+    failures = {key: records.read_json(raw / key / records.FAILED) for key in points if key not in runs}
     return Campaign(folder, plan, runs, failures)
-
-
-def _run(path: Path, point: dict[str, Any]) -> dict[str, Any]:
-    run = _known(path / "run.json", records.SCHEMA)
-    if "point" not in run or not records.same_point(run["point"], point):
-        raise UserError(
-            str(path / "run.json"),
-            "is the record of another point than the plan has here",
-            "restore it, or measure the point again",
-        )
-    for name in run["files"]:
-        if not (path / name).exists():
-            raise UserError(str(path / name), "raw record is missing", "restore it, or measure the point again")
-    return run
 
 
 def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
@@ -123,10 +84,12 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
     Raises UserError: points missing, points failed (unless `with_failures`), or records altered.
     """
     raw, plan = folder / "raw", read_plan(folder)
-    if not (raw / "SHA256SUMS").exists():
-        records.write_sums(raw)
+    if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
+        evidence.write_sums(raw)
     campaign = load(folder)
-    if old := seal_of(folder):
+    if old := evidence.seal_of(raw):
+        if "summed" not in old:  # of before a seal had a sum of its own
+            records.write_summed(raw / evidence.SEAL, old)
         return old
     if campaign.failures and not with_failures:
         raise UserError(
@@ -137,13 +100,13 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
             ),
             "measure again, or seal --with-failures",
         )
-    seal = {
+    told = {
         "schema": 1,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "storelab": __version__,
         "points": len(campaign.points),
         "failed": len(campaign.failures),
-        "sha256sums_sha256": records.sha256(raw / "SHA256SUMS"),
+        "sha256sums_sha256": records.sha256(raw / evidence.SUMS),
     }
-    records.write_atomic(raw / "SEAL", (json.dumps(seal, indent=1) + "\n").encode())
-    return seal
+    records.write_summed(raw / evidence.SEAL, told)
+    return evidence.seal_of(raw) or told

@@ -4,13 +4,12 @@ Proof that a data set lies in a store is an object of storelab's own beside it, 
 SHA-256 of the manifest; it is written last.
 """
 
-import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records, units
+from storelab.core import evidence, records, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets import own_file, payload
@@ -68,7 +67,8 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
     if (
         path.exists()
         and not again
-        and _read(first, places[0], marker) == records.sha256(path).encode()
+        and not evidence.flaw_of_manifest(path)
+        and _read(first, places[0], marker) == _mark_of(records.read_json(path))
         and _names(path, dataset, places)
     ):
         return path
@@ -76,8 +76,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
     build = _payload if dataset["kind"] == "payload" else _root
     manifest, files = build(config, store, dataset, places, path.parent)
-    text = (json.dumps(manifest, indent=1) + "\n").encode()
-    digest = hashlib.sha256(text).hexdigest().encode()
+    digest = _mark_of(manifest)
     if again or _read(first, places[0], marker) != digest:
         if getattr(store.settings, "read_only", False):
             raise UserError(
@@ -91,8 +90,16 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
         upload.upload(store, places, manifest, files)
         _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
-    records.write_atomic(path, text)
+    beside = [path.with_name(name) for name in [manifest.get("root", {}).get("sidecar")] if name]
+    records.write_summed(path, manifest | {"files": records.file_entries(beside)})
     return path
+
+
+def _mark_of(manifest: dict[str, Any]) -> bytes:
+    """What proves in the store that the data set of a manifest lies there: SHA-256 of the manifest, without what only
+    guards its files here (a side-car is not the same everywhere)."""
+    kept = {k: v for k, v in manifest.items() if k not in ("files", *records.SUM_KEYS)}
+    return records.sha256_of((json.dumps(kept, indent=1) + "\n").encode()).encode()
 
 
 def _payload(

@@ -1,0 +1,235 @@
+"""Evidence: are the raw files of a campaign still what was measured? One look, which every command shares.
+
+`run.json`, `failed.json`, `plan.json` and the manifests bear a sum of their own (`records.with_sum`); `run.json` and
+the manifests that of the Parquet files beside them; `SHA256SUMS` that of every raw file, and of its own lines; `SEAL`,
+which closes the campaign, that of `SHA256SUMS` and its own. What older versions wrote lacks some of these, and is read.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storelab.core import records
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+
+SUMS, SEAL, PLAN = "SHA256SUMS", "SEAL", "plan.json"
+SEALED_KEYS = ("time", "points", "failed", "sha256sums_sha256")
+RESTORE = "restore it: a sealed campaign does not change"
+ANEW = "restore it, or run with measure=true, which measures anew what is damaged"
+_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+_LAST = "# SHA-256 of the lines above: "
+
+Digest = Callable[[Path], str]
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """What is wrong with a record: the file, and what about it."""
+
+    path: Path
+    problem: str
+
+    def error(self, mend: str = ANEW) -> UserError:
+        return UserError(str(self.path), self.problem, mend)
+
+
+def flaw(folder: Path, point: Mapping[str, Any] | None, digest: Digest = records.sha256) -> Flaw | None:
+    """What is wrong with the record in a point's folder: its head by itself, against the point (its identity), against
+    its Parquet files. `digest`: of a file. Raises UserError where a later storelab wrote it."""
+    head = folder / "run.json"
+    if not head.exists():
+        return Flaw(head, "raw record is missing")
+    if problem := records.damage(head):
+        return Flaw(head, problem)
+    run = records.read_json(head)
+    try:
+        schema, recorded, files = run["schema"] + 0, run["point"], run["files"].items()
+        same = point is None or records.same_point(recorded, point)
+    except (KeyError, TypeError, AttributeError):
+        return Flaw(head, "is no record: the file is damaged")
+    if schema > records.SCHEMA:
+        raise UserError(str(head), f"has schema {schema}, which this storelab does not know", "use a later storelab")
+    if not same:
+        return Flaw(head, "is the record of another point than the plan has here")
+    return _flaw_of_files(folder, files, head.name, digest)
+
+
+def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> Flaw | None:
+    """The first of the files that is not what the head says of it."""
+    for name, entry in files:
+        path = folder / name
+        if not path.is_file():
+            return Flaw(path, "raw record is missing")
+        try:
+            agrees = path.stat().st_size == entry["bytes"] and digest(path) == entry["sha256"]
+        except (KeyError, TypeError):
+            return Flaw(folder / head, f"does not say what {name} should be: the file is damaged")
+        if not agrees:
+            return Flaw(path, f"has a wrong checksum: it is not the file that {head} beside it tells of")
+    return None
+
+
+def flaw_of_manifest(path: Path, digest: Digest = records.sha256) -> Flaw | None:
+    """As `flaw`, of a manifest and the files beside it."""
+    if problem := records.damage(path):
+        return Flaw(path, problem)
+    files = records.read_json(path).get("files", {})
+    return _flaw_of_files(path.parent, files.items(), path.name, digest)
+
+
+def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
+    """The valid `run.json` of a point's folder; None where there is none, or `flaw` finds something."""
+    if flaw(folder, point.identity() if point else None):
+        return None
+    run: dict[str, Any] = records.read_json(folder / "run.json")
+    return run
+
+
+def raw_files(raw: Path) -> list[Path]:
+    """Every raw file that counts: not the checksums themselves, the seal, nor temporary files."""
+    skip = {raw / SUMS, raw / SEAL}
+    return sorted(p for p in raw.rglob("*") if p.is_file() and p not in skip and not p.name.endswith(".tmp"))
+
+
+def heads(raw: Path) -> dict[str, Path]:
+    """Key -> `run.json` of every record that lies there, whether a plan knows it or not."""
+    return {p.parent.relative_to(raw).as_posix(): p for p in sorted(raw.rglob("run.json"))}
+
+
+def unknown(raw: Path, keys: Iterable[str]) -> list[str]:
+    """Keys of records that no point of the plan has."""
+    return sorted(heads(raw).keys() - set(keys))
+
+
+def write_sums(raw: Path) -> int:
+    """Write `SHA256SUMS` (`sha256sum -c` reads it) over all raw files; returns their number."""
+    files = raw_files(raw)
+    text = "".join(f"{records.sha256(p)}  {p.relative_to(raw).as_posix()}\n" for p in files)
+    records.write_atomic(raw / SUMS, f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode())
+    return len(files)
+
+
+def read_sums(raw: Path) -> dict[str, str]:
+    """Name -> SHA-256 as `SHA256SUMS` has them. Raises UserError: not there, or damaged."""
+    path = raw / SUMS
+    if not path.exists():
+        mend = "run the campaign with measure=true, or `storelab collect`"
+        raise UserError(str(path), "is not there: the campaign was not collected", mend)
+    mend = RESTORE if records.sealed(raw) else "restore it, or run `storelab collect`, which looks at all and writes it"
+    listed: dict[str, str] = {}
+    text = path.read_bytes().decode(errors="replace")
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        found = _LINE.fullmatch(line.removesuffix("\n"))
+        if number == len(lines) and line.startswith(_LAST):
+            above = text[: -len(line)].encode()
+            if line != f"{_LAST}{records.sha256_of(above)}\n":
+                raise UserError(str(path), "does not agree with the sum in its last line: it was altered", mend)
+        elif found is None or not line.endswith("\n") or found[2] in listed:
+            raise UserError(f"{path}, line {number}", "is no checksum of a file: it was altered", mend)
+        else:
+            listed[found[2]] = found[1]
+    return listed
+
+
+def seal_of(raw: Path) -> dict[str, Any] | None:
+    """The SEAL of a sealed campaign, else None. Raises UserError: it is damaged, or SHA256SUMS changed since."""
+    path, sums = raw / SEAL, raw / SUMS
+    if not path.exists():
+        return None
+    if problem := records.damage(path):
+        raise UserError(str(path), problem, RESTORE)
+    seal: dict[str, Any] = records.read_json(path)
+    if lost := [key for key in SEALED_KEYS if key not in seal]:
+        raise UserError(str(path), f"has no {lost[0]!r}: the file is damaged", RESTORE)
+    if not sums.exists() or records.sha256(sums) != seal["sha256sums_sha256"]:
+        raise UserError(str(sums), "is not the one that was sealed", RESTORE)
+    return seal
+
+
+def plan_of(raw: Path) -> dict[str, Any]:
+    """`plan.json`. Raises UserError: damaged."""
+    path = raw / PLAN
+    mend = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
+    if problem := records.damage(path):
+        raise UserError(str(path), problem, mend)
+    plan: dict[str, Any] = records.read_json(path)
+    try:
+        for point in plan["points"]:
+            point["key"], point["store"], point["workload"], point["axes"].keys(), point["rep"]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(str(path), "tells no points: the file is damaged", mend) from None
+    return plan
+
+
+def complete(raw: Path, plan: Mapping[str, Any]) -> int:
+    """As `verify`, of a campaign whose points were all tried. Raises UserError, also where one was not."""
+    keys = [p["key"] for p in plan["points"]]
+    lost = records.missing(raw, keys, failed_counts=True)
+    number = verify(raw) if (raw / SUMS).exists() or not lost else 0
+    if lost:
+        problem = f"was not measured ({len(lost)} of {len(keys)} points)"
+        raise UserError(str(raw / lost[0]), problem, "run with measure=true to measure what is missing")
+    return number
+
+
+def verify(raw: Path) -> int:
+    """Hold all raw files of a campaign against each other: seal, sums, plan, records; returns how many there are.
+
+    Raises UserError at the first that was altered, is missing or renamed, or is none of the campaign's.
+    """
+    seal = seal_of(raw)
+    listed = read_sums(raw)
+    mend = RESTORE if seal else ANEW
+    found = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
+    _same_names(raw, listed, found, mend)
+    for name in listed:
+        if found[name] != listed[name]:
+            raise UserError(str(raw / name), "has a wrong checksum: it was altered after it was measured", mend)
+
+    def digest(path: Path) -> str:
+        return found.get(path.relative_to(raw).as_posix(), "")
+
+    points = {p["key"]: p for p in plan_of(raw)["points"]}
+    for key, head in heads(raw).items():
+        if key not in points:
+            known = "is the record of a point that plan.json does not have"
+            raise UserError(str(head), known, "restore the plan that has it, or remove the record")
+        if wrong := flaw(raw / key, points[key], digest):
+            raise wrong.error(mend)
+    for name in found:
+        path = raw / name
+        if path.suffix == ".json" and path.name != "run.json" and (problem := records.damage(path)):
+            raise UserError(str(path), problem, mend)
+        if name.startswith("manifests/") and path.suffix == ".json" and (wrong := flaw_of_manifest(path, digest)):
+            raise wrong.error(mend)
+    if seal and seal["points"] != len(points):
+        raise UserError(str(raw / SEAL), f"tells of {seal['points']} points, plan.json of {len(points)}", RESTORE)
+    return len(listed)
+
+
+def is_collected(raw: Path) -> bool:
+    """Whether `SHA256SUMS` is there and whole, and all files are as it has them."""
+    try:
+        verify(raw)
+    except UserError:
+        return False
+    return True
+
+
+def _same_names(raw: Path, listed: Mapping[str, str], found: Mapping[str, str], mend: str) -> None:
+    """Raises UserError: a listed file is renamed or missing, or a file is not listed."""
+    foreign = [name for name in found if name not in listed]
+    gone = [name for name in listed if name not in found]
+    for name in gone:
+        if there := next((f for f in foreign if found[f] == listed[name]), None):
+            raise UserError(str(raw / name), f"was renamed: its content is {raw / there}", "give it its name back")
+    if gone:
+        more = f" ({len(gone)} files are gone)" if len(gone) > 1 else ""
+        raise UserError(str(raw / gone[0]), f"raw record is missing{more}", mend)
+    if foreign:
+        problem = f"is not in {SUMS} ({len(foreign)} such files)"
+        raise UserError(str(raw / foreign[0]), problem, "run `storelab collect`, or remove it")
