@@ -7,8 +7,6 @@ SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
 SNAKEMAKE := snakemake --profile profiles/local
-# A value of CONFIG="name=mine …", or what it is without one.
-config = $(or $(patsubst $(1)=%,%,$(filter $(1)=%,$(CONFIG))),$(2))
 # Without LaTeX everything but the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
@@ -21,7 +19,6 @@ measure: CAMPAIGN ?= demo
 measure: setup tex
 	@trap 'storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' EXIT; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)
-	@envs/made.sh $(call config,results,results)/$(call config,name,$(CAMPAIGN))
 
 paper: CAMPAIGN ?= reference
 paper: setup tex

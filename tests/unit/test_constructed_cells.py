@@ -13,7 +13,7 @@ import pytest
 
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
-from storelab.core import config, plan, records
+from storelab.core import config, evidence, plan, records
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6
@@ -198,7 +198,7 @@ def built(tmp_path_factory):
                 )
         records.finish(place, run.run_json())
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    records.write_sums(folder / "raw")
+    evidence.write_sums(folder / "raw")
     tables = build.Tables(load(folder))
     for name in ("points", "latency", "errors", "errors_over_time", "sparse", "events", "calibration"):
         tables[name]  # now, not by the test that asks first

@@ -99,10 +99,11 @@ def test_tables_come_before_the_head_and_old_ones_go(tmp_path, monkeypatch):
     seen = []
     real = records.finish
     monkeypatch.setattr(records, "finish", lambda *a: seen.append((folder / "run.json").exists()) or real(*a))
-    monkeypatch.setattr(records, "earlier", lambda place, point: [place.name, point["key"]])
+    monkeypatch.setattr(records, "earlier", lambda place, point, why: [place.name, point["key"]])
     record.put_in_place(run, work, folder)
-    assert seen == [False], "no old head beside new tables"
+    assert seen == [True], "the old record stays until the new head takes its place"
     told = records.read_json(folder / "run.json")
     assert told["campaign"] == "c" and told["earlier"] == [folder.name, POINT.key]
-    assert sorted(p.name for p in folder.glob("*.parquet")) == ["ops.0.parquet"] and not list(work.glob("*.parquet"))
-    assert pq.read_table(folder / "ops.0.parquet")["client"].to_pylist() == [5]
+    assert sorted(p.name for p in folder.glob("*.parquet")) == ["ops.0.work.parquet"] == list(told["files"])
+    assert not list(work.glob("*.parquet"))
+    assert pq.read_table(folder / "ops.0.work.parquet")["client"].to_pylist() == [5]
