@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.host import scratch
-from storelab.measure import check, plan_file, point
+from storelab.measure import check, collect, plan_file, point
 from storelab.stores import all_stores, everywhere
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
@@ -37,7 +36,7 @@ def measure(config: Config, points: list[Point]) -> float:
     begun = time.monotonic()
     with nothing_left(config):
         _all(config, points)
-    records.write_sums(config.raw)
+    collect.write_sums(config, points)
     return time.monotonic() - begun
 
 
