@@ -170,6 +170,15 @@ def sockets(pid: int) -> int | None:
     return count
 
 
+def moved_bytes(pid: int) -> int:
+    """Bytes that a process has read and written so far, through files and sockets alike; 0 if that is not visible."""
+    try:
+        with open(f"/proc/{pid}/io") as f:
+            return sum(int(line.split()[1]) for line in f if line.startswith(("rchar", "wchar")))
+    except OSError:
+        return 0
+
+
 def link_speed(interface: str) -> int | None:
     """Bits/s of a network card, from its driver; None if it has no such number: loopback, most virtual ones."""
     (speed,) = _numbers(f"/sys/class/net/{interface}/speed") or (0,)

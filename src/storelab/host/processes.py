@@ -16,7 +16,7 @@ LATE, MISSING = 124, 127  # exit status of a command that did not answer in time
 def ask(
     command: Sequence[str | Path], timeout_s: float = 20.0, environ: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short command and return its status and output. It reads nothing.
+    """Run a short command and return its status and output. It reads nothing, and ends with this process.
 
     environ: default: this process's; more: for `subprocess.run`. Raises nothing: the status is LATE if it does not end
     within `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then says so.
@@ -31,7 +31,7 @@ def ask(
             timeout=timeout_s,
             env=environ,
             check=False,
-            **more,
+            **({"preexec_fn": die_with_parent()} | more),
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, LATE, "", f"no answer within {timeout_s:g} s")

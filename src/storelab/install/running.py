@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
 from storelab.install import Progress
 
 LONGEST = 3600.0  # seconds for one command
@@ -35,6 +36,7 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
             timeout=seconds,
             env=environ,
             check=False,
+            preexec_fn=processes.die_with_parent(),
         )
     except FileNotFoundError:
         raise UserError(
@@ -80,6 +82,7 @@ def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: P
             stdout=out,
             stderr=out,
             start_new_session=True,
+            preexec_fn=processes.die_with_parent(),
         )
         try:
             while child.poll() is None:

@@ -209,7 +209,7 @@ class S3(External):
                 )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """One signed request to each front-end; nothing is started or written.
+        """One signed list from each front-end, answered as S3 does; nothing is started or written.
 
         Raises UserError that says what is wrong.
         """
@@ -218,28 +218,12 @@ class S3(External):
             self._version, *_ = pool.map(lambda e: self._greet(e, keys), self.endpoints(front_ends))
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
-        """The `Server` header of an answer to a signed request. GET, because an answer to HEAD says no error code."""
+        """The `Server` header of an answer to a signed list, which must be S3's."""
         from storelab.stores.protocols.s3_clients import client
-        from storelab.stores.protocols.s3_mistakes import ERRORS, explain
+        from storelab.stores.protocols.s3_greeting import greet
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
-        try:
-            if self.settings.bucket:
-                answer = s3.list_objects_v2(Bucket=self.settings.bucket, Prefix=f"{self.settings.prefix}/", MaxKeys=1)
-            else:
-                answer = s3.list_buckets()
-        except ERRORS as error:
-            plain = explain(error, self.place)
-            raise (
-                plain
-                if isinstance(plain, UserError)
-                else UserError(
-                    f"{self.place}.endpoint",
-                    str(plain).removeprefix(f"{self.place}: "),
-                    "check that it is an S3 server, and its state",
-                )
-            ) from None
-        return answer["ResponseMetadata"]["HTTPHeaders"].get("server", "")
+        return greet(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/")
 
     @cached_property
     def _version(self) -> str:

@@ -1,9 +1,11 @@
 """Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec."""
 
+import os
+import select
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryFile
@@ -11,10 +13,15 @@ from typing import Any
 
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed
+from storelab.host import proc, processes
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 
 THREADS = 8
+STALLED_S = 60.0  # staging ends where nothing moves for so long, as a gang does whose clients do not come
+TELL_S = 10.0  # between two lines that say so
+SOMETHING = 64_000  # bytes that a process reads or writes besides what keeps it alive
+COPY_RATE = 10**7  # bytes/s: the least that a store copies inside; nothing moves through s5cmd meanwhile
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
 
 
@@ -60,6 +67,35 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     report(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
+def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, patience: float) -> str:
+    """Count what s5cmd says is done, until it ends; why it is to be ended, '' where it ended by itself.
+
+    Something moves when an object is done, or the process reads or writes: a large object takes its time.
+    """
+    rest, moved, last, told = b"", proc.moved_bytes(run.pid), time.monotonic(), time.monotonic()
+    assert run.stdout
+    while True:
+        now = time.monotonic()
+        if select.select([run.stdout], [], [], 0.5)[0]:
+            if not (data := os.read(run.stdout.fileno(), 1 << 16)):
+                return ""
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                if b'"success":true' in line:
+                    shown.step()
+                    last = now
+        if (sent := proc.moved_bytes(run.pid)) - moved >= SOMETHING:
+            moved, last = sent, now
+        if now - last >= patience:
+            return f"{what}: nothing moved for {patience:.0f} s, {shown.done} of {shown.total} objects are done"
+        if now - last >= TELL_S and now - told >= TELL_S:
+            told = now
+            report(
+                f"    {what}: nothing moved for {now - last:.0f} s, {shown.done} of {shown.total} objects are done; "
+                f"it ends after {patience:.0f} s"
+            )
+
+
 def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]]) -> None:
     """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises
     MeasurementFailed."""
@@ -74,8 +110,22 @@ def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]]
     largest = max(path.stat().st_size for _, _, path in items)
     bodies = {path: path.read_bytes() for _, _, path in items}
     with ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1)))) as pool:
-        for _ in pool.map(lambda item: access.write(item[0].name, item[0].prefix + item[1], bodies[item[2]]), items):
-            shown.step()
+        waiting = {pool.submit(access.write, b.name, b.prefix + key, bodies[path]) for b, key, path in items}
+        last = time.monotonic()
+        try:
+            while waiting:
+                done, waiting = wait(waiting, TELL_S, FIRST_COMPLETED)
+                for one in done:
+                    one.result()  # the libraries' own time-outs end what hangs
+                    shown.step()
+                last = time.monotonic() if done else last
+                if not done:
+                    report(
+                        f"    staging {shown.name} into {store.name}: nothing was done for "
+                        f"{time.monotonic() - last:.0f} s, {shown.done} of {shown.total} objects are"
+                    )
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
@@ -97,11 +147,15 @@ def _copy_items(
     origin = f"s3://{bucket.name}/{bucket.prefix}{key}"
     lines = [f"cp {origin} s3://{place.name}/{place.prefix}{name}\n" for place, name, _ in items]
     if lines:
-        _run_s5cmd(store, bucket.account, lines, shown)
+        patience = STALLED_S + max(path.stat().st_size for _, _, path in items) / COPY_RATE
+        _run_s5cmd(store, bucket.account, lines, shown, patience)
 
 
-def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown) -> None:
-    """One `s5cmd run`. Raises MeasurementFailed where a line fails."""
+def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patience: float = STALLED_S) -> None:
+    """One `s5cmd run`, which ends with this process. patience: seconds in which something must move.
+
+    Raises MeasurementFailed where a line fails, or nothing moves any more.
+    """
     from storelab.engines.s5cmd import client
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
@@ -112,14 +166,23 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown) -> No
         script.writelines(lines)
         script.seek(0)
         environ = client.environ(endpoint) | keys.environ()
-        run = subprocess.Popen(client.command(endpoint, 16), stdin=script, stdout=PIPE, stderr=errors, env=environ)
-        with run as process:
-            for line in process.stdout or ():
-                if b'"success":true' in line:
-                    shown.step()
+        run = subprocess.Popen(
+            client.command(endpoint, 16),
+            stdin=script,
+            stdout=PIPE,
+            stderr=errors,
+            env=environ,
+            preexec_fn=processes.die_with_parent(),  # its environment holds the keys
+        )
+        try:
+            if stalled := _follow(run, shown, f"staging {shown.name} into {store.name}", patience):
+                raise MeasurementFailed(stalled)
+            run.wait(10)
+        finally:
+            processes.stop(run, 2.0)
         errors.seek(0)
         failed = len(lines) - (shown.done - before)
-        if process.returncode or failed:
+        if run.returncode or failed:
             raise MeasurementFailed(
                 f"staging {shown.name} into {store.name}: {failed} of {len(lines)} objects failed: "
                 f"{errors.readline().strip()[:300]}"
