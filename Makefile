@@ -6,7 +6,8 @@
 SHELL := /bin/bash
 PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PATH
-SNAKEMAKE := snakemake --profile profiles/local
+# Signals to make reach Snakemake and what it runs; AFTER is done behind it.
+SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
 # Without LaTeX everything but the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
@@ -17,7 +18,7 @@ demo: measure
 
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@trap 'storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' EXIT; \
+	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)
 
 paper: CAMPAIGN ?= reference

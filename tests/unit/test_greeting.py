@@ -52,7 +52,7 @@ def test_s3_itself_is_up(server):
     found.up()
     assert found.version() == "Ceph"
     server.say = (200, {}, OBJECTS)
-    store(server, bucket="b").up()
+    store(server, bucket="given").up()
 
 
 HTML = {"Content-Type": "text/html", "Server": "nginx/1.24.0"}
@@ -99,7 +99,7 @@ ELSEWHERE = b"<Error><Code>PermanentRedirect</Code><Endpoint>b.s3.example.org</E
         (500, {}, b"<Error><Code>InternalError</Code></Error>", "InternalError (HTTP 500)"),
     ],
 )
-@pytest.mark.parametrize("bucket", [None, "b"])
+@pytest.mark.parametrize("bucket", [None, "given"])
 def test_something_else_is_told_by_name(server, status, headers, body, told, bucket):
     server.say = (status, headers, body)
     with pytest.raises(UserError) as caught:

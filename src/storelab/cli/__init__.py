@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from storelab import __version__
+from storelab import __version__, quiet
 from storelab.core.errors import MeasurementFailed, UserError, of_system, require_known, shown, without_tokens
 
 
@@ -208,6 +208,8 @@ def main() -> None:
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(128 + number))
     try:
+        if signal.getsignal(signal.SIGINT) is quiet:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = cli.main(prog_name="storelab", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:

@@ -157,11 +157,17 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
     """Stop the managed store NAME, or all of them. Their data stay."""
     from storelab.host import scratch
     from storelab.measure.point import measuring_lock
+    from storelab.stores.managed import users
 
     config = settings.load()
     for store in chosen(config, name, all_, "down").values():
-        if store.managed:
-            click.echo(f"{store.name}: stopped {len(store.down())} processes")
+        if not store.managed:
+            continue
+        if pids := users.others(Path(config.state), store.name):
+            told = f"process {pids[0]} measures on it" if len(pids) == 1 else f"{len(pids)} others measure on it"
+            click.echo(f"{store.name}: stays, {told}; the last one stops it")
+            continue
+        click.echo(f"{store.name}: stopped {len(store.down())} processes")
     if all_:
         with measuring_lock(Path(config.state)):
             if not scratch.clear(config.scratch):

@@ -89,6 +89,7 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
         )
     from storelab.core import plan
     from storelab.measure import collect, plan_file
+    from storelab.stores.managed import users
     from storelab.workloads import WORKLOADS
 
     full = config.load(main, (), overrides)
@@ -97,6 +98,7 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     planned = plan.make(full, WORKLOADS)
     plan_file.refuse_differences(full, planned)  # here too: with all markers there, no rule would run and say so
     points = {p.key: p for p in planned}
+    users.use(Path(full.state), {p.store for p in planned})  # until Snakemake ends
     status = campaign_dir / "status"
     damaged = collect.damaged(full, planned) if verifying else {}
     stale = [key for key in points if key in damaged or not (raw / key / "run.json").exists()]

@@ -23,6 +23,7 @@ from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, check_axes, plan_file, progress, record
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
+from storelab.stores.managed import users
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import left_over, stage, written
@@ -62,6 +63,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
         )
     check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
+    users.use(Path(config.state), [chosen.store])
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):
         wrong = evidence.flaw(folder, chosen.identity()) if (folder / "run.json").exists() else None
         if not again and not wrong and (folder / "run.json").exists():  # by another run while this one waited

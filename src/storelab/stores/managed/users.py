@@ -1,0 +1,48 @@
+"""Who uses a managed store now: the last one out stops it.
+
+Whoever measures holds a lock on a file of its own, `<state>/<store>.users/<pid>`; the kernel releases it with the
+process, kill -9 included.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_held: dict[Path, Any] = {}  # open files of this process, until its end
+
+
+def _folder(state: Path, store: str) -> Path:
+    return state / f"{store.partition('+')[0]}.users"
+
+
+def use(state: Path, stores: Iterable[str]) -> None:
+    """From now on until it ends, this process uses these stores."""
+    for name in stores:
+        path = _folder(state, name) / str(os.getpid())
+        if path in _held:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a")  # noqa: SIM115 - the lock lives as long as the process
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _held[path] = file
+
+
+def others(state: Path, store: str) -> list[int]:
+    """Processes that use a store, without this one and those that it descends from."""
+    own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+    found = []
+    for path in sorted(_folder(state, store).glob("*")):
+        if not path.name.isdigit() or int(path.name) in own:
+            continue
+        with suppress(FileNotFoundError), open(path, "r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()  # its process has ended
+            except BlockingIOError:
+                found.append(int(path.name))
+    return found

@@ -1,0 +1,63 @@
+"""Stores know who uses them: `down` of one campaign leaves a store on which another measures; the last one out stops it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from storelab.cli import cli
+from storelab.stores.managed import base, users
+
+CODE = """
+from pathlib import Path
+import sys
+from storelab.stores.managed import users
+users.use(Path({state!r}), ["sw", "other"])
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+def another(state: Path) -> subprocess.Popen:
+    code = textwrap.dedent(CODE).format(state=str(state))
+    out = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert out.stdout and out.stdout.readline() == "there\n"
+    return out
+
+
+def test_users_come_and_go(tmp_path):
+    users.use(tmp_path, ["sw"])
+    users.use(tmp_path, ["sw"])  # twice is once
+    assert users.others(tmp_path, "sw") == [] and users.others(tmp_path, "none") == []
+    one, two = another(tmp_path), another(tmp_path)
+    assert users.others(tmp_path, "sw") == sorted([one.pid, two.pid]) == users.others(tmp_path, "sw+ec-2-1")
+    two.kill()  # kill -9: the kernel releases it
+    two.wait()
+    assert users.others(tmp_path, "sw") == [one.pid] and users.others(tmp_path, "other") == [one.pid]
+    one.kill()
+    one.wait()
+    assert users.others(tmp_path, "sw") == []
+    assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
+
+
+def test_down_leaves_what_another_uses(tmp_path, monkeypatch):
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "mine.yaml").write_text(
+        "name: mine\nuse_stores: [sw]\nsweeps: {s: {workload: put, duration: 1 s, axes: {object_size: [1 kB]}}}\n"
+    )
+    (tmp_path / "config.yaml").write_text(
+        f"campaign: mine\nstores: {{sw: {{kind: seaweedfs}}}}\nstate: {tmp_path}/state\nscratch: {tmp_path}\n"
+    )
+    stopped = []
+    monkeypatch.setattr(base.Managed, "down", lambda self: stopped.append(self.name) or [1, 2])
+    monkeypatch.chdir(tmp_path)
+    there = another(tmp_path / "state")
+    said = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
+    assert f"sw: stays, process {there.pid} measures on it; the last one stops it" in said and "sw" not in stopped
+    there.kill()
+    there.wait()
+    said = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
+    assert "sw: stopped 2 processes" in said and "sw" in stopped
