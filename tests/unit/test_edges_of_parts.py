@@ -24,7 +24,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root import baskets, decode, pages, reader, steps
 from storelab.datasets.root.header import COLUMNS, Header
-from storelab.engines.common import selections, wire
+from storelab.engines.common import bins, selections, wire
 from storelab.engines.common.wire import Counts
 from storelab.engines.s5cmd import output
 from storelab.gang import clocks
@@ -483,3 +483,33 @@ def test_a_long_run_is_cut_at_the_nearest_begin_of_a_range():
             expected.append(min(near, key=lambda b, even=even: (abs(b - even), b)) if near else even)
         starts, stops = choose.split(np.array([0]), np.array([stop]), piece, begins)
         assert starts.tolist() == [0, *expected] and stops.tolist() == [*expected, stop], (stop, piece, begins)
+
+
+@pytest.mark.parametrize(("seconds", "allowed"), [(10, 15), (25, 30), (100, 120)])
+def test_a_read_in_flight_may_end_a_fifth_of_the_window_later(seconds, allowed):
+    """And five seconds at least. The window lies long ago: nothing is read."""
+    Opens.__abstractmethods__ = frozenset()
+    one = Opens()
+    one.run(10**18, 10**18 + seconds * 10**9)
+    assert one.latest_ns - 10**18 == allowed * 10**9
+
+
+def test_no_operations_are_no_bins():
+    for sums in (None, {"bytes": [], "requests": []}):
+        found = bins.binned(0, [], [], "GET", sums=sums)
+        assert set(found) >= {"op", "count", "end_ns", "latency_hist", *(sums or {})} and not any(found.values())
+
+
+def test_an_answer_that_breaks_off_is_not_asked_for_again():
+    """A second try would hide the first, and its time."""
+    with range_server(bytes(30_000)) as server:
+        server.mode = "dies"
+        one = HttpTransport(f"http://127.0.0.1:{server.server_port}/o", parallel=1)
+        with pytest.raises(Exception, match=r"IncompleteRead|Connection broken"):
+            one.fetch([0, 5000, 10000], [10, 5010, 10010])
+        assert len(server.asked) == 1 == one.requests
+
+
+def test_nothing_is_spent_before_something_is():
+    spent = reader.Spent()
+    assert not any(vars(spent).values())
