@@ -145,17 +145,17 @@ def test_what_is_known_and_what_is_made_make_up_one_mapping():
     assert (made["b"], made["c"]) == ("known", "made c of 1") and len(made) == 3
 
 
-def test_a_later_schema_is_told_with_its_number(tmp_path):
-    path = tmp_path / "plan.json"
-    for schema, able in ((1, True), (2, True), (3, False)):
-        path.write_text(json.dumps({"schema": schema, "reason": "no"}))
-        if able:
-            assert campaign._known(path, 2)["schema"] == schema
-        else:
-            with pytest.raises(UserError, match="has schema 3, which this storelab does not know; use a later"):
-                campaign._known(path, 2)
-    path.write_text("{}")
-    assert campaign._known(path, 0) == {}, "an old record without one"
+def test_a_later_schema_is_told_with_its_number(monkeypatch, tmp_path):
+    told = {}
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "plan.json").write_text("{}")
+    monkeypatch.setattr(campaign.evidence, "plan_of", lambda raw: told)
+    for schema in (None, 1):
+        told |= {} if schema is None else {"schema": schema}
+        assert campaign.read_plan(tmp_path) is told
+    told |= {"schema": 7}
+    with pytest.raises(UserError, match="has schema 7, which this storelab does not know; use a later"):
+        campaign.read_plan(tmp_path)
 
 
 def test_measuring_processes_do_without_pandas(tmp_path):

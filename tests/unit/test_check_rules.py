@@ -23,7 +23,17 @@ class Fake:
         self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"
         self.keeps, self.tells_used, self.free, self.parts, self.buckets = True, True, None, True, None
         self.counts = {"front_ends": 4, "accounts": 4}
+        self.required, self.named = 0, []
         vars(self).update(changes)
+
+    def require(self):
+        self.required += 1
+
+    def ports(self):
+        return []
+
+    def bucket(self, campaign, index, account):
+        self.named.append((campaign, index, account))
 
     def variant(self, axes):
         return {}
@@ -44,7 +54,7 @@ class Fake:
 def made(tmp_path, sweeps, store=None, **more):
     """(config, points) of a campaign at one external store."""
     told = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
-    told |= {"results": str(tmp_path / "far" / "results"), "scratch": str(tmp_path)}
+    told |= {"results": str(tmp_path / "far" / "results"), "scratch": str(tmp_path), "state": str(tmp_path / "state")}
     told |= {"stores": {"a": {"kind": "s3", "endpoint": "http://127.0.0.1:9"} | (store or {})}, "sweeps": sweeps}
     config = Config.model_validate(told | more)
     return config, plan.make(config, WORKLOADS)
@@ -212,10 +222,11 @@ def test_room_for_results(tmp_path, disks, monkeypatch):
     asked = []
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
     check.room(config, points, stores)
-    assert asked == [(tmp_path, os.W_OK)], "far/results is not there yet, and far neither"
+    able = os.W_OK | os.X_OK
+    assert (tmp_path, able) in asked and {p for p, _ in asked} == {tmp_path}, "far is not there yet, nor is state"
     (tmp_path / "far").mkdir()
     check.room(config, points, stores)
-    assert asked[1:] == [(tmp_path / "far", os.W_OK)]
+    assert (tmp_path / "far", able) in asked
     disks[str(tmp_path)] -= 1
     error = refused(lambda: check.room(config, points, stores))
     assert error.place == "results" and "has less than 100 MB free or cannot be written" in error.problem
@@ -225,7 +236,7 @@ def test_room_for_results(tmp_path, disks, monkeypatch):
 
 
 def test_programs_of_the_engines_that_are_used(tmp_path, monkeypatch):
-    """s5cmd stages whatever measures; of a managed store each deployment is asked once; an external one never."""
+    """s5cmd stages whatever measures; of a managed store each deployment is asked once, an external one itself."""
     loaded, required = [], []
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: loaded.append(program))
     monkeypatch.setattr(
@@ -236,7 +247,9 @@ def test_programs_of_the_engines_that_are_used(tmp_path, monkeypatch):
         check, "make", lambda name, settings, state: made_store if (name, settings, state) == ("a+1", 1, "") else None
     )
     config, points = made(tmp_path, sweep(engine=["obstore", "loadgen"], object_size=["4 kB", "1 MB"], front_ends=[1]))
-    check.programs(points, {"a": Fake(config, "a")})
+    external = Fake(config, "a")
+    check.programs(points, {"a": external})
+    assert external.required == 1
     assert loaded == ["storelab.engines.loadgen.client:binary", "storelab.engines.s5cmd.client:binary"] and not required
     check.programs(points, {"a": Fake(config, "a", managed=True)})
     assert required == ["asked"]
