@@ -26,7 +26,7 @@ environment() {
     .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
     .venv/bin/python -m compileall -q src || true
     echo "$wanted" > .venv/storelab-lock
-    echo "setup: done"
+    echo "setup: done; in each shell: source .venv/bin/activate"
 }
 
 # They lie in the user's tools folder, where another checkout may have put its own: storelab compares. What could not be built is
