@@ -114,9 +114,9 @@ def failure(block: Block, folder: Path) -> str:
     """Run the block in `folder`; what it said where it failed, else ''."""
     for name, text in block.files:
         (folder / name).write_text(text)
-    script = "\n".join(["set -eo pipefail", *block.commands, ""]).replace(
-        REPOSITORY, shlex.quote(str(folder / ".repository" / "storelab"))
-    )
+    script = "\n".join(
+        ["set -o pipefail", *(f"{{ {command}\n}} || exit $?" for command in block.commands), ""]
+    ).replace(REPOSITORY, shlex.quote(str(folder / ".repository" / "storelab")))
     tools = folder / ".venv" / "bin"
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
