@@ -18,7 +18,8 @@ demo: measure
 
 measure: CAMPAIGN ?= demo
 measure: setup tex
-	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null'; \
+	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' \
+	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)'; \
 	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)
 
 paper: CAMPAIGN ?= reference

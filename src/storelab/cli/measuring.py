@@ -130,6 +130,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     """Upload the data sets of the campaign. What is there already is not moved."""
     from storelab.core import plan as planning
     from storelab.host import scratch
+    from storelab.measure import given_up
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
@@ -142,10 +143,16 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
             "stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`"
         )
     for p in wanted.values():
-        store = deployed(stores[p.store], p.axes)
-        store.up(1, p.axes.get("accounts", 1))
-        with scratch.using(config.scratch):
-            staging.ensure(config, store, p.dataset, again)
+        try:
+            store = deployed(stores[p.store], p.axes)
+            store.up(1, p.axes.get("accounts", 1))
+            with scratch.using(config.scratch):
+                staging.ensure(config, store, p.dataset, again)
+        except (UserError, MeasurementFailed) as error:
+            for waits in points:  # so that the paper of the others can be built, and says so
+                if (waits.store, waits.dataset) == (p.store, p.dataset):
+                    given_up.leave(config, waits, f"its data set {p.dataset['name']} is not staged: {error}")
+            raise
 
 
 @click.command()
@@ -177,8 +184,11 @@ def collect(settings: Settings) -> None:
     collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
         if left_over.left(config, name)["buckets"]:
-            store.up(1)
-            left_over.remove(config, store, always=True)
+            try:
+                store.up(1)
+                left_over.remove(config, store, always=True)
+            except (UserError, MeasurementFailed) as error:  # a store that is down keeps no paper from the others
+                click.echo(f"{name}: what points uploaded stays for now: {error}", err=True)
     click.echo(f"{config.name}: {collecting.write_sums(config, points)} raw files of {len(points)} points", err=True)
     if failed := records.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]

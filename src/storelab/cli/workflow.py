@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,12 @@ def set_options(overrides: Mapping[str, Any]) -> str:
 def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
     """As `prepare`; a person's mistake is one line, and the end of Snakemake with exit code 2."""
     try:
-        return prepare(overrides, verifying=main_process)
+        flow = prepare(overrides, verifying=main_process)
+        if flow.measuring:
+            from storelab.measure import given_up
+
+            os.environ.setdefault(given_up.RUN, f"{os.getpid()}:{time.time_ns()}")
+        return flow
     except (UserError, OSError) as error:
         print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         sys.exit(2)

@@ -160,6 +160,14 @@ class Campaign(Closed):
         le=1,
         description="A run in which a larger fraction of the operations fails is invalid, and shown so.",
     )
+    give_up_after: int = Field(
+        5,
+        ge=1,
+        description=(
+            "After so many points in a row that fail alike, a run tries no other point of that store; it stops when no "
+            "store is left. The next run tries all of them again."
+        ),
+    )
     calibrate: Boolean = Field(
         True,
         description="Measure before and after the campaign what its clients could do at most, see docs/calibration.md.",

@@ -20,7 +20,7 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, check_axes, plan_file, progress, record
+from storelab.measure import attempts, check, check_axes, given_up, plan_file, progress, record
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
@@ -69,15 +69,25 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
         if not again and not wrong and (folder / "run.json").exists():  # by another run while this one waited
             return None
         attempts.sweep(config)
+        if why := given_up.reason(config, chosen.store):
+            given_up.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
+            raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
         progress.announce(config, points, chosen)
         if wrong:
             stage.report(f"    measured anew: {wrong.path} {wrong.problem}")
         begun = time.monotonic()
         try:
             run = _measure(config, points, chosen, f"its record was damaged: {wrong.path.name}" if wrong else REQUESTED)
-        except MeasurementFailed as error:
-            records.fail(folder, chosen, str(error))
+        except (MeasurementFailed, UserError) as error:
+            if isinstance(error, MeasurementFailed):
+                records.fail(folder, chosen, str(error))
+            else:
+                given_up.leave(config, chosen, str(error))
+            given_up.failed(config, points, chosen.store, str(error))
+            if isinstance(error, UserError):
+                raise
             raise MeasurementFailed(f"{key}: {error}") from None
+        given_up.good(config, chosen.store)
         progress.note_overhead(config, chosen, time.monotonic() - begun)
     return run
 

@@ -8,9 +8,10 @@ import statistics
 from contextlib import suppress
 from pathlib import Path
 
-from storelab.core import records, units
+from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.model import Point, said
+from storelab.measure import given_up
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
@@ -19,8 +20,8 @@ MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
 
 def announce(config: Config, points: list[Point], chosen: Point) -> None:
     """Which point of how many, what it measures now, how long still."""
-    todo = records.missing(config.raw, [p.key for p in points])
-    tried = len(points) - len(records.missing(config.raw, [p.key for p in points if p != chosen], failed_counts=True))
+    todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # what failed in this run is tried
+    tried = len(points) - len(todo) + 1
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = " ".join([*said(chosen, WORKLOADS[chosen.workload]), f"rep={chosen.rep:03d}"])
@@ -28,6 +29,15 @@ def announce(config: Config, points: list[Point], chosen: Point) -> None:
         f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
     )
+
+
+def _tried(config: Config, point: Point) -> bool:
+    """Whether it has a record, or failed since this run began."""
+    folder = config.raw / point.key
+    try:
+        return (folder / "run.json").exists() or (folder / "failed.json").stat().st_mtime_ns >= given_up.begun_ns()
+    except OSError:
+        return False
 
 
 def _overheads(config: Config) -> Path:

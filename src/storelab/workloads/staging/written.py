@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.datasets import payload
@@ -153,7 +152,7 @@ def noted(config: Config, store: Store) -> Written:
     out = Written(store, lines)
     for path in sorted((config.raw / "manifests" / store.name).glob("*.json")):
         with suppress(ValueError, KeyError, TypeError, IndexError):  # a damaged one tells of nothing
-            manifest = records.read_json(path)
+            manifest = json.loads(path.read_bytes())
             sizes = [body["size"] for body in manifest["bodies"]]
             out.dataset(manifest["dataset"], manifest["objects"], sizes, manifest["buckets"])
     return out
