@@ -1,5 +1,5 @@
-"""Points in a row that fail alike: after `give_up_after` of them a run tries no other point of that store, and stops when
-no store is left.
+"""Points in a row that fail alike: after `give_up_after` of them a run tries no other point of that store, and stops
+when no store is left.
 
 A run is Snakemake's: its jobs know it by the environment variable RUN, so that the next run tries all of them again.
 May import: `workloads`, `core`.
