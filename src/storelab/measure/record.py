@@ -33,7 +33,7 @@ def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
     most = f"more than failure_budget = {100 * budget:g} %"
     if fraction > budget:
         told = [error for r in results for error in r["engine"].get("errors", {}).values()]
-        first = (told or ["?"])[0]
+        first = (told or ["no engine told why"])[0]
         words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
         return found | {"reason": f"{100 * fraction:.3g} % of the operations failed, {most}: {words}"}
     if held > budget:

@@ -44,6 +44,6 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
 
     path = campaign_dir / "tables" / f"{name}.csv"
     if not path.exists():
-        raise UserError(str(path), "is not there", "run `storelab tables` first")
+        raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
     text = name in TEXTS
     return pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)

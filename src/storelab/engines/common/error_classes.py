@@ -15,6 +15,22 @@ _OBSTORE_STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
+NOBODY = ("ConnectionRefused", "NameNotResolved", "Timeout")  # nobody answers at the endpoint
+# Where a library (obstore) begins to print its own structures.
+_DEBUG = re.compile(r"\s*(?:Debug source:|source: \w+\s*[({]|\w+ \{ \w+:).*", re.DOTALL)
+
+
+def said(error: BaseException) -> str:
+    """What an exception says, in one line: its class and its words; never nothing."""
+    name, told = type(error).__name__, words(error)
+    return (f"{name}: {told}" if told != name else f"{name}, without words")[:300]
+
+
+def words(error: BaseException) -> str:
+    """Its words without a library's debug text; its class where it has none."""
+    return (" ".join(_DEBUG.sub("", str(error)).split()).strip(" :") or type(error).__name__)[:300]
+
+
 def network(text: str) -> str | None:
     """Class of the network failure that a message describes, or None."""
     low = text.lower()

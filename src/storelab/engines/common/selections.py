@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
 from storelab.datasets.root.header import COLUMNS
-from storelab.engines.common.error_classes import classify
+from storelab.engines.common.error_classes import classify, words
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
 from storelab.engines.common.wire import Counts, ProcessWire, Wire
@@ -249,7 +249,7 @@ class SelectionClient(Client):
 
     def _fail(self, error: Exception, begin_ns: int) -> None:
         kind, status = classify(error)
-        self.messages.setdefault(kind, " ".join(str(error).split())[:300])
+        self.messages.setdefault(kind, words(error))
         spent, end_ns = self._spent(), clock.now_ns()
         row = {
             "bytes": 0,

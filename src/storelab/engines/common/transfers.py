@@ -9,6 +9,7 @@ from typing import Any
 
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
+from storelab.engines.common.error_classes import NOBODY
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_key
 from storelab.engines.common.shares import Staged
@@ -65,9 +66,24 @@ class TransferClient(Client):
             "errors": self.messages,
             **facts,
         }
-        moved = Check("something moved", good > 0, next(iter(self.messages.values()), f"{good} operations"))
+        moved = Check(
+            "something moved",
+            good > 0,
+            self._why_nothing() if not good else next(iter(self.messages.values()), f"{good} operations"),
+        )
         most = max((count for _, count in self.samples), default=None)
         return Result(ops, engine=engine, checks=[moved, *checks], connections={"max": most, "samples": self.samples})
+
+    def _why_nothing(self) -> str:
+        """Why no operation was good: the first error and the endpoint; never nothing."""
+        url = self.job.endpoint.url
+        if not self.messages:
+            return (
+                f"no operation ended before the deadline at {url}; check that it answers, or give a longer `duration`"
+            )
+        kind, words = next(iter(self.messages.items()))
+        nobody = f"nobody answers at {url}: " if kind in NOBODY else f"at {url}: "
+        return nobody + (words or kind)
 
     def close(self) -> None:
         if self.process is not None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common.arrivals import IN_FLIGHT, drain_s
-from storelab.engines.common.error_classes import classify
+from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.pauses import Watch
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
@@ -153,7 +153,7 @@ class FsspecClient(TransferClient):
                 moved = self.judge(task, answer)
             except Exception as error:  # noqa: BLE001 - whatever a library raises is a failed operation
                 kind, status = classify(error)
-                self.messages.setdefault(kind, f"{type(error).__name__}: {error}"[:300])
+                self.messages.setdefault(kind, said(error))
             row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
             with self.lock:
                 if self.closed:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common.arrivals import IN_FLIGHT, Closed, Open, drain_s
-from storelab.engines.common.error_classes import classify
+from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard, LimitExceeded
 
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
@@ -108,7 +108,7 @@ class Loop:
                 done = self.operation(task, n % EVERY == 0)
             except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
                 kind, status = classify(caught)
-                self.messages.setdefault(kind, f"{type(caught).__name__}: {caught}"[:300])
+                self.messages.setdefault(kind, said(caught))
                 error, done = list(self.messages).index(kind) + 1, Outcome(max(1, len(task.paths)), 0, 0)
             ended = now()
             times = (begun, done.first_ns, ended, due)

@@ -1,0 +1,253 @@
+"""Misuse: arbitrary bytes, values of the schema, and command lines. Exit code 0 or 2, one line, no traceback, within 5 s.
+
+2000 inputs run in this process, 100 of them as real commands (`heavy`); a small share of both in `make test`.
+"""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import mistaken
+import pytest
+import yaml
+from common import BIN, ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mistaken import Mistake
+
+from storelab.cli import COMMANDS
+from storelab.core.config import Config
+
+pytestmark = pytest.mark.real
+
+HARMLESS = ("check", "plan", "verify", "tables", "verdict", "compare", "size", "latex", "figures", "seal", "collect")
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(10**400), 10**400),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(
+        [
+            "4 kB",
+            "2 s",
+            "0 s",
+            "1 Gbit/s",
+            "true",
+            "one",
+            "s5cmd",
+            "S",
+            "../x",
+            "/dev/null",
+            "~",
+            "\0",
+            "a" * 500,
+            "auto",
+        ]
+    ),
+)
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    max_leaves=8,
+)
+TOP = sorted(Config.model_fields)
+BELOW = {
+    "limits": ["objects", "buckets", "clients", "throughput", "error_fraction", "stored_bytes"],
+    "launcher": ["kind", "options", "nodes", "python", "port", "silence", "clock_bound"],
+    "sweeps": ["up", "down", "x"],
+    "stores": ["one", "far", "door", "new"],
+    "figures": ["mine"],
+    "files": ["mine"],
+}
+DEEP = {
+    "sweeps": [
+        "workload",
+        "axes",
+        "duration",
+        "warm_up",
+        "objects",
+        "repetitions",
+        "stores",
+        "scaled_axes",
+        "axes.clients",
+        "axes.object_size",
+        "axes.engine",
+    ],
+    "stores": [
+        "kind",
+        "endpoint",
+        "port",
+        "prefix",
+        "bucket",
+        "region",
+        "ca_file",
+        "path",
+        "tls",
+        "servers",
+        "token",
+        "user",
+    ],
+    "figures": ["table", "x", "y", "where", "limits", "hue"],
+    "files": ["path", "tree"],
+}
+
+
+@st.composite
+def keys(draw):
+    top = draw(st.sampled_from(TOP))
+    if top not in BELOW or draw(st.booleans()):
+        return top
+    below = f"{top}.{draw(st.sampled_from(BELOW[top]))}"
+    return f"{below}.{draw(st.sampled_from(DEEP[top]))}" if top in DEEP and draw(st.booleans()) else below
+
+
+@st.composite
+def values(draw):
+    """Any value at any key of the schema."""
+    sets = draw(st.lists(st.tuples(keys(), VALUES), min_size=1, max_size=3))
+    words = []
+    for key, value in sets:
+        text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True).removesuffix("\n...\n")
+        words += ["--set", f"{key}={text}".replace("\0", "")]
+    return Mistake("values", (*words, draw(st.sampled_from(["check", "plan"]))))
+
+
+@st.composite
+def contents(draw):
+    """Bytes in place of a file, or somewhere in it."""
+    name, text = draw(st.sampled_from([("config.yaml", mistaken.MAIN), ("campaigns/small.yaml", mistaken.CAMPAIGN)]))
+    data, noise = (
+        text.encode(),
+        draw(st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda t: t.encode("utf-8", "replace")))),
+    )
+    where, cut = draw(st.integers(0, len(data))), draw(st.integers(0, 40))
+    return Mistake(
+        "contents", ("check",), {name: draw(st.sampled_from([noise, data[:where] + noise + data[where + cut :]]))}
+    )
+
+
+@st.composite
+def command_lines(draw):
+    """Options and words in any order, of commands that start nothing."""
+    command = draw(st.sampled_from(HARMLESS))
+    words = st.sampled_from(
+        [
+            "--campaign-dir",
+            "--stores",
+            "--jobs",
+            "--stale",
+            "--link",
+            "--client-link",
+            "1 Gbit/s",
+            "0",
+            "-1",
+            "file",
+            ".",
+            "/",
+            "one",
+            "a,b",
+            "--all",
+            "--set",
+            "results=file",
+            "--days",
+            "--margin",
+            "nan",
+            "--points",
+            "--write",
+            "--with-failures",
+            "-h",
+            "--",
+            "-",
+        ]
+    )
+    rest = draw(st.lists(st.one_of(words, st.text(max_size=12).map(lambda t: t.replace("\0", ""))), max_size=6))
+    return Mistake("command line", (command, *(word.encode("utf-8", "replace").decode() for word in rest)))
+
+
+@st.composite
+def rebuilds(draw):
+    """What Snakemake's --config may hold, where nothing is measured or something is."""
+    out = draw(st.dictionaries(st.one_of(st.sampled_from(TOP), st.text(max_size=8)), VALUES, max_size=3))
+    return Mistake(
+        "rebuild", rebuild=json.loads(json.dumps(out, default=str).replace("NaN", "1").replace("Infinity", "2"))
+    )
+
+
+ANY = st.one_of(values(), values(), contents(), command_lines(), rebuilds())
+QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def holds(folder: Path, mistake: Mistake) -> None:
+    mistaken.laid_out(folder)
+    for name, data in mistake.files.items():
+        (folder / name).write_bytes(data)
+    begun = time.process_time()
+    code, out, err = mistaken.run(folder, mistake)
+    one_line_or_none(mistake, code, out, err, time.process_time() - begun)
+
+
+def one_line_or_none(mistake: Mistake, code: object, out: str, err: str, seconds: float) -> None:
+    assert code in (0, 2), (mistake, code, err)
+    assert "Traceback" not in out + err and seconds < mistaken.MOST_S, (mistake, err, seconds)
+    said = [line for line in err.splitlines() if line.startswith("storelab: ")]
+    if code == 2:
+        assert len(said) == 1 and said[0] == err.splitlines()[-1], (mistake, err)
+
+
+def test_commands_that_are_tried_are_there():
+    assert set(HARMLESS) <= {name for section in COMMANDS.values() for name in section}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+@given(mistake=ANY)
+def test_a_share_of_the_fuzz(tmp_path, mistake):
+    holds(tmp_path / "here", mistake)
+
+
+@pytest.mark.heavy
+@settings(max_examples=2000, deadline=None, suppress_health_check=QUIET)
+@given(mistake=ANY)
+def test_the_fuzz(tmp_path, mistake):
+    holds(tmp_path / "here", mistake)
+
+
+def as_command(folder: Path, mistake: Mistake) -> tuple[int, str, str, float]:
+    mistaken.laid_out(folder)
+    for name, data in mistake.files.items():
+        (folder / name).write_bytes(data)
+    command = [str(BIN / "storelab"), *mistake.arguments]
+    if mistake.rebuild is not None:
+        (folder / "Snakefile").symlink_to(ROOT / "Snakefile")
+        program = f"from storelab.cli import workflow; workflow.start({mistake.rebuild!r})"
+        command = [str(BIN / "python"), "-c", program]
+    begun = os.times()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, errors="replace")
+    ended = os.times()
+    spent = ended.children_user + ended.children_system - begun.children_user - begun.children_system
+    return done.returncode, done.stdout, done.stderr, spent
+
+
+@pytest.mark.heavy
+@settings(max_examples=50, deadline=None, suppress_health_check=QUIET)
+@given(mistake=ANY)
+def test_the_fuzz_as_real_commands(tmp_path, mistake):
+    one_line_or_none(mistake, *as_command(tmp_path / "here", mistake))
+
+
+@pytest.mark.heavy
+def test_mistakes_as_real_commands(tmp_path):
+    bad = []
+    for mistake in mistaken.inputs(50, 11):
+        answer = mistaken.judged(*as_command(tmp_path / "here", mistake))
+        bad += [(mistake, answer)] if answer.outcome != "told" else []
+    assert not bad, bad[:3]
+
+
+@pytest.mark.heavy
+def test_2000_mistakes_are_told(tmp_path):
+    found, bad = mistaken.counts(tmp_path / "here", 2000, 2026)
+    assert found["told"] == 2000, bad[:5]
