@@ -13,6 +13,7 @@ import shutil
 import signal
 import string
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -127,6 +128,17 @@ def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tup
         if answer.outcome != "told":
             bad.append((mistake, answer))
     return found, bad
+
+
+def tried(number: int, seed: int) -> dict[str, int]:
+    """For `hardening.py`: mistaken inputs, those that ended in a traceback, that were silently taken, that were told otherwise than in one
+    line with its place. A line on standard error for each that was not told."""
+    with tempfile.TemporaryDirectory(prefix="storelab-mistaken-") as folder:
+        found, bad = counts(Path(folder) / "here", number, seed)
+    for mistake, answer in bad:
+        print(f"{answer.outcome}: {mistake}: {answer.detail}", file=sys.stderr)
+    other = found["unclear"] + found["slow"]
+    return {"inputs": number, "tracebacks": found["traceback"], "silent": found["silent"], "unclear": other}
 
 
 # How each is wrong
@@ -524,3 +536,7 @@ FAMILIES: tuple[Callable[[random.Random], Mistake], ...] = (
     command_wrong,
     rebuild_wrong,
 )
+
+
+if __name__ == "__main__":
+    print(json.dumps(tried(int(sys.argv[1]) if len(sys.argv) > 1 else 200, seed=20150413)))

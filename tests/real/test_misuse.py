@@ -3,8 +3,11 @@
 2000 inputs run in this process, 100 of them as real commands (`heavy`); a small share of both in `make test`.
 """
 
+import contextlib
 import json
 import os
+import resource
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -251,3 +254,63 @@ def test_mistakes_as_real_commands(tmp_path):
 def test_2000_mistakes_are_told(tmp_path):
     found, bad = mistaken.counts(tmp_path / "here", 2000, 2026)
     assert found["told"] == 2000, bad[:5]
+
+
+def refused(folder: Path, *arguments: str, before=None) -> str:
+    command = [str(BIN / "storelab"), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=before)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+    return said.replace(str(folder), "…")
+
+
+def test_a_file_that_cannot_grow_is_one_line(tmp_path):
+    """The limit of file sizes stands for a full disk: a write fails in the middle."""
+    shutil.copytree(ROOT / "results" / "probes" / "raw", tmp_path / "c" / "raw")
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    said = refused(tmp_path, "tables", "--campaign-dir", str(tmp_path / "c"), before=small)
+    assert said == "storelab: …/c/tables/calibration.csv: file too large; raise the limit of file sizes (ulimit -f)"
+    assert not list((tmp_path / "c" / "tables").iterdir())
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of its own with a measured campaign on it: (folder, full, read_only)."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    shutil.copytree(ROOT / "results" / "probes", folder / "c")
+
+    def full() -> None:
+        with contextlib.suppress(OSError), open(folder / "fill", "wb") as file:
+            while True:
+                file.write(bytes(4096))
+
+    def read_only() -> None:
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+
+    try:
+        yield folder, full, read_only
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("state", [0, 1], ids=["full", "read-only"])
+def test_a_disk_that_takes_nothing_is_one_line(disk, state):
+    folder, *states = disk
+    words = ("no space left on device; make room on this disk", "read-only file system; give a folder on a disk")[state]
+    at = ("--campaign-dir", str(folder / "c"))
+    subprocess.run([str(BIN / "storelab"), "tables", *at], cwd=ROOT, check=True, capture_output=True)
+    states[state]()
+    for command in ("tables", "figures"):
+        assert words in refused(folder, command, *at)
+    assert words in refused(folder, "capabilities", *at, "--output", str(folder / "page.md"))
+    if state == 1:
+        assert "cannot be written" in refused(
+            folder, "--set", f"results={folder}", "--set", "campaign=smoke", "plan", "--write"
+        )

@@ -224,3 +224,21 @@ def test_what_is_no_token_is_printed():
         "an_ordinary_name_of_a_sweep_that_is_long",
     ):
         assert str(UserError("here", plain)) == f"here: {plain}"
+
+
+def test_no_sign_that_moves_the_cursor_is_printed():
+    assert str(UserError("a\x1b[2J", "b\nc\x00", "d\x07")) == "a?[2J: b c?; d?"
+
+
+def test_the_count_of_a_benchmark_sees_what_is_not_told(monkeypatch, capsys):
+    kinds = iter([Mistake("right", ("check",)), Mistake("a fault", ("check",)), Mistake("wrong", ("chek",))])
+    monkeypatch.setattr(mistaken, "inputs", lambda *_: kinds)
+    real, tried = mistaken.run, []
+
+    def run(folder, mistake):
+        tried.append(mistake.kind)
+        return ("Traceback …", "", "") if mistake.kind == "a fault" else real(folder, mistake)
+
+    monkeypatch.setattr(mistaken, "run", run)
+    assert mistaken.tried(3, 1) == {"inputs": 3, "tracebacks": 1, "silent": 1, "unclear": 0}
+    assert "silent: " in capsys.readouterr().err and tried == ["right", "a fault", "wrong"]

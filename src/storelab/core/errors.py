@@ -41,7 +41,8 @@ class UserError(Exception):
         place, problem, mend = map(without_tokens, (place, problem, mend))
         self.place, self.problem, self.mend = place, problem, mend
         line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
-        super().__init__(" ".join(line.split()))
+        plain = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in line)
+        super().__init__(" ".join(plain.split()))
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         """So that it comes out of a process pool: with its own arguments instead of the line."""
@@ -54,6 +55,7 @@ class MeasurementFailed(Exception):
 
 MENDS = {
     errno.ENOSPC: "make room on this disk",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EDQUOT: "make room in your quota",
     errno.EROFS: "give a folder on a disk that may be written",
     errno.EACCES: "give a file or folder of yours, or change its rights",

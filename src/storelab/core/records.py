@@ -4,6 +4,7 @@ Good file at a good path or nothing: temporary name, fsync, rename; `run.json` l
 that they are still what was measured.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -129,7 +130,8 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
             error.filename = str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a read-only disk there is none
+            temporary.unlink()
 
 
 def write_json(path: Path, data: Any) -> None:

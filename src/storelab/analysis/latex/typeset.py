@@ -28,6 +28,9 @@ def first_error(log: str) -> str:
     return f"{lines[at][2:]} {where}".strip()
 
 
+LEAST_ROOM = 2**20  # bytes of disk that LaTeX needs beside what it has written
+
+
 def build(campaign_dir: Path, paper_dir: Path) -> Path:
     """Run latexmk in `tex/build`; returns `paper.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX
     fails."""
@@ -40,7 +43,9 @@ def build(campaign_dir: Path, paper_dir: Path) -> Path:
             raise UserError(
                 str(path),
                 "is not there",
-                "run `storelab latex` first" if path.name == "numbers.tex" else "name the folder with --paper-dir",
+                f"run `storelab latex --campaign-dir {campaign_dir}` first"
+                if path.name == "numbers.tex"
+                else "name the folder with --paper-dir",
             )
     out = campaign_dir / "tex" / "build"
     shutil.rmtree(out, ignore_errors=True)  # an aborted run leaves .aux files that break the next one
@@ -65,10 +70,11 @@ def build(campaign_dir: Path, paper_dir: Path) -> Path:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", cwd=out)
     made, log = out / "paper.pdf", out / "paper.log"
     if done.returncode or not made.exists():
-        raise UserError(
-            str(log if log.exists() else made),
-            f"LaTeX failed: {first_error(log.read_text(errors='replace') if log.exists() else done.stderr)}",
-        )
+        if shutil.disk_usage(out).free < LEAST_ROOM:
+            raise UserError(str(out), "LaTeX failed: this disk is full", "make room on this disk")
+        told = log.read_text(errors="replace") if log.exists() else ""
+        why = first_error(told if told.strip() else done.stdout + done.stderr)
+        raise UserError(str(log if told else made), f"LaTeX failed: {why}", "see the log")
     target = campaign_dir / "paper.pdf"
     records.write_atomic(target, made.read_bytes())
     return target

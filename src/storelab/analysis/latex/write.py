@@ -66,7 +66,7 @@ def drawn(campaign_dir: Path) -> dict[str, Any]:
     """The figures that have data: name -> files and caption. Raises UserError where none were made."""
     path = campaign_dir / "figures" / "index.json"
     if not path.exists():
-        raise UserError(str(path), "is not there", "run `storelab figures` first")
+        raise UserError(str(path), "is not there", f"run `storelab figures --campaign-dir {path.parent.parent}` first")
     return records.read_json(path)["figures"]
 
 
