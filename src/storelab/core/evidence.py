@@ -172,7 +172,11 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     number = verify(raw) if (raw / SUMS).exists() or not lost else 0
     if lost:
         problem = f"was not measured ({len(lost)} of {len(keys)} points)"
-        raise UserError(str(raw / lost[0]), problem, "run with measure=true to measure what is missing")
+        raise UserError(
+            str(raw / lost[0]),
+            problem,
+            f"measure what is missing: `make measure CAMPAIGN={raw.parent.name}`; what is there stays",
+        )
     return number
 
 
