@@ -58,7 +58,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
         raise UserError(
             str(path),
             "is not there: this is no measured campaign",
-            f"name a folder that has {path.relative_to(folder)}, such as results/reference, by --campaign-dir; or measure it",
+            "name a measured one, such as results/reference, by --campaign-dir; or measure it",
         )
     plan = evidence.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
