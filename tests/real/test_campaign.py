@@ -135,7 +135,7 @@ def test_a_missing_record_stops_the_rebuild_with_one_line(lab):
     (lab / "results/bench/raw" / key / "run.json").unlink()
     done = snakemake(lab, "--", "tables")
     assert done.returncode == 2
-    assert "1 of 3 raw records are missing" in done.stderr and key in done.stderr
+    assert f"{key}/run.json: raw record is missing" in done.stderr
 
 
 def test_an_altered_record_stops_the_rebuild_with_one_line(lab):
@@ -170,7 +170,7 @@ def test_a_changed_setting_is_shown_and_refused(lab):
 
 
 @pytest.mark.heavy
-def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(lab):
+def test_one_more_value_measures_only_the_new_point_and_one_less_is_refused(lab):
     before = heads(lab)
     (lab / "more.yaml").write_text("sweeps: {up: {axes: {clients: [1, 2]}}}\n")
     done = snakemake(lab, "--configfile", "more.yaml", "--config", "measure=true", "--", "tables")
@@ -180,9 +180,26 @@ def test_one_more_value_measures_only_the_new_point_and_one_less_forgets_none(la
     assert "4 points" in in_process(lab, "--set", "sweeps.up.axes.clients=[1, 2]", "check")[1]
     assert len((lab / "results/bench/tables/points.csv").read_text().splitlines()) == 5
     done = snakemake(lab, "--config", "measure=true", "--", "tables")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 2 and "drops 1 record that it planned before" in done.stderr
     assert heads(lab) == after
-    assert len((lab / "results/bench/tables/points.csv").read_text().splitlines()) == 4
+    in_process(lab, "down", "--all")
+
+
+def test_a_damaged_record_is_measured_anew_and_told(lab):
+    before = heads(lab)
+    table = sorted((lab / "results/bench/raw").rglob("ops.0.parquet"))[0]
+    table.write_bytes(bytes([table.read_bytes()[0] ^ 1]) + table.read_bytes()[1:])  # of the same size and time
+    key = str(table.parent.relative_to(lab / "results/bench/raw"))
+    done = snakemake(lab, "--", "tables")
+    assert done.returncode == 2 and "has a wrong checksum" in done.stderr
+    code, _, err = in_process(lab, "collect")
+    assert code == 2 and f"storelab measure {key}" in err
+    done = snakemake(lab, "--config", "measure=true", "--", "tables")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = heads(lab)
+    assert {k for k in before if before[k] != after[k]} == {key} and "measured anew" in done.stdout + done.stderr
+    run = json.loads((lab / "results/bench/raw" / key / "run.json").read_text())
+    assert [t["reason"] for t in run["earlier"]] == ["its record was damaged: ops.0.parquet"]
     in_process(lab, "down", "--all")
 
 

@@ -177,6 +177,10 @@ def test_load_run_sees_what_verify_sees(copy):
     flip(table, 100, 1)  # of the same size: it passed
     assert evidence.load_run(folder) is None
     assert "it is not the file that run.json beside it tells of" in str(evidence.flaw(folder, None).error())
+    flip(table, 100, 1)
+    head = folder / "run.json"
+    head.write_text(head.read_text().replace('"start_ns": 17', '"start_ns": 18'))  # before anything was collected
+    assert evidence.load_run(folder) is None and "its own sum" in evidence.flaw(folder, None).problem
 
 
 def test_collect_blesses_nothing_that_disagrees_with_itself(copy):

@@ -1,0 +1,28 @@
+"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told. Seeds other than the tests'.
+
+A part is a module of `hardened/` (or beside it) whose function gives figures, name -> count; PARTS names them all.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from common import options, report, run, sized
+from hardened import flips, kills
+
+Part = Callable[[argparse.Namespace], dict[str, float]]
+PARTS: tuple[Part, ...] = (
+    lambda args: kills.figures(sized(args, 300, 30, 2)),
+    lambda args: flips.figures(sized(args, 300, 30, 3)),
+)
+
+
+def main() -> None:
+    args = options(__doc__)
+    found: dict[str, float] = {}
+    for part in PARTS:
+        found |= part(args)
+    report("hardening", 1, {name: [float(count)] for name, count in found.items()}, args)
+
+
+if __name__ == "__main__":
+    run(main)
