@@ -1,4 +1,4 @@
-"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told. Seeds other than the tests'.
+"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told, mistakes told. Seeds other than the tests'.
 
 A part is a module of `hardened/` (or beside it) whose function gives figures, name -> count; PARTS names them all.
 """
@@ -6,6 +6,7 @@ A part is a module of `hardened/` (or beside it) whose function gives figures, n
 import argparse
 from collections.abc import Callable
 
+import mistaken
 from common import options, report, run, sized
 from hardened import flips, kills
 
@@ -13,6 +14,7 @@ Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
     lambda args: kills.figures(sized(args, 300, 30, 2)),
     lambda args: flips.figures(sized(args, 300, 30, 3)),
+    lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
 )
 
 

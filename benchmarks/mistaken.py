@@ -138,7 +138,7 @@ def tried(number: int, seed: int) -> dict[str, int]:
     for mistake, answer in bad:
         print(f"{answer.outcome}: {mistake}: {answer.detail}", file=sys.stderr)
     other = found["unclear"] + found["slow"]
-    return {"inputs": number, "tracebacks": found["traceback"], "silent": found["silent"], "unclear": other}
+    return {"mistakes": number, "tracebacks": found["traceback"], "silent": found["silent"], "unclear": other}
 
 
 # How each is wrong

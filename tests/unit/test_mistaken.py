@@ -240,5 +240,5 @@ def test_the_count_of_a_benchmark_sees_what_is_not_told(monkeypatch, capsys):
         return ("Traceback …", "", "") if mistake.kind == "a fault" else real(folder, mistake)
 
     monkeypatch.setattr(mistaken, "run", run)
-    assert mistaken.tried(3, 1) == {"inputs": 3, "tracebacks": 1, "silent": 1, "unclear": 0}
+    assert mistaken.tried(3, 1) == {"mistakes": 3, "tracebacks": 1, "silent": 1, "unclear": 0}
     assert "silent: " in capsys.readouterr().err and tried == ["right", "a fault", "wrong"]
