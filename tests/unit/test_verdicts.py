@@ -93,6 +93,19 @@ CASES = {
         (subject(ceiling_percent=99.0), subject(bound_by="link", ceiling_percent=92.0)),
     ),
     "client network": ((subject(link_median_percent=94.4), "eth0 moved 118 MB/s in one direction, 94.4 % of its link"), (subject(link_median_percent=None),)),
+    "disturbed": (
+        (
+            subject(**SHARED, host_cpu_percent=98.0, client_cpu_percent=20.0, server_cpu_percent=32.5),
+            "other programs took 45.5 % of the cores of the clients' host, the clients 20 % and the server 32.5 %",
+        ),
+        (
+            subject(**SHARED, host_cpu_percent=98.0, client_cpu_percent=40.0, server_cpu_percent=49.0),  # the kernel's work
+            subject(**SHARED, host_cpu_percent=98.0, client_cpu_percent=20.0, server_cpu_percent=None),  # the server, perhaps
+            subject(host_cpu_percent=60.0, client_cpu_percent=52.0, server_cpu_percent=90.0),  # of another host
+            subject(**SHARED, host_cpu_percent=60.0, client_cpu_percent=20.0, server_cpu_percent=20.0),  # a host with room
+            subject(host_cpu_percent=None, client_cpu_percent=52.0),
+        ),
+    ),
     "client CPU (one thread)": (
         (subject(client_cpu_median_cores=0.97, axes={"engine": "fsspec"}), "client took 0.970 of 1 core it can use (one interpreter thread)"),
         (
@@ -165,6 +178,11 @@ def test_a_link_that_binds_is_the_client_network_although_the_host_is_shared():
     fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(bound))]
     said = "99.6 % of what the same clients reach over their links against a server that does almost nothing"
     assert fired == [("client network", said)]
+
+
+def test_others_that_take_more_than_the_measurement_disturb_it_whatever_is_idle():
+    said = verdict_rules.disturbed(subject(host_cpu_percent=50.0, client_cpu_percent=20.0))
+    assert said.startswith("other programs took 30 % of the cores of the clients' host, the clients 20 %:")
 
 
 def test_at_the_best_rate_failed_operations_count():

@@ -138,7 +138,11 @@ def lines(found: pd.DataFrame) -> list[str]:
     for r in found.itertuples(index=False):
         subject_of = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
         out.append(f"{subject_of}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
-        out.append(f"    limited by: {r.verdict}" if r.verdict not in (NOT_KNOWN, "unsteady") else f"    {r.verdict}")
+        out.append(
+            f"    limited by: {r.verdict}"
+            if r.verdict not in (NOT_KNOWN, "unsteady", rules.DISTURBED)
+            else f"    {r.verdict}"
+        )
         out.append(f"        {r.evidence}")
         out += [f"    also: {_text(r.also)}"] if _text(r.also) else []
         out += [f"    what would tell: {_text(r.would_tell)}"] if _text(r.would_tell) else []

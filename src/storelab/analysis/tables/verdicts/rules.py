@@ -13,6 +13,7 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, LINK
+from storelab.analysis.tables.points import DISTURBED_PERCENT
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
 from storelab.core import engines
 
@@ -24,7 +25,7 @@ LINK_FULL = 90.0  # percent of what the network card can carry in one direction
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
 MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
-OTHERS = 10.0  # percent of the host's cores taken by neither side, worth a word
+OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, worth a word
 GAIN = 1.05  # ratio that is worth being called one, however sure it is
 # Without an interval: so many runs on each side, apart from each other, and such a ratio.
 LEAST_RUNS, LEAST_GAIN = 3, 1.1
@@ -86,6 +87,20 @@ def network(s: Subject) -> str | None:
     used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
     said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
     return said if used >= LINK_FULL else None
+
+
+def disturbed(s: Subject) -> str | None:
+    """Programs that are neither client nor server took cores of the clients' host; a store elsewhere takes none."""
+    host, client, server = (s.number(f"{who}_cpu_percent") for who in ("host", "client", "server"))
+    if host is None or client is None or (s.shared and server is None):
+        return None
+    here = server or 0.0 if s.shared else 0.0
+    other = host - client - here
+    if other <= OTHERS or (host < BUSY and other <= client + here):
+        return None
+    beside = f"the clients {_n(client)} %" + (f" and the server {_n(here)} %" if s.shared else "")
+    said = f"other programs took {_n(other)} % of the cores of the clients' host, {beside}"
+    return f"{said}: the rate is below what it would be"
 
 
 def client_thread(s: Subject) -> str | None:
@@ -233,6 +248,7 @@ def would_tell(s: Subject) -> str:
 
 
 NOT_KNOWN = "not known"
+DISTURBED = "disturbed"
 RULES = (
     Rule("errors", errors, ("runs are invalid (more failed operations than the campaign's budget), or at the best "
                            f"rate more than {FAILED:g} % of the operations failed")),
@@ -247,6 +263,9 @@ RULES = (
     Rule("client network", network, ("the calibration marks the points as bound by the link, whoever shares the host; "
                                     f"or an interface of the clients' host moved {LINK_FULL:g} % or more of what "
                                     "its link can carry in one direction")),
+    Rule(DISTURBED, disturbed, (f"programs that are neither client nor server took more than {OTHERS:g} % of the "
+                               f"cores of the clients' host, and it was {BUSY:g} % busy or more, or they took more "
+                               "than clients and server: measure again when it is idle")),
     Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
                                                    f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
     Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "
