@@ -312,6 +312,15 @@ func TestHeadDeleteList(t *testing.T) {
 	if len(rows) < 3 || rows[0].Count != 3 || rows[1].Count != 3 || rows[2].Count != 1 || out.Errors != 0 {
 		t.Errorf("LIST: %+v %+v", rows[:3], out)
 	}
+	rows, out = newLab(t, s.URL).with("LIST", map[string]any{"list_prefix": "slowdown/", "workers": 1}).run(0.1)
+	for _, r := range rows {
+		if r.Count != 1 || r.Error != "SlowDown" || r.Status != 503 {
+			t.Errorf("a listing that failed is one operation: %+v", r)
+		}
+	}
+	if out.Errors != int64(len(rows)) || len(rows) == 0 {
+		t.Errorf("LIST refused: %d rows, %+v", len(rows), out)
+	}
 	rows, out = newLab(t, s.URL).with("DELETE", nil).objects(s, "data", 7).run(0.5)
 	if len(rows) != 7 || out.Operations != 7 || s.count() != 0 || rows[0].Status != 204 {
 		t.Errorf("DELETE: %d rows, %d left, %+v", len(rows), s.count(), out)

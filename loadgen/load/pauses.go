@@ -42,6 +42,13 @@ func (p *Pauses) add(begin, length int64) {
 	}
 }
 
+// tick notes the pause that ended when a tick came so long after the one before, if it was one.
+func (p *Pauses) tick(now int64, since time.Duration) {
+	if late := since - pauseTick; late >= pauseFrom {
+		p.add(now-int64(late), int64(late))
+	}
+}
+
 // notePauses lets a clock tick until `ended`, and notes each tick that was late.
 func (r *Run) notePauses(ended <-chan struct{}, into *Pauses) {
 	tick := time.NewTicker(pauseTick)
@@ -54,9 +61,7 @@ func (r *Run) notePauses(ended <-chan struct{}, into *Pauses) {
 		case <-tick.C:
 		}
 		now := time.Now()
-		if late := now.Sub(last) - pauseTick; late >= pauseFrom {
-			into.add(r.now()-int64(late), int64(late))
-		}
+		into.tick(r.now(), now.Sub(last))
 		last = now
 	}
 }

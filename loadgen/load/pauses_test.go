@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,5 +33,17 @@ func TestLateBegins(t *testing.T) {
 	}
 	if l.count != 3 || l.longest != 35*int64(time.Millisecond) {
 		t.Errorf("%+v", &l)
+	}
+}
+
+func TestAPauseIsWhatATickWasLate(t *testing.T) {
+	ms := time.Millisecond
+	var p Pauses
+	for _, since := range []time.Duration{10 * ms, 29 * ms, 30*ms - 1, 30 * ms, 110 * ms} {
+		p.tick(int64(1e9), since)
+	}
+	want := [][2]int64{{1e9 - 20e6, 20e6}, {1e9 - 100e6, 100e6}}
+	if p.Count != 2 || p.SumNs != 120e6 || p.LongestNs != 100e6 || !slices.Equal(p.Longest, want) {
+		t.Errorf("%+v", p)
 	}
 }

@@ -107,6 +107,9 @@ func (s *server) fault(w http.ResponseWriter, key string) bool {
 func (s *server) answer(w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
 	_, key, _ := strings.Cut(strings.TrimPrefix(q.URL.Path, "/"), "/")
+	if key == "" { // a listing
+		key = q.URL.Query().Get("prefix")
+	}
 	if s.fault(w, key) {
 		return
 	}
