@@ -6,6 +6,7 @@ A part is a module of `hardened/` (or beside it) whose function gives figures, n
 import argparse
 from collections.abc import Callable
 
+import console_blocks
 import mistaken
 from common import options, report, run, sized
 from hardened import flips, kills
@@ -14,6 +15,7 @@ Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
     lambda args: kills.figures(sized(args, 300, 30, 2)),
     lambda args: flips.figures(sized(args, 300, 30, 3)),
+    lambda args: console_blocks.figures(*sized(args, (False, None), (True, None), (True, 1))),
     lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
 )
 

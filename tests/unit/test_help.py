@@ -76,7 +76,7 @@ def test_a_command_that_is_none_is_told_the_nearest(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "storelab: chek: is no command; did you mean 'check'?\n"
+    assert capsys.readouterr().err == "storelab: 'chek': is no command; did you mean 'check'?\n"
 
 
 def test_the_shell_completes_commands_and_options():
