@@ -55,7 +55,8 @@ def test_make_hands_its_signal_on(tmp_path):
     (tmp_path / "Makefile").write_text(
         f"SHELL := /bin/bash\n{recipe}\nall:\n\t@export AFTER='touch after'; \\\n\t$(SNAKEMAKE) --config x=y\n"
     )
-    run = subprocess.Popen(["make", "all"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = ["make", "--no-print-directory", "all"]  # which make prints where another make (`make test`) calls it
+    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert run.stdout
     child = psutil.Process(int(run.stdout.readline()))
     run.terminate()
