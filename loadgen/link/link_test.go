@@ -99,10 +99,13 @@ func TestTheRateIsShared(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
-	l := &Link{}
-	address := through(t, l, echo)
-	l.Target = "127.0.0.1:1"
-	c := dial(t, address)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go (&Link{Target: "127.0.0.1:1"}).Serve(listener)
+	c := dial(t, listener.Addr().String())
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Fatal("an answer without a server")
 	}

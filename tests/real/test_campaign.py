@@ -154,7 +154,7 @@ def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
     for code, _, err in (
         (done.returncode, done.stdout, done.stderr),
         in_process(lab, "measure", "--again", sorted(heads(lab))[0]),
-        in_process(lab, "--set", "sweeps.up.axes.clients=3", "plan", "--write"),
+        in_process(lab, "--set", "sweeps.up.axes.clients=[2, 3]", "plan", "--write"),
     ):
         assert code == 2 and "sealed" in err, err
     assert "make_tables" in listed(

@@ -87,7 +87,8 @@ def test_a_cancelled_job_or_step_fails_the_point(testbed, lab, what):
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 30 and gone(lab) and "Traceback" not in err
     failed = json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())
-    assert "CANCELLED" in failed["reason"], failed["reason"]
+    # What the agent wrote before it ended, or what srun said of it: whichever came first.
+    assert "cancelled" in failed["reason"].lower(), failed["reason"]
     measured_after_all(testbed, lab)
 
 
