@@ -156,6 +156,12 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
         body.unlink()
 
 
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    """Go's modules and what it built, for all commands."""
+    return tmp_path_factory.mktemp("go")
+
+
 @pytest.mark.heavy
 @pytest.mark.skipif(not shutil.which("go"), reason=NO_GO)
 @pytest.mark.parametrize(
@@ -170,8 +176,8 @@ def test_bodies_are_found_again_where_scratch_was_emptied(store, tmp_path):
     ],
     ids=" ".join,
 )
-def test_the_go_tests(tmp_path, command):
-    environ = golang.go_environ(tmp_path) | ({"CGO_ENABLED": "1"} if "-race" in command else {})
+def test_the_go_tests(scratch, command):
+    environ = golang.go_environ(scratch) | ({"CGO_ENABLED": "1"} if "-race" in command else {})
     done = subprocess.run(
         ["go", *command, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=900
     )
