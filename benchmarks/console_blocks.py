@@ -110,8 +110,8 @@ def copy(folder: Path) -> None:
     )
 
 
-def failure(block: Block, folder: Path) -> str:
-    """Run the block in `folder`; what it said where it failed, else ''."""
+def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the block in `folder`; its stdout holds all that it said. Raises TimeoutExpired."""
     for name, text in block.files:
         (folder / name).write_text(text)
     script = "\n".join(
@@ -121,7 +121,7 @@ def failure(block: Block, folder: Path) -> str:
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
     try:
-        done = subprocess.run(
+        return subprocess.run(
             ["bash"],
             input=script,
             cwd=folder,
@@ -132,10 +132,16 @@ def failure(block: Block, folder: Path) -> str:
             timeout=LIMIT_S,
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return f"not done after {LIMIT_S:g} s"
     finally:
         subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=folder, env=env, capture_output=True)
+
+
+def failure(block: Block, folder: Path) -> str:
+    """Run the block in `folder`; what it said where it failed, else ''."""
+    try:
+        done = run(block, folder)
+    except subprocess.TimeoutExpired:
+        return f"not done after {LIMIT_S:g} s"
     return "" if done.returncode == 0 else f"exit code {done.returncode}: {done.stdout[-1500:]}"
 
 

@@ -1,10 +1,13 @@
-"""Every console block of README.md and docs/ runs as it stands, in a checkout of its own, unless it says what it needs first."""
+"""Every console block of README.md and docs/ runs as it stands, in a checkout of its own, unless it says what it needs first.
+
+The first one, `make demo` in a fresh clone, is run by test_stranger.py, which looks at what it made.
+"""
 
 import console_blocks
 import pytest
 
 pytestmark = pytest.mark.real
-RUN = [b for b in console_blocks.blocks() if not b.needs]
+RUN = [b for b in console_blocks.blocks()[1:] if not b.needs]
 
 
 @pytest.mark.parametrize(
