@@ -148,3 +148,37 @@ def test_docstrings_name_modules_that_are_there():
             if not any(f".{known}".endswith(f".{place}") for known in NAMES):
                 gone.append(f"{name}: May import {place}")
     assert not gone
+
+
+# Programs that may outlive the process that starts them, and why.
+OUTLIVE = {
+    "stores/managed/daemons.py": "a store is up until `down`",
+    "stores/hdfs/store.py": "a name space that is half made is none: `down` finds who makes it by its log",
+    "gang/testbed/pool.py": "a testbed is up until `down`",
+    "install/debian.py": "a file that forbids services must go again",
+    "analysis/latex/typeset.py": "the analysis knows no host; LaTeX ends by itself",
+}
+
+
+def outliving(tree: ast.AST) -> list[int]:
+    """Lines that start a program which lives on when its parent is killed."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen", "subprocess.check_output", "os.system")
+        and "die_with_parent" not in ast.unparse(node)
+        and "_mortal" not in ast.unparse(node)
+        and (
+            not isinstance(node.args[0], ast.Name) or node.args[0].id != "command" or "_mortal" not in ast.unparse(tree)
+        )
+    ]
+
+
+def test_a_program_ends_with_the_process_that_started_it():
+    """Not where storelab was killed with -9 alone: a program may hold keys, or write to a store."""
+    found = {str(p.relative_to(SOURCE)): lines for p in MODULES if (lines := outliving(ast.parse(p.read_text())))}
+    assert {name: found[name] for name in found if name not in OUTLIVE} == {}
+    assert set(OUTLIVE) <= set(found), "an exception that is none"
+    assert outliving(ast.parse("subprocess.run(['a'])")) == [1]
+    assert outliving(ast.parse("subprocess.run(['a'], preexec_fn=die_with_parent())")) == []

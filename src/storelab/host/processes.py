@@ -14,9 +14,13 @@ LATE, MISSING = 124, 127  # exit status of a command that did not answer in time
 
 
 def ask(
-    command: Sequence[str | Path], timeout_s: float = 20.0, environ: Mapping[str, str] | None = None, **more: Any
+    command: Sequence[str | Path],
+    timeout_s: float = 20.0,
+    environ: Mapping[str, str] | None = None,
+    feed: str = "",
+    **more: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short command and return its status and output. It reads nothing, and ends with this process.
+    """Run a short command and return its status and output. It reads `feed`, and ends with this process.
 
     environ: default: this process's; more: for `subprocess.run`. Raises nothing: the status is LATE if it does not end
     within `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then says so.
@@ -24,7 +28,7 @@ def ask(
     try:
         return subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=feed,
             capture_output=True,
             text=True,
             errors="replace",

@@ -12,13 +12,13 @@ import mmap
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
+from storelab.host.processes import ask
 from storelab.install import Part, Progress
 from storelab.install.go_toolchain import PINS, go_of, least_of
 from storelab.install.running import check_room, run
@@ -194,9 +194,7 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 
 def _check(program: Program, binary: Path) -> None:
     """Raises MeasurementFailed where this is not what was to be built, or does not run."""
-    told = subprocess.run(
-        [binary, "--version"], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=60, check=False
-    )
+    told = ask([binary, "--version"], 60)
     version = told.stdout.strip() if program.own else module_version(binary, program.module)
     if told.returncode or version != pinned(program):
         raise MeasurementFailed(

@@ -7,7 +7,6 @@ stages: one that finds its master missing waits for seconds before it tries agai
 import http.client
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pydantic import Field
 from storelab.core.answers import NO, NOT_TRIED, Told
 from storelab.core.config_types import Size
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -212,15 +212,14 @@ class SeaweedFS(Managed):
         The front-ends have theirs from a static file, as `weed s3 -config` offers; storelab runs no other way.
         """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
-        done = subprocess.run(
-            [str(self.program()), "shell", f"-master={master}", f"-filer={filer}"],
-            input="s3.user.list\n",
+        done = processes.ask(
+            [self.program(), "shell", f"-master={master}", f"-filer={filer}"],
+            TOOL_S,
+            feed="s3.user.list\n",
             cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_S,
-            check=True,
         )
+        if done.returncode:
+            raise MeasurementFailed(f"{self.place}: `weed shell` tells no users: {processes.words(done)}")
         found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
         return [
             Told(

@@ -12,7 +12,6 @@ import pwd
 import shutil
 import socket
 import struct
-import subprocess
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.managed import net
 from storelab.stores.managed.base import Managed
@@ -222,18 +222,9 @@ class XRootD(Managed):
     def warm_up_one(self, endpoint: Endpoint) -> None:
         super().warm_up_one(Endpoint(self._http(), protocol="http"))
         if endpoint.protocol == "root":
-            done = subprocess.run(
-                [sys.executable, "-c", PROBE, endpoint.url],
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
+            done = processes.ask([sys.executable, "-c", PROBE, endpoint.url], 30)
             if done.returncode:
-                raise MeasurementFailed(
-                    f"{self.place}: {endpoint.url} is not usable: {' '.join(done.stderr.split())[-200:]}"
-                )
+                raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}

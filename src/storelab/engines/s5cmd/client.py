@@ -48,7 +48,10 @@ def binary() -> Path:
 
 @cache
 def version() -> str:
-    return subprocess.run([binary(), "version"], capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    told = processes.ask([binary(), "version"])
+    if told.returncode:
+        raise UserError("s5cmd", f"does not run here: {processes.words(told)}", "run `make setup`")
+    return told.stdout.strip()
 
 
 def command(endpoint: Endpoint, workers: int) -> list[str]:

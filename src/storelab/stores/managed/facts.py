@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
+from storelab.host import processes
 from storelab.host.folders import existing, filesystem
 from storelab.install import program
 from storelab.stores.base import Status, Store
@@ -160,15 +160,7 @@ class Facts(Store):
 
     def ask_version(self, program: Path) -> str:
         """What the program says of itself; '' where it tells none."""
-        done = subprocess.run(
-            [program, self.version_flag],
-            env=environment(self.folder, {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = processes.ask([program, self.version_flag], 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
 

@@ -7,11 +7,11 @@ without entering; nobody beyond this machine does.
 import contextlib
 import ipaddress
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
 from storelab.install import program
 
 NAMES = Path("/run/netns")  # where iproute2 keeps the names of namespaces
@@ -44,14 +44,7 @@ class Namespace:
         return program("ip", "xrootd", self.place)
 
     def _run(self, *arguments: str, batch: str | None = None) -> str:
-        done = subprocess.run(
-            [str(self._ip()), *arguments, *(["-batch", "-"] if batch else [])],
-            input=batch or "",
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        done = processes.ask([self._ip(), *arguments, *(["-batch", "-"] if batch else [])], feed=batch or "")
         if done.returncode:
             raise MeasurementFailed(
                 f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}"
