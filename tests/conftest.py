@@ -2,6 +2,7 @@
 
 import fcntl
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from storelab.stores import everywhere
 from storelab.stores.base import Store
 from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so would the programs that tests send it to.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")

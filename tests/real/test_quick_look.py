@@ -80,7 +80,6 @@ def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when):
             stdout=said,
             stderr=said,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background ignores it
         )
     end = time.monotonic() + 60
     while when not in (here / "said").read_text() and time.monotonic() < end and started.poll() is None:
