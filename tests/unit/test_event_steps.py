@@ -10,7 +10,7 @@ import uproot
 from storelab.core import config, plan
 from storelab.core.errors import UserError
 from storelab.datasets.root import decode, generated, header, pages, steps
-from storelab.engines.uproot.reader import decoder
+from storelab.datasets.root.by_uproot import decoder
 from storelab.measure import check
 from storelab.workloads import WORKLOADS
 from storelab.workloads.events.client import step_of

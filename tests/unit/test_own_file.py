@@ -19,12 +19,14 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets
+from storelab.datasets.root.branches import branches_of
+from storelab.datasets.root.by_uproot import decoder
 from storelab.datasets.root.decode import Broken
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
-from storelab.engines.uproot.reader import Reader, TupleReader, decoder
+from storelab.engines.uproot.reader import Reader, TupleReader
 from storelab.measure import check, plan_file
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
@@ -196,7 +198,7 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
     opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
     if isinstance(opened, uproot.TTree):
         reader = SelectionReader(
-            Header.of(opened, {}), memory, link, batch, foreign=decoder({n: opened[n] for n in names})
+            Header.of(opened, {}), memory, link, batch, foreign=decoder({n: branches_of(opened)[n] for n in names})
         )
     else:
         reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)
@@ -240,8 +242,9 @@ def hold_against_uproot(path, tree, entries, percent=100):
     ours, theirs = by_the_decoder(path, tree, names, entries), by_uproot(path, tree, table, names, entries)
     assert set(ours) == set(theirs) == set(names)
     opened = uproot.open(path)[tree]
+    held = branches_of(opened) if isinstance(opened, uproot.TTree) else opened
     for name in names:
-        expected = opened[name].array()[entries]
+        expected = held[name].array()[entries]
         for found in (ours[name], theirs[name]):
             assert ak.array_equal(found, expected, equal_nan=True, check_parameters=False, dtype_exact=False), name
     return len(names)

@@ -15,6 +15,7 @@ import numpy as np
 
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
+from storelab.datasets.root.branches import branches_of
 
 MOST_SAID = 300  # characters of a library's message
 
@@ -187,7 +188,7 @@ def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
     layout, entries, out = baskets.Baskets.from_tree(tree), int(tree.num_entries), {}
     table = baskets.table_of(layout, path, tree.name, entries)
     held = np.bincount(layout.branch, layout.entry_stop - layout.entry_start, len(layout.names)).astype("i8").tolist()
-    branches = dict(tree.iteritems(recursive=True, full_paths=True))
+    branches = branches_of(tree)
     for name, n in zip(layout.names, held, strict=True):
         branch = branches[name]
         if not n and branch.branches:

@@ -1,12 +1,12 @@
 """Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
 
-May import: numpy, pyarrow, `core`; uproot in functions. The selections follow Arsuaga-Rios et al., "Using S3 cloud
-storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries:
-Table 2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small
-files, and the last entries of some) have no range: they come with the header, and no read needs further bytes for them.
-Their rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of the
-entries). That size is uncompressed, because the header is packed as a whole. It is their part of the volume, so that
-branches can be ordered; `ranges()`, and so needed bytes, leave them out.
+May import: numpy, pyarrow, `datasets.root.branches`, `core`; uproot in functions. The selections follow Arsuaga-Rios
+et al., "Using S3 cloud storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on
+volume; by entries: Table 2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the
+tree's header (small files, and the last entries of some) have no range: they come with the header, and no read needs
+further bytes for them. Their rows have offset -1, and size and CRC-32 of their content in the unpacked header
+(values, then offsets of the entries). That size is uncompressed, because the header is packed as a whole. It is their
+part of the volume, so that branches can be ordered; `ranges()`, and so needed bytes, leave them out.
 """
 
 import itertools
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storelab.core import records
+from storelab.datasets.root.branches import branches_of
 
 SCHEMA = pa.schema(
     [
@@ -64,11 +65,11 @@ class Baskets:
     def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
         """From uproot's branch metadata.
 
-        tree: a TTree, or its branches by full path ('a/b' where split); names: default all. The members are read, not
+        tree: a TTree, or its branches by `branches_of()`; names: default all. The members are read, not
         `entry_offsets`, which raises if the baskets do not add up. Embedded baskets that cannot be parsed, or do not
         add up to the entries that the free ones leave, get no rows.
         """
-        branches = tree if isinstance(tree, dict) else dict(tree.iteritems(recursive=True, full_paths=True))
+        branches = tree if isinstance(tree, dict) else branches_of(tree)
         names = list(branches) if names is None else list(names)
         columns: dict[str, list[np.ndarray]] = {
             k: [np.empty(0, "i8")] for k in ("branch", "basket", "start", "stop", "offset", "size")

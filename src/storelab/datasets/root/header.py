@@ -1,7 +1,7 @@
 """What a tree's header says: baskets and forms of its branches, kept in a file for other readers.
 
 Parsing the header of 6000 branches takes seconds of CPU; loading this table takes hundredths. May import: numpy,
-pyarrow, `datasets.root.baskets`, `datasets.root.decode`, `core`; uproot in functions.
+pyarrow, `datasets.root.{baskets,branches,decode}`, `core`; uproot in functions.
 """
 
 import json
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storelab.datasets.root.baskets import Baskets, write
+from storelab.datasets.root.branches import branches_of
 from storelab.datasets.root.decode import Flat, Form, Lists, form_of
 
 VERSION = 2
@@ -36,7 +37,7 @@ class Header:
     @classmethod
     def of(cls, tree: Any, file: dict[str, Any]) -> "Header":
         """From an open uproot TTree. A branch without an interpretation in uproot gets no form."""
-        objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        objects = branches_of(tree)
         layout = Baskets.from_tree(objects)
         return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
 

@@ -1,1 +1,1 @@
-"""Engine `planned`: storelab's read planner and decoder. May import: what `engines` may, `common`, and `uproot`."""
+"""Engine `planned`: storelab's read planner and decoder. May import: what `engines` may, `common`."""

@@ -1,6 +1,6 @@
 """Engine `planned`: selection reads by storelab's own read planner and decoder.
 
-May import: what `engines` may, `engines.common`, `engines.planned.counted`, `engines.uproot.reader` (to read a header).
+May import: what `engines` may, `engines.common`, `engines.planned.counted`.
 The link is measured in `prepare`, through the connections that will read: the record has it as `link`, and its requests
 and bytes as `calibration`.
 """
@@ -203,10 +203,12 @@ class PlannedClient(PlannedBase):
         )
         if not missing:
             return None
-        from storelab.engines.uproot.reader import decoder
+        from storelab.datasets.root.branches import branches_of
+        from storelab.datasets.root.by_uproot import decoder
 
         tree = self.tree(self.transport) if tree is None else tree
-        return decoder({name: tree[name] for name in missing})
+        branches = branches_of(tree)
+        return decoder({name: branches[name] for name in missing})
 
     def keep_header(self) -> None:
         """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""

@@ -78,6 +78,8 @@ class RootClient(SelectionClient):
         tree = loop.Tree(self.url, self.root["tree"], self.branches, CACHE)
         found = np.array(loop.library().storelab.baskets(tree.branches)).reshape(-1, 2)
         rows, _ = self.staged.chosen(self.branches)
+        # without those in the header
+        found, rows = found[found[:, 0] > 0], rows[self.staged.offset[rows] >= 0]
         if not np.array_equal(found, np.stack((self.staged.offset[rows], self.staged.size[rows]), 1)):
             tree.close()
             raise not_staged(self.key)

@@ -6,12 +6,14 @@ as an analysis reads.
 
 import os
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from storelab.datasets.root.branches import by_place
 from storelab.stores.protocols.filesystems import XROOTD
 
 
@@ -56,10 +58,9 @@ class Tree:
         )  # before the cache is filled: afterwards it costs minutes
         self.tree.SetCacheSize(cache_bytes)
         self.branches, self.counters = root.std.vector("TBranch*")(), 0
-        counters = {}
+        counters, known = {}, by_place(_branches(self.tree))
         for branch in branches:
-            found = self.tree.GetBranch(branch) or self.tree.FindBranch(branch.rpartition("/")[2])
-            if not found:
+            if (found := known.get(branch)) is None:
                 raise OSError(f"ROOT finds no branch {branch!r} in {name}")
             self.branches.push_back(found)
             self.tree.AddBranchToCache(found, True)
@@ -105,6 +106,13 @@ class Tree:
 
     def close(self) -> None:
         self.file.Close()
+
+
+def _branches(parent: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, branch) in the order of the tree, as uproot's `iteritems`."""
+    for branch in parent.GetListOfBranches():
+        yield f"{path}{branch.GetName()}", branch
+        yield from _branches(branch, f"{path}{branch.GetName()}/")
 
 
 def _array(found: Any) -> np.ndarray:

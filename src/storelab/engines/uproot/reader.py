@@ -7,10 +7,9 @@ source) → verify (CRC-32 against the side-car; counted in no phase) → decomp
 """
 
 import queue
-import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
@@ -19,19 +18,17 @@ import numpy as np
 import pyarrow as pa
 import uproot
 from fsspec.asyn import FSTimeoutError
-from uproot.interpretation.library import Awkward, NumPy
 from uproot.models.TBasket import Model_TBasket
-from uproot.source.chunk import Chunk
 from uproot.source.coalesce import CoalesceConfig
 from uproot.source.cursor import Cursor
 
 from storelab.core import clock
 from storelab.datasets.root import baskets
+from storelab.datasets.root.branches import branches_of
+from storelab.datasets.root.by_uproot import interpret
 from storelab.datasets.root.pages import Pages
 from storelab.engines.common.selections import Late, WrongData, as_staged
 from storelab.engines.uproot.s3fs_counted import CountedSource, OnceFileSystem
-
-LIBRARIES = Awkward(), NumPy()
 
 
 class Reader:
@@ -73,7 +70,7 @@ class Reader:
 
         Objects need the file's class descriptions, which uproot fetches when first asked.
         """
-        self.objects = dict(tree.iteritems(recursive=True, full_paths=True))
+        self.objects = branches_of(tree)
         for name in self.branches:
             _ = self.objects[name].interpretation
 
@@ -195,36 +192,6 @@ class TupleReader(Reader):
             self._hurry()
             n[name] += len(array)
         return len(n), len(rows), n.total()
-
-
-def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-    """All entries of these baskets (uproot's, end to end at `edges`): numpy for plain numbers, awkward for others."""
-    how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
-    library = LIBRARIES[isinstance(how, uproot.AsDtype)]
-    # For objects: there uproot keeps what it found out in the first basket.
-    context = {**branch.context, "forth": threading.local()}
-    for i, b in enumerate(found):
-        arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
-    return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
-
-
-def basket(branch: Any, number: int, data: np.ndarray) -> Any:
-    """uproot's basket object of these bytes, shape (n,) uint8."""
-    file = branch.file
-    return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
-
-
-def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
-    """`foreign` of `datasets.root.reader.SelectionReader`: decodes branches that have no form there, by uproot."""
-
-    def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
-        branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
-        found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
-        return interpret(branch, found, edges)[
-            np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
-        ]
-
-    return decode
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
