@@ -7,7 +7,8 @@ import time
 import pytest
 
 from storelab.core import clock
-from storelab.gang import rendezvous
+from storelab.core.errors import MeasurementFailed
+from storelab.gang import coordinator, rendezvous
 from storelab.gang.rendezvous import Folder, GangAborted, Leader
 
 
@@ -129,3 +130,28 @@ def test_without_a_leader_the_others_give_up(tmp_path):
 def test_a_late_client_knows_that_it_is_late(tmp_path):
     (tmp_path / "go").write_text(json.dumps({"t0_ns": clock.now_ns() - 1, "n": 2}))
     assert not rendezvous.join(Folder(tmp_path), 1, 2, 1.0, {}).saw_in_time
+
+
+def test_a_full_disk_is_told_with_its_path(tmp_path, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space") as refused:
+        Folder(tmp_path).put("go", {})
+    assert refused.value.filename == str(tmp_path / "go")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_hide_why_a_gang_ended(tmp_path, monkeypatch):
+    class Refuses:
+        participants, noun, accept = [0], "client", None
+
+        def start(self):
+            monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
+            raise MeasurementFailed("no clients today")
+
+        def stop(self):
+            self.stopped = True
+
+    launcher = Refuses()
+    with pytest.raises(MeasurementFailed, match="no clients today"):
+        coordinator.run(launcher, tmp_path, 1, 5, 1, print)
+    assert launcher.stopped

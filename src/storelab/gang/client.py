@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError, of_system
 from storelab.core.model import Point
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
@@ -123,7 +123,8 @@ def run(folder: Path, rank: int) -> int:
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
         out |= {"exit_status": 1, "failure": str(error)}
     except Exception as error:  # whatever a library raises is this client's result
-        out |= {"exit_status": 1, "failure": f"{type(error).__name__}: {error}"}
+        here = isinstance(error, OSError) and error.filename is not None  # a file: full disk, removed folder
+        out |= {"exit_status": 1, "failure": str(of_system(error)) if here else f"{type(error).__name__}: {error}"}
         raise
     finally:
         client.close()

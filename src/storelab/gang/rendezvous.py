@@ -45,6 +45,9 @@ class Folder:
             (os.link if once else os.replace)(temporary, self.path / name)
         except FileExistsError:
             return False
+        except OSError as error:
+            error.filename = str(self.path / name)  # a full disk is told without one
+            raise
         finally:
             temporary.unlink(missing_ok=True)
         return True

@@ -1,0 +1,89 @@
+"""A disk that fills up, and a work folder that somebody removes, while a point is measured: one line, then on as before."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+pytestmark = pytest.mark.real
+GET = {"workload": "get", "duration": "4 s", "warm_up": "100 ms", "objects": 16, "axes": {"workers": 2}}
+KEYS = {"s5cmd": "one/get/workers~0002_rep~001", "obstore": "one/get/engine~obstore_workers~0002_rep~001"}
+
+
+@pytest.fixture
+def site(tmp_path, seaweedfs, keys) -> dict[str, str]:
+    """A campaign of one point for each engine on a running store, staged; the points' keys by engine."""
+    (tmp_path / "config.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "campaign": "lab",
+                "stores": {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}},
+                "use_stores": ["one"],
+            }
+        )
+    )
+    (tmp_path / "campaigns").mkdir()
+    sweeps = {e: GET | {"axes": GET["axes"] | {"engine": e}} for e in KEYS}
+    lab = {"name": "lab", "repetitions": 1, "calibrate": False, "sweeps": sweeps}
+    (tmp_path / "campaigns/lab.yaml").write_text(yaml.safe_dump(lab))
+    done = storelab(tmp_path, "stage")
+    assert done.returncode == 0, done.stderr
+    return KEYS
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "storelab", *arguments]
+
+
+def storelab(folder: Path, *arguments: str, size: str = "") -> subprocess.CompletedProcess[str]:
+    """The command in `folder`; size: its results lie on a disk of that size, with what they hold now."""
+    line = command(*arguments)
+    if size:
+        small = f'mount -t tmpfs -o size={size} none results && cp -a kept/. results/ && exec "$@"'
+        shutil.copytree(folder / "results", folder / "kept", dirs_exist_ok=True)
+        line = ["unshare", "--mount", "sh", "-c", small, "sh", *line]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.root
+@pytest.mark.heavy
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+@pytest.mark.parametrize(("size", "engine"), [("24k", "s5cmd"), ("40k", "s5cmd"), ("40k", "obstore")])
+def test_a_disk_that_is_full_is_told_in_one_line(tmp_path, site, engine, size):
+    """Full before the start, or when the client writes what it measured."""
+    done = storelab(tmp_path, "measure", site[engine], size=size)
+    said = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+    assert done.returncode in (1, 2) and len(said) == 1 and "Traceback" not in done.stderr, done.stderr
+    assert re.search(r"results/lab/\S+: no space left on device; make room on this disk", said[0]), said
+    assert not (tmp_path / "results/lab/raw" / site[engine]).exists(), "the other disk held all of it"
+    again = storelab(tmp_path, "measure", site[engine])
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "results/lab/raw" / site[engine] / "run.json").read_text())["valid"]
+
+
+@pytest.mark.heavy
+def test_a_work_folder_that_is_removed_in_mid_point(tmp_path, site):
+    measuring = subprocess.Popen(
+        command("measure", site["s5cmd"]), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    work, end = tmp_path / "results/lab/work", time.monotonic() + 60
+    while not list(work.rglob("go")) and time.monotonic() < end and measuring.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)
+    shutil.rmtree(work / "one")
+    family = psutil.Process(measuring.pid).children(recursive=True)
+    _, err = measuring.communicate(timeout=60)
+    assert measuring.returncode in (1, 2) and "Traceback" not in err, err
+    said = [line for line in err.splitlines() if line.startswith("storelab: ")]
+    assert len(said) == 1 and "work/one/get" in said[0], err
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    again = storelab(tmp_path, "measure", site["s5cmd"])
+    assert again.returncode == 0, again.stderr
