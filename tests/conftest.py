@@ -1,4 +1,4 @@
-"""What tests share: free ports, a running SeaweedFS, small campaigns; and which tests may run beside each other."""
+"""What tests share: free ports, a running SeaweedFS, small campaigns."""
 
 import fcntl
 import shutil
@@ -6,12 +6,11 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import ports
 import pyarrow.parquet as pq
 import pytest
-from xdist.scheduler import LoadFileScheduling
+from scheduling import TESTBEDS, pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
 
 from storelab.core import plan
 from storelab.core.config import Config
@@ -25,53 +24,8 @@ from storelab.workloads import WORKLOADS
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
-TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
-WITH_A_TESTBED = "test_smoke[cluster_overhead]"
-
-# The files that take longest begin first, so that no worker is left with one at the end. All others follow.
-LONGEST = (
-    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_root_scales", "test_systems", "test_ceph"),
-    *("test_hdfs", "test_xrootd", "test_golden"),
-    *(
-        "test_stale_paper",
-        "test_campaign",
-        "test_paper",
-        "test_protocol_reads",
-        "test_extending",
-        "test_golden_requests",
-    ),
-    *(
-        "test_tables",
-        "test_figures",
-        "test_latex",
-        "test_figures_own",
-        "test_figure_pictures",
-        "test_dag",
-        "test_comparing",
-    ),
-)
-ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
-
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests."""
-    items.sort(key=lambda item: ORDER.get(item.path.stem, len(ORDER)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """With `--dist loadfile` one worker takes all testbeds: others would only wait for their lock."""
-    return Files(config, log) if config.getoption("dist") == "loadfile" else None
-
-
-class Files(LoadFileScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        path = super()._split_scope(nodeid)
-        return "testbeds" if Path(path).stem in TESTBEDS or nodeid.endswith(WITH_A_TESTBED) else path
 
 
 @pytest.fixture(autouse=True, scope="module")

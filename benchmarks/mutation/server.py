@@ -193,6 +193,7 @@ def _end(pid: int, wait: bool = True) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     if wait:
+        os.kill(pid, signal.SIGKILL)  # it may not lead one yet
         os.waitpid(pid, 0)
 
 

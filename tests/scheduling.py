@@ -1,0 +1,71 @@
+"""Which tests may run beside each other, and in which order: hooks that conftest.py takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+# Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
+TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
+WITH_A_TESTBED = "test_smoke[cluster_overhead]"
+
+# The files that take longest begin first, so that no worker is left with one at the end. All others follow.
+LONGEST = (
+    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_root_scales", "test_systems", "test_ceph"),
+    *("test_hdfs", "test_xrootd", "test_golden"),
+    *(
+        "test_stale_paper",
+        "test_campaign",
+        "test_paper",
+        "test_protocol_reads",
+        "test_extending",
+        "test_golden_requests",
+    ),
+    *(
+        "test_tables",
+        "test_figures",
+        "test_latex",
+        "test_figures_own",
+        "test_figure_pictures",
+        "test_dag",
+        "test_comparing",
+    ),
+)
+ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests."""
+    items.sort(key=lambda item: ORDER.get(item.path.stem, len(ORDER)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """With `--dist loadfile` one worker takes all testbeds: others would only wait for their lock."""
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class Files(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return "testbeds" if Path(path).stem in TESTBEDS or nodeid.endswith(WITH_A_TESTBED) else path
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test in which a worker died; it does not run again. xdist (3.8) hands out again all that the worker ever had,
+        and waits for tests that have ended."""
+        work = self.assigned_work[node]
+        died = next((test for unit in work.values() for test, ended in unit.items() if not ended), None)
+        for unit in work.values():
+            if died in unit:
+                unit[died] = True
+        self.assigned_work[node] = {scope: unit for scope, unit in work.items() if not all(unit.values())}
+        super().remove_node(node)
+        return died
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """A worker begins a test when it has the next one, or knows that there is none; a worker that comes later too."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
