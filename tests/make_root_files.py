@@ -21,6 +21,7 @@ FILES = {
     "delphes.root": ("Delphes", ENTRIES),
     "ntuple.root": ("Events", ENTRIES),
     "lists.root": ("events", ENTRIES),
+    "references.root": ("refs", 60),
 }
 UPROOT = ("lists.root",)
 
@@ -30,6 +31,9 @@ MACRO = r"""
 #include <TTree.h>
 #include <TRandom3.h>
 #include <TLorentzVector.h>
+#include <TNtuple.h>
+#include <TNtupleD.h>
+#include <TRef.h>
 #include <TClonesArray.h>
 #include <vector>
 #include <string>
@@ -81,6 +85,26 @@ void delphes(const char* path, int entries) {
     jets->Clear(); muons->Clear(); size = r.Poisson(3);
     for (int k = 0; k < size; k++) new ((*jets)[k]) TLorentzVector(r.Gaus(), r.Gaus(), r.Gaus(), 50);
     for (int k = 0; k < i % 3; k++) new ((*muons)[k]) TLorentzVector(r.Gaus(), r.Gaus(), r.Gaus(), 20);
+    t.Fill();
+  }
+  t.Write(); f.Close();
+}
+
+// Objects that a TRef refers to: their bits are two bytes longer (Delphes, `*.fBits`). Trees of other classes, in folders, of several cycles, empty.
+void references(const char* path, int entries) {
+  TFile f(path, "RECREATE", "", 101);
+  TNtuple nt("nt", "", "a:b:c"); TNtupleD nd("nd", "", "a:b");
+  for (int i = 0; i < entries; i++) { nt.Fill(i, 2 * i, -i); nd.Fill(i, .5 * i); }
+  nt.Write(); nd.Write();
+  int x = 0; TTree empty("empty", ""), nobranch("nobranch", ""); empty.Branch("x", &x); empty.Write(); nobranch.Write();
+  f.mkdir("d")->cd(); TTree deep("deep", ""); deep.Branch("x", &x);
+  for (x = 0; x < 10; x++) deep.Fill();
+  deep.Write(); deep.Fill(); deep.Write(); f.cd();
+  TTree t("refs", ""); t.SetAutoFlush(20); TClonesArray* jets = new TClonesArray("TLorentzVector", 10); t.Branch("Jet", &jets, 32000, 99);
+  TRef reference;
+  for (int i = 0; i < entries; i++) {
+    jets->Clear("C");
+    for (int k = 0; k < i % 3; k++) { auto jet = new ((*jets)[k]) TLorentzVector(i, k, 0, 1); if (i % 2) reference = jet; }
     t.Fill();
   }
   t.Write(); f.Close();
@@ -149,7 +173,7 @@ def by_root(folder: Path) -> None:
         if not ROOT.gInterpreter.Declare(code):
             raise RuntimeError("ROOT refuses the code that writes the files")
     for name in FILES.keys() - set(UPROOT):
-        getattr(ROOT, name.removesuffix(".root"))(str(folder / name), ENTRIES)
+        getattr(ROOT, name.removesuffix(".root"))(str(folder / name), FILES[name][1])
 
 
 def main(folder: Path = FOLDER) -> list[str]:

@@ -104,12 +104,16 @@ def test_no_root_file_and_a_damaged_one(mine, tmp_path):
     (tmp_path / "cut.root").write_bytes(mine.read_bytes()[: mine.stat().st_size // 2])
     with pytest.raises(
         UserError,
-        match=r"files.mine.path: cut.root is cut off \(\d+ of \d+ bytes are missing at its end\); copy it again",
+        match=rf"files.mine.path: cut.root is cut off \({mine.stat().st_size // 2} of {mine.stat().st_size} bytes\); copy it again",
     ):
         own_file.look(tmp_path / "cut.root", "mine", "events")
     (tmp_path / "header.root").write_bytes(mine.read_bytes()[:40])
-    with pytest.raises(UserError, match=r"files.mine.path: header.root is no ROOT file"):
+    with pytest.raises(UserError, match=r"files.mine.path: header.root is cut off \(40 bytes, less than the head"):
         own_file.look(tmp_path / "header.root", "mine", "events")
+    (tmp_path / "nothing.root").write_bytes(b"")
+    with pytest.raises(UserError, match=r"files.mine.path: nothing.root is empty \(0 bytes\)"):
+        own_file.look(tmp_path / "nothing.root", "mine", "events")
+    (tmp_path / "nothing.root").unlink()
     with pytest.raises(UserError, match="no such file; give the path"):
         own_file.fetch(str(tmp_path / "nothing.root"), tmp_path, "files.mine.path")
     with pytest.raises(UserError, match=r"files.mine.path: http://127.0.0.1:9/x.root cannot be read"):
@@ -176,10 +180,12 @@ def test_lists_without_offsets_are_left_out_and_say_why(tmp_path):
             int(branch.member("fBasketSeek")[0]),
             branch.basket(0).member("fKeylen"),
         )
-        values = branch.basket(0).border
+        values, size = branch.basket(0).border, int(branch.member("fBasketBytes")[0])
     data = bytearray(path.read_bytes())
     struct.pack_into(">i", data, at, key + values)  # fNbytes and fObjlen without the offsets
     struct.pack_into(">i", data, at + 6, values)
+    assert data.count(struct.pack(">2i", size, 0)) == 2  # of the basket and of all, in the tree's header
+    data = data.replace(struct.pack(">2i", size, 0), struct.pack(">2i", key + values, 0))
     path.write_bytes(data)
     with uproot.open(path) as file:
         assert (
@@ -337,7 +343,7 @@ def test_check_and_the_file(mine, tmp_path):
             {"path": str(mine), "tree": "evnts"},
             "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts' (it has: events, other)",
         ),
-        ({"path": __file__}, "files.mine.path: test_own_file.py is no ROOT file that can be read"),
+        ({"path": __file__}, "files.mine.path: test_own_file.py is no ROOT file: it does not begin with 'root'"),
     ):
         with pytest.raises(UserError) as caught:
             checked(tmp_path, **file)

@@ -118,3 +118,11 @@ def require_known(place: str, word: Any, known: Collection[str], problem: str, t
     """Raises UserError with the `problem` where the word is none of the known ones; the mend is as of `nearest`."""
     if word not in known:
         raise UserError(place, problem, nearest(word, known, told))
+
+
+MOST_SAID = 300  # characters of a library's message
+
+
+def said(error: BaseException) -> str:
+    """Class and message of what a library raised, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_SAID]

@@ -7,17 +7,18 @@ import contextlib
 import hashlib
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, said
 from storelab.datasets.root import baskets
 from storelab.datasets.root.branches import branches_of
 
-MOST_SAID = 300  # characters of a library's message
+TREES = ("TTree", "TNtuple", "TNtupleD")
+_HEAD = 64  # bytes: magic, version, where the content begins and ends
+_LARGE = 1_000_000  # versions from it on have places of 8 bytes
 
 
 def fetch(source: str, folder: Path, place: str) -> Path:
@@ -44,7 +45,7 @@ def fetch(source: str, folder: Path, place: str) -> Path:
     except Exception as error:  # noqa: BLE001 - a protocol's library may raise anything
         raise UserError(
             place,
-            f"{source} cannot be read ({_said(error)})",
+            f"{source} cannot be read ({said(error)})",
             "check the address, and that `scratch` has room for the file",
         ) from None
     finally:
@@ -52,32 +53,53 @@ def fetch(source: str, folder: Path, place: str) -> Path:
     return target
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_SAID]
+def whole(path: Path, place: str) -> None:
+    """Raises UserError where a local file is no ROOT file, or not all of one; its first bytes tell."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not size:
+        raise UserError(place, f"{path.name} is empty (0 bytes)", "give another one")
+    if head[:4] != b"root":
+        raise UserError(place, f"{path.name} is no ROOT file: it does not begin with 'root'", "give another one")
+    if len(head) < _HEAD:
+        raise UserError(place, f"{path.name} is cut off ({size} bytes, less than the head of a file)", "copy it again")
+    version, end = struct.unpack_from(">i", head, 4)[0], struct.unpack_from(">i", head, 12)[0]
+    if version >= _LARGE:
+        end = struct.unpack_from(">q", head, 12)[0]
+    if size < end:
+        raise UserError(place, f"{path.name} is cut off ({size} of {end} bytes)", "copy it again")
+
+
+def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:
+    reason = said(error).replace(str(path), path.name)
+    return UserError(f"files.{name}.path", f"{path.name} is damaged: {what} cannot be read ({reason})", "copy it again")
 
 
 @contextlib.contextmanager
 def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, str]]:
-    """(uproot's file, name of the tree, `TTree` or `RNTuple`) of a local ROOT file.
+    """(uproot's tree, its name, `TTree` or `RNTuple`) of a local ROOT file.
 
-    Raises UserError: no ROOT file, cut off, no such tree, or several and none named.
+    Raises UserError: no ROOT file, cut off, damaged, no such tree, several and none named, or one without an entry.
     """
     import uproot
 
-    place = f"files.{name}"
+    whole(path, f"files.{name}.path")
     try:
         file = uproot.open({str(path): None})
-        kinds = {key.partition(";")[0]: kind for key, kind in file.classnames().items()}
-    except Exception as error:  # noqa: BLE001 - uproot raises many things if it is no ROOT file
-        raise UserError(
-            f"{place}.path", f"{path.name} is no ROOT file that can be read ({_said(error)})", "give another one"
-        ) from None
+        kinds = dict(file.iterclassnames(cycle=True))
+    except Exception as error:  # noqa: BLE001 - uproot raises many things
+        raise _damaged(name, path, "the list of what it holds", error) from None
     with file:
-        if path.stat().st_size < file.file.fEND:
-            missing = f"{file.file.fEND - path.stat().st_size} of {file.file.fEND} bytes are missing at its end"
-            raise UserError(f"{place}.path", f"{path.name} is cut off ({missing})", "copy it again")
-        chosen = _choose(kinds, path.name, tree, f"{place}.tree")
-        yield file, chosen, "TTree" if kinds[chosen.partition(";")[0]] == "TTree" else "RNTuple"
+        chosen, kind = _choose(kinds, path.name, tree, f"files.{name}.tree")
+        try:
+            held = file[chosen]
+            entries = int(held.num_entries)
+        except Exception as error:  # noqa: BLE001 - a corrupt file
+            raise _damaged(name, path, chosen, error) from None
+        if entries < 1:
+            raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} is empty: no entry", "take another tree")
+        yield held, chosen, kind
 
 
 def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
@@ -88,19 +110,16 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
     """
     import uproot
 
-    with opened(path, name, tree) as (file, chosen, kind):
+    with opened(path, name, tree) as (held, chosen, kind):
+        entries = int(held.num_entries)
         try:
-            held = file[chosen]
             table, unreadable = _tree(held, path) if kind == "TTree" else _ntuple(held, path)
-            entries = int(held.num_entries)
         except Exception as error:  # noqa: BLE001 - a corrupt file
-            raise UserError(f"files.{name}.path", f"{path.name} is damaged ({_said(error)})", "copy it again") from None
-    if entries < 1 or not set(table["branch"].unique().to_pylist()) - set(unreadable):
-        raise UserError(
-            f"files.{name}.tree",
-            f"{chosen} of {path.name} has no entry, or no branch that can be read",
-            "take another tree",
-        )
+            raise _damaged(name, path, chosen, error) from None
+    if not (known := set(table["branch"].unique().to_pylist())) - set(unreadable):
+        reason = next((f": {branch}: {why}" for branch, why in unreadable.items()), "")
+        said_of = f"none of its {len(known)} branches can be read{reason}" if known else "it holds no branch with data"
+        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name}: {said_of}", "take another tree")
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
@@ -139,68 +158,48 @@ def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
     return True
 
 
-def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> str:
-    """The named tree, or the only one. Raises UserError."""
-    known = sorted(k for k, v in kinds.items() if v == "TTree" or v.endswith("RNTuple"))
-    if tree is None and len(known) == 1:
-        return known[0]
-    if tree is not None and tree.partition(";")[0] in known:
-        return tree
-    held = f"it has: {', '.join(known)}" if known else "it has none"
+def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> tuple[str, str]:
+    """(name, `TTree` or `RNTuple`) of the named tree, or of the only one. kinds: key with its cycle -> class, the
+    newest cycle of a name first. Raises UserError."""
+    known: dict[str, str] = {}
+    for key, of in kinds.items():
+        if of in TREES or of.endswith("RNTuple"):
+            kind = "TTree" if of in TREES else "RNTuple"
+            known.setdefault(key.rpartition(";")[0], kind)
+            known[key] = kind
+    names = sorted(n for n in known if ";" not in n)
+    chosen = names[0] if tree is None and len(names) == 1 else (tree or "").strip("/")
+    if chosen in known:
+        return chosen, known[chosen]
+    held = f"it has: {', '.join(names)}" if names else "it has none"
     problem = (
         f"{file} holds no TTree or RNTuple {tree!r}"
         if tree
-        else f"{file} holds {len(known)} TTrees and RNTuples, and none is named"
+        else f"{file} holds {len(names)} TTrees and RNTuples, and none is named"
     )
-    raise UserError(place, f"{problem} ({held})", "name one of them" if known else "take another file")
+    raise UserError(place, f"{problem} ({held})", "name one of them" if names else "take another file")
 
 
 def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
-    """(table of the pages, field -> why it is left out). The first and the last entry of each field are decoded."""
+    """(table of the pages, field -> why it is left out)."""
     from storelab.datasets.root.pages import Pages
+    from storelab.datasets.root.trial import pages_tried
 
     pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
-    out, fields = dict(pages.unreadable), {f.name: f for f in ntuple.fields}
-    for name in pages.layout.names:
-        if name not in out and (reason := _tried(fields[name], entries, path)):
-            out[name] = reason
-    return baskets.table_of(pages.layout, path, ntuple.name, entries), out
-
-
-def _tried(branch: Any, entries: int, path: Path) -> str | None:
-    """Why the first or the last entry of a branch or field cannot be decoded; None if they can.
-
-    Errors in between are errors of the read that meets them.
-    """
-    try:
-        for at in {0, entries - 1}:
-            branch.array(entry_start=at, entry_stop=at + 1)
-    except Exception as error:  # noqa: BLE001 - whatever uproot cannot interpret
-        return _said(error).replace(str(path), path.name)
-    return None
+    unreadable = pages_tried(pages, entries, path)
+    return baskets.table_of(pages.layout, path, ntuple.name, entries), _plain(unreadable, path)
 
 
 def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
     """(table of the baskets, branch -> why it is left out). Parents of split branches hold nothing: no rows."""
-    from uproot.interpretation.grouped import AsGrouped
-    from uproot.interpretation.jagged import AsJagged
+    from storelab.datasets.root.trial import tried
 
-    layout, entries, out = baskets.Baskets.from_tree(tree), int(tree.num_entries), {}
-    table = baskets.table_of(layout, path, tree.name, entries)
-    held = np.bincount(layout.branch, layout.entry_stop - layout.entry_start, len(layout.names)).astype("i8").tolist()
-    branches = branches_of(tree)
-    for name, n in zip(layout.names, held, strict=True):
-        branch = branches[name]
-        if not n and branch.branches:
-            continue
-        if n != entries:
-            out[name] = f"baskets of {n} of {entries} entries can be found"
-        elif reason := _tried(branch, entries, path):
-            out[name] = reason
-        elif isinstance(branch.interpretation, AsGrouped):
-            out[name] = "groups other branches, which are read themselves"
-        elif isinstance(branch.interpretation, AsJagged) and branch.basket(0).byte_offsets is None:
-            out[name] = (
-                "its baskets do not tell where their entries begin, and the baskets of its counter would be read too"
-            )
-    return table, out
+    objects = branches_of(tree)
+    layout = baskets.Baskets.from_tree(objects)
+    unreadable = tried(tree, objects, layout, path)
+    return baskets.table_of(layout, path, tree.name, int(tree.num_entries)), _plain(unreadable, path)
+
+
+def _plain(unreadable: dict[str, str], path: Path) -> dict[str, str]:
+    """The reasons without folders of this machine."""
+    return {branch: why.replace(str(path), path.name) for branch, why in unreadable.items()}

@@ -20,6 +20,7 @@ import xxhash
 _KEY = struct.Struct(">iHiIHH")  # fNbytes, version, fObjlen, fDatime, fKeylen, fCycle
 _END = struct.Struct(">Hiiii")  # version, fBufferSize, fNevBufSize, fNevBuf, fLast: before the last byte of the key
 _SWAPPED = np.dtype(">i4")
+_LARGE = 1000  # versions of keys above it have places of 8 bytes
 
 
 class Broken(ValueError):
@@ -73,6 +74,13 @@ def _plain(how: Any) -> bool:
     return how.from_dtype.names is None and how.to_dtype == how.from_dtype.newbyteorder("=")
 
 
+def place_of(data: np.ndarray) -> int:
+    """Where a basket's bytes, shape (n,) uint8, say that they lie in the file. Raises Broken."""
+    if len(data) < _KEY.size + 8:
+        raise Broken(f"{len(data)} bytes are no basket")
+    return struct.unpack_from(">q" if data[4:6].view(">u2")[0] > _LARGE else ">i", data, _KEY.size)[0]
+
+
 def unpack(data: np.ndarray) -> Content:
     """The content of a basket's bytes as they are in the file, shape (n,) uint8. Raises Broken, and codec errors."""
     if len(data) < _KEY.size:
@@ -88,9 +96,12 @@ def unpack(data: np.ndarray) -> Content:
         raise Broken(f"a basket of {size} bytes says that its values end at {border}")
     if border == size:
         return Content(whole, None, entries)
-    offsets = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)[1:] - key
+    told = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)  # how many, then each, then the end
+    offsets = told[1:] - key
     if len(offsets) < entries + 1:
         raise Broken(f"a basket of {entries} entries tells where {len(offsets)} begin")
+    if told[0] != entries + 1:
+        raise Broken(f"a basket of {entries} entries says that it tells where {told[0] - 1} begin")
     offsets[entries] = border
     return Content(whole[:border], offsets[: entries + 1], entries)
 
@@ -159,7 +170,12 @@ def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray]) 
         if content.offsets is None:
             raise Broken("a branch of lists has a basket that does not tell where its entries begin")
         begins, ends = content.offsets[entries] + form.header, content.offsets[entries + 1]
-        counts.append((ends - begins) // width)
+        held = ends - begins
+        if (held < 0).any() or (held % width).any():
+            raise Broken(
+                f"lists of values of {width} bytes have entries of {held[(held < 0) | (held % width > 0)][0]} bytes"
+            )
+        counts.append(held // width)
         if len(entries) and not form.header and entries[-1] - entries[0] == len(entries) - 1:
             parts.append(content.values[begins[0] : ends[-1]])
         else:

@@ -25,7 +25,7 @@ class StepReader:
         self.header, self.foreign = header, foreign
         self.layout = layout = header.layout
         wanted = np.isin(np.array(layout.names, dtype=object), list(branches))[layout.branch]
-        chosen = np.flatnonzero(wanted)
+        chosen = np.flatnonzero(wanted & (layout.entry_stop > layout.entry_start))  # some baskets hold no entry
         self.chosen = chosen[np.argsort(layout.offset[chosen], kind="stable")]
         self.start, self.stop = layout.entry_start[self.chosen], layout.entry_stop[self.chosen]
         self.last = np.full(len(layout.names), -1)  # by branch: row of the kept basket

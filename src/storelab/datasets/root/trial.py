@@ -1,0 +1,285 @@
+"""Which branches of a TTree every reader can read, found before anything is measured.
+
+Every basket is unpacked and decoded once, and held against what the header and its own key say of it. Then each reader
+(`READERS`) reads the ends of the branch and where two baskets meet. May import: numpy, awkward, `readplan`,
+`datasets.root`, `core`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+from uproot.interpretation.grouped import AsGrouped
+
+from storelab.core.errors import said
+from storelab.datasets.root import baskets, by_uproot, decode
+from storelab.datasets.root.baskets import Baskets
+from storelab.datasets.root.header import Header
+from storelab.datasets.root.reader import SelectionReader
+from storelab.datasets.root.steps import StepReader
+from storelab.readplan.cost import Link
+
+READERS = ("planned", "events", "uproot-s3fs")  # the engines that decode as they are tried here
+TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at one time
+LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # of a local file: any will do
+COLLECTIONS = (3, 4)  # `fType` of branches that count the objects whose members lie below them
+
+
+class Unfit(ValueError):
+    """What a branch holds is not what is said of it."""
+
+
+class LocalRanges:
+    """A local file behind the interface of a transport."""
+
+    parallel = 8
+
+    def __init__(self, path: Path):
+        self.file, self.requests = path.open("rb"), 0
+
+    def fetch(self, starts: Any, stops: Any) -> list[bytes]:
+        self.requests += len(starts)
+        return [os.pread(self.file.fileno(), b - a, a) for a, b in zip(starts, stops, strict=True)]
+
+
+class Trial:
+    """The branches of one tree of a local file. objects: `branches_of()` of it; layout: their baskets."""
+
+    def __init__(self, tree: str, entries: int, objects: dict[str, Any], layout: Baskets, path: Path):
+        self.tree, self.entries, self.objects, self.layout = tree, entries, objects, layout
+        self.file = LocalRanges(path)
+        self.edges = np.searchsorted(layout.branch, np.arange(len(layout.names) + 1))
+        self.counters: dict[int, np.ndarray | None] = {}  # by id of the branch
+        self.told = self.moved = 0  # baskets that tell their place; those that tell another one
+        self.elsewhere: dict[str, str] = {}  # branch -> the first basket that tells another one
+
+    def unreadable(self) -> dict[str, str]:
+        """Branch -> why it is left out. Parents of split branches that hold nothing are no branches to read."""
+        out = {}
+        for code, name in enumerate(self.layout.names):
+            rows = np.arange(self.edges[code], self.edges[code + 1])
+            held = self.layout.entry_stop[rows] - self.layout.entry_start[rows]
+            if not held.sum() and self.objects[name].branches:
+                continue
+            if reason := self._reason(name, rows, held):
+                out[name] = reason
+        if self.told > 2 * self.moved:  # a file that was moved into another one tells nothing
+            out = self.elsewhere | out
+        return {name: out[name] for name in self.layout.names if name in out}
+
+    def _reason(self, name: str, rows: np.ndarray, held: np.ndarray) -> str | None:
+        start, stop = self.layout.entry_start[rows], self.layout.entry_stop[rows]
+        if held.sum() != self.entries:
+            return f"baskets of {held.sum()} of {self.entries} entries can be found"
+        if start[0] != 0 or (start[1:] != stop[:-1]).any() or (held < 0).any():
+            return "its baskets do not follow each other"
+        branch = self.objects[name]
+        try:
+            how = branch.interpretation
+            if isinstance(how, AsGrouped):
+                return "groups other branches, which are read themselves"
+            form = decode.form_of(how)
+            self._every_basket(name, form, rows[held > 0])
+        except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+            return str(error) if isinstance(error, Unfit) else said(error)
+        head = self._alone(name, rows, form)
+        failed = {reader: why for reader in READERS if (why := self._fails(reader, head, rows))}
+        if not failed:
+            return None
+        able = [r for r in READERS if r not in failed]
+        reader, why = next(iter(failed.items()))
+        return f"only {', '.join(able)} can read it; {reader}: {why}" if able else why
+
+    def _data(self, row: int) -> Any:
+        """A basket's bytes, shape (n,) uint8, or uproot's object of one in the header."""
+        if (inside := self.layout.inside.get(row)) is not None:
+            return inside
+        at, size = int(self.layout.offset[row]), int(self.layout.size[row])
+        return np.frombuffer(os.pread(self.file.file.fileno(), size, at), np.uint8)
+
+    def _every_basket(self, name: str, form: decode.Form | None, rows: np.ndarray) -> None:
+        """Raises Unfit, decode.Broken, and what codecs and uproot raise."""
+        layout, counts = self.layout, self._counts(name) if isinstance(form, decode.Lists) else None
+        waiting: list[tuple[int, Any]] = []
+        foreign, size = by_uproot.decoder(self.objects), 0
+        for row in rows.tolist():
+            first, stop, data = int(layout.entry_start[row]), int(layout.entry_stop[row]), self._data(row)
+            content = self._content(name, row, data)
+            if content.entries != stop - first:
+                where = f"basket {layout.basket[row]} holds {content.entries} entries"
+                raise Unfit(f"{where}, and its header says {stop - first}")
+            if form is None:
+                waiting.append((row, data))
+                size += int(layout.size[row])
+            elif isinstance(form, decode.Lists):
+                if content.offsets is None:
+                    raise Unfit(
+                        "its baskets do not tell where their entries begin, and the baskets of its counter would be "
+                        "read too"
+                    )
+                offsets, _ = decode.take(form, [content], [np.arange(stop - first)])
+                self._lists(form, content, np.diff(offsets), None if counts is None else counts[first:stop])
+            else:
+                decode.take(form, [content], [np.arange(stop - first)])
+            if waiting and (size > TOGETHER or row == rows[-1]):
+                self._by_uproot(foreign, name, waiting)
+                waiting, size = [], 0
+
+    def _content(self, name: str, row: int, data: Any) -> decode.Content:
+        if not isinstance(data, np.ndarray):
+            return decode.embedded(data)
+        self.told += 1
+        at, place = int(self.layout.offset[row]), decode.place_of(data)
+        if place != at:
+            number, self.moved = self.layout.basket[row], self.moved + 1
+            self.elsewhere.setdefault(name, f"basket {number} at {at} says that it lies at {place}: it was moved")
+        return decode.unpack(data)
+
+    @staticmethod
+    def _lists(form: decode.Lists, content: decode.Content, found: np.ndarray, counts: np.ndarray | None) -> None:
+        """Raises Unfit where another place says how many values an entry has, and says something else."""
+        where, told = "its counter", counts
+        if form.header == 10:  # of a std::vector: bytes, version, how many
+            begins = content.offsets[:-1]
+            told = content.values[begins[:, None] + np.arange(6, 10)].view(">u4")[:, 0].astype("i8")
+            where = "their own head"
+        if told is not None and not np.array_equal(found, told):
+            i = int(np.flatnonzero(found != told)[0])
+            raise Unfit(f"a list holds {found[i]} values where {where} says {told[i]}")
+
+    def _counts(self, name: str) -> np.ndarray | None:
+        """How many values each entry has by the branch that counts them, shape (entries,); None if none does."""
+        branch = self.objects[name]
+        leaves = branch.member("fLeaves")
+        leaf = leaves[0].member("fLeafCount", none_if_missing=True) if len(leaves) == 1 else None
+        if leaf is None:
+            return None
+        parent = branch.parent
+        of_objects = getattr(parent, "classname", "") == "TBranchElement" and parent.member("fType") in COLLECTIONS
+        counter = parent if of_objects else branch.count_branch
+        if counter is None:
+            return None
+        if id(counter) not in self.counters:
+            try:
+                found = counter.array(library="np")
+                whole = found.dtype.kind in "iu" and found.shape == (self.entries,)
+                self.counters[id(counter)] = found.astype("i8") if whole else None
+            except Exception:  # noqa: BLE001 - the counter is left out itself, with its reason
+                self.counters[id(counter)] = None
+        return self.counters[id(counter)]
+
+    def _by_uproot(self, foreign: Callable[..., Any], name: str, waiting: list[tuple[int, Any]]) -> None:
+        rows = np.array([row for row, _ in waiting])
+        held = (self.layout.entry_stop[rows] - self.layout.entry_start[rows]).tolist()
+        wanted = [np.arange(n) for n in held]
+        array = foreign(name, self.layout.basket[rows].tolist(), [data for _, data in waiting], held, wanted)
+        if len(array) != sum(held):
+            raise Unfit(f"uproot finds {len(array)} entries in baskets of {sum(held)}")
+
+    def _fails(self, reader: str, head: Header, rows: np.ndarray) -> str | None:
+        """Why a reader cannot read the ends of a branch, and around where two baskets meet; None if it can."""
+        try:
+            for first, stop in self._parts(rows):
+                if reader == "planned":
+                    self._planned(head, first, stop)
+                elif reader == "events":
+                    self._steps(head, rows[0], first, stop)
+                else:
+                    self._same(head, rows, first, stop)
+        except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+            return said(error)
+        return None
+
+    def _parts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        """[first, stop) of few entries."""
+        held = rows[self.layout.entry_stop[rows] > self.layout.entry_start[rows]]
+        ends = {0, self.entries - 1, *self.layout.entry_stop[held[:1]].tolist()} - {self.entries}
+        yield from ((max(0, at - 1), min(self.entries, at + 1)) for at in sorted(ends))
+
+    def _alone(self, name: str, rows: np.ndarray, form: decode.Form | None) -> Header:
+        """The header of a tree that has this branch only."""
+        columns = (getattr(self.layout, k)[rows] for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
+        inside = {i: self.layout.inside[row] for i, row in enumerate(rows.tolist()) if row in self.layout.inside}
+        return Header(self.tree, self.entries, Baskets([name], np.zeros_like(rows), *columns, inside), [form], {})
+
+    def _planned(self, head: Header, first: int, stop: int) -> list[Any]:
+        """Arrays of consecutive entries, by the reader of the engine `planned`."""
+        (name,), (form,) = head.layout.names, head.forms
+        reader = SelectionReader(head, self.file, LINK, foreign=by_uproot.decoder(self.objects))
+        out = [array for _, array in reader.read([name], np.arange(first, stop))]
+        found = sum(len(a[0]) - 1 if isinstance(form, decode.Lists) else len(a) for a in out)
+        if found != stop - first:
+            raise Unfit(f"{found} of {stop - first} entries are decoded")
+        return out
+
+    def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
+        """Consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
+        basket."""
+        reader = StepReader(head, head.layout.names, by_uproot.decoder(self.objects))
+        for entry in range(first, stop):
+            rows, new = reader.rows(entry, entry + 1)
+            reader.unpack(new, [self._data(low + row) for row in new.tolist()])
+            if (found := reader.arrays(rows, entry, entry + 1)) != 1:
+                raise Unfit(f"{found} entries are decoded of one")
+
+    def _same(self, head: Header, rows: np.ndarray, first: int, stop: int) -> None:
+        """Raises Unfit where uproot finds other values in the baskets of these entries, as `uproot-s3fs` reads them."""
+        layout, branch, form = self.layout, self.objects[head.layout.names[0]], head.forms[0]
+        rows = rows[(layout.entry_start[rows] < stop) & (layout.entry_stop[rows] > first)]
+        begin, held = int(layout.entry_start[rows[0]]), layout.entry_stop[rows] - layout.entry_start[rows]
+        parts = [self._data(row) for row in rows.tolist()]
+        found = [
+            by_uproot.basket(branch, int(n), part) if isinstance(part, np.ndarray) else part
+            for n, part in zip(layout.basket[rows], parts, strict=True)
+        ]
+        theirs = by_uproot.interpret(branch, found, np.concatenate(([0], np.cumsum(held))))
+        theirs = theirs[first - begin : stop - begin]
+        if len(theirs) != stop - first:
+            raise Unfit(f"{len(theirs)} of {stop - first} entries are decoded")
+        if form is None:
+            return  # both are uproot's
+        ours = self._planned(head, first, stop)
+        if isinstance(form, decode.Lists):
+            sizes = np.concatenate([np.diff(offsets) for offsets, _ in ours])
+            same = np.array_equal(sizes, ak.to_numpy(ak.num(theirs, axis=1)))
+            values, theirs = np.concatenate([v for _, v in ours]), ak.to_numpy(ak.flatten(theirs, axis=1))
+        else:
+            same, values = True, np.concatenate(ours)
+        if not same or values.tobytes() != np.ascontiguousarray(theirs).tobytes():
+            raise Unfit("uproot finds other values than storelab's own decoder")
+
+
+def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path) -> dict[str, str]:
+    """Branch -> why not every reader can read it, of uproot's TTree in this local file."""
+    trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
+    with trial.file.file:
+        return trial.unreadable()
+
+
+def pages_tried(pages: Any, entries: int, path: Path) -> dict[str, str]:
+    """The same for the fields of an RNTuple (`Pages.of()`): every page is unpacked, every cluster decoded."""
+    out, layout = dict(pages.unreadable), pages.layout
+    with path.open("rb") as file:
+        for code, name in enumerate(layout.names):
+            if name not in out and (why := _page_reason(pages, code, entries, file.fileno())):
+                out[name] = why
+    return out
+
+
+def _page_reason(pages: Any, code: int, entries: int, file: int) -> str | None:
+    layout, found = pages.layout, 0
+    rows = np.flatnonzero(layout.branch == code)
+    try:
+        for cluster in pages.tuple.cluster_summaries:
+            first, held = int(cluster.num_first_entry), int(cluster.num_entries)
+            some, _, places = baskets.ranges(layout, [layout.names[code]], np.arange(first, first + held))
+            data = [np.frombuffer(os.pread(file, size, at), np.uint8) for at, size in places]
+            unpacked = pages.unpack(some, data)
+            for _, array in pages.arrays([layout.names[code]], unpacked, np.arange(first, first + held)):
+                found += len(array)
+    except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+        return said(error)
+    return None if found == entries else f"{found} of {entries} entries can be found ({len(rows)} pages)"
