@@ -37,7 +37,7 @@ ROOMS = {  # what makes or judges a number, paths below src/storelab
     "compare": ("analysis/compare/sides.py",),
     "plan": ("core/plan.py", "core/model.py", "core/axes/*", "core/campaign.py", "measure/plan_file.py"),
     "calibration": ("core/calibration.py", "workloads/calibrate/*"),
-    "readplan": ("readplan/[clmst]*.py",),
+    "readplan": ("readplan/[clmrst]*.py",),
     "decoding": ("datasets/root/[bdhprs]*.py",),
     "measuring": (
         *(

@@ -471,17 +471,17 @@ def test_files_that_move_in_parts_are_whole(tmp_path, monkeypatch, operation):
 
 
 def test_a_long_run_is_cut_at_the_nearest_begin_of_a_range():
-    """By trying all: of the begins between, the one nearest to the even cut, if it is within a quarter of a piece."""
+    """By trying all: of the begins, the one nearest to the even cut, if it is within a quarter of a part."""
     rng = np.random.default_rng(3)
     for _ in range(200):
         stop, piece = int(rng.integers(50, 400)), int(rng.integers(20, 60))
         begins = np.unique(np.append(rng.integers(0, stop, rng.integers(0, 30)), 0))
         count, expected = math.ceil(stop / piece), []
         for k in range(1, count):
-            even, last = k * stop // count, expected[-1] if expected else 0
-            near = [b for b in begins.tolist() if last < b < stop and abs(b - even) <= piece // 4]
+            even = k * stop // count
+            near = [b for b in begins.tolist() if abs(b - even) <= stop // count // 4]
             expected.append(min(near, key=lambda b, even=even: (abs(b - even), b)) if near else even)
-        starts, stops = choose.split(np.array([0]), np.array([stop]), piece, begins)
+        starts, stops = choose.split(np.array([0]), np.array([stop]), np.array([count]), begins)
         assert starts.tolist() == [0, *expected] and stops.tolist() == [*expected, stop], (stop, piece, begins)
 
 

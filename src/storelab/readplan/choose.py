@@ -1,28 +1,37 @@
-"""Which requests to send for a list of ranges. May import: numpy and `readplan.cost` only.
+"""Which requests to send for a list of ranges. May import: numpy and `readplan.{cost,runs}` only.
 
 Merging two neighbours over a gap saves a request and costs the bytes of the gap. Of all ways to make m requests, the
 one that keeps the m - 1 largest gaps apart asks for the fewest bytes. So, if a byte costs the same in every request,
 the best plan is among n plans (n: runs of touching ranges). The search goes through these by the number of requests,
-costs them by their true lengths, and tries the lengths at which long runs are split.
+or, of few runs, through all 2^(n - 1) or those near the best; each with every length at which long requests may be
+split. It costs all by their true lengths, with what others wait for (`thrift`), and drops those beyond the bound,
+before it takes the best.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from storelab.readplan.cost import Link
+from storelab.readplan.runs import FEW, Runs, Ways
 
-PIECES = tuple(2**i * 2**20 for i in range(6))  # a long run may be split at these lengths, or not at all: 1 to 32 MiB
-STEP = 1.08  # ratio of successive numbers of requests that are tried: the loss of time is far below that
+PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # a long request may be split at these: 1 to 32 MiB
+COARSE = 4  # of many runs: every how many of these lengths are tried with each gap, and all with the best
+EVERY = 10  # runs; up to so many, all ways to merge them are tried
+STEPS = 8  # a way to merge or to split is improved by one gap or split more or less, at most so many times
+LONG = 8  # requests, the longest, whose splits are changed one by one
+NEAR = 1.01  # most seconds, over those with equal parts, for a cut where a range begins
 
 
 @dataclass(frozen=True)
 class Requests:
     """A plan. start, stop: shape (m,), ascending, disjoint: each request (or part of one) asks for bytes [start, stop).
 
-    gap: the largest gap that was merged over, bytes; piece: the length at which runs were split (0: not split);
-    seconds: by the link model; wire_bytes: expected by it; needed_bytes: of the ranges, each byte once.
+    gap: the largest gap that was merged over, bytes; piece: the longest part of a request that was split (0: none
+    was); seconds: by the link model, of these very requests; wire_bytes: expected by it; needed_bytes: of the ranges,
+    each byte once.
     """
 
     start: np.ndarray
@@ -71,61 +80,56 @@ class Front:
         return keep
 
 
-class _Runs:
-    """Ranges by offset, and the runs that touch or overlap: begins and ends, shape (r,); gaps, shape (r - 1,)."""
+class _Tried:
+    """Ways to merge and to split, costed; arrays of shape (k,). cuts: of each; piece: length of splits, 0: none."""
 
-    def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
-        offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
-        if offsets.ndim != 1 or offsets.shape != sizes.shape:
-            raise ValueError(f"{offsets.shape} offsets and {sizes.shape} sizes: give one size for each offset")
-        if len(offsets) and (offsets.min() < 0 or sizes.min() < 0):
-            raise ValueError("a range begins before the file, or is shorter than nothing")
-        order = np.argsort(offsets, kind="stable")
-        order = order[sizes[order] > 0]
-        self.begins = offsets[order]
-        reach = np.maximum.accumulate(self.begins + sizes[order])
-        apart = np.flatnonzero(self.begins[1:] > reach[:-1])
-        self.start = self.begins[np.concatenate(([0], apart + 1))] if len(order) else self.begins
-        self.stop = reach[np.concatenate((apart, [len(order) - 1]))] if len(order) else self.begins
-        self.gaps = self.start[1:] - self.stop[:-1]
-        self.needed = int((self.stop - self.start).sum())
+    def __init__(self, ways: Iterable[Ways], link: Link, pieces: Sequence[int]):
+        self.cuts: list[np.ndarray] = []
+        columns: list[tuple[Any, ...]] = []
+        for cuts, lengths in ways:
+            asked, longest = lengths.sum(1), int(lengths.max())
+            for piece in (0, *(p for p in pieces if p < longest)):
+                counts = -(-lengths // piece) if piece else (lengths > 0).astype("i8")
+                n = counts.sum(1)
+                seconds = link.seconds(-(-lengths // np.maximum(counts, 1)), counts)
+                columns.append((np.full(len(cuts), piece), n, asked, link.wire(n, asked), seconds))
+                self.cuts += cuts
+        self.piece, self.pieces, self.asked, self.wire, self.seconds = map(np.concatenate, zip(*columns, strict=True))
 
-    def merged(self, gap: int) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and stops if gaps of at most `gap` bytes are asked for as well."""
-        cut = np.flatnonzero(self.gaps > gap)
-        return self.start[np.concatenate(([0], cut + 1))], self.stop[np.concatenate((cut, [len(self.stop) - 1]))]
-
-    def thresholds(self) -> np.ndarray:
-        """Gaps to try, ascending: 0, then all different ones if they are few, else by their rank in steps of STEP."""
-        found = np.unique(self.gaps)
-        if len(found) > 128:
-            counts = np.unique((STEP ** np.arange(np.log(len(self.gaps)) / np.log(STEP) + 1)).astype("i8"))
-            found = np.unique(np.sort(self.gaps)[::-1][np.minimum(counts, len(self.gaps)) - 1])
-        return np.concatenate(([0], found))
+    def best(self, wish: "_Wish") -> int:
+        return wish.best(self.pieces, self.wire, self.seconds)
 
 
-def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES) -> Front:
+@dataclass(frozen=True)
+class _Wish:
+    """What a plan is to be: `thrift` of `plan()`, at most so many wire bytes."""
+
+    link: Link
+    thrift: float
+    most_wire: float
+
+    def best(self, pieces: np.ndarray, wire: np.ndarray, seconds: np.ndarray) -> int:
+        """Number of the least cost within the bound; if there is none, of the fewest wire bytes. Of equals, the
+        quickest."""
+        wire = wire.astype("f8")
+        cost = wire if np.isinf(self.thrift) else seconds + self.thrift * self.link.shared(pieces, wire)
+        within = wire <= self.most_wire
+        return int(np.lexsort((seconds, np.where(within, cost, np.inf) if within.any() else wire))[0])
+
+
+def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES[::COARSE]) -> Front:
     """All plans worth comparing for these ranges: one for each gap, split where that is quickest.
 
     offsets, sizes: bytes, shape (n,), any order. Raises ValueError for impossible ranges and for none at all.
     """
-    return _front(_Runs(offsets, sizes), link, pieces)
-
-
-def _front(runs: _Runs, link: Link, pieces: Sequence[int]) -> Front:
+    runs = Runs(offsets, sizes)
     if not len(runs.start):
         raise ValueError("no range to read")
     rows = []
-    for gap in runs.thresholds():
-        start, stop = runs.merged(int(gap))
-        lengths = stop - start
-        asked, longest = int(lengths.sum()), int(lengths.max())
-        ways = []
-        for piece in (0, *(p for p in pieces if p < longest)):
-            counts = -(-lengths // (piece or longest))  # pieces of each run
-            ways.append((link.seconds(-(-lengths // counts), counts), int(counts.sum()), piece))
-        seconds, n, piece = min(ways)
-        rows.append((int(gap), piece, n, asked, link.wire(n, asked), seconds))
+    for gap in runs.thresholds().tolist():
+        t = _Tried([runs.way(gap)], link, pieces)
+        i = int(np.lexsort((t.piece, t.pieces, t.seconds))[0])
+        rows.append((gap, t.piece[i], t.pieces[i], t.asked[i], t.wire[i], t.seconds[i]))
     return Front(*(np.array(column) for column in zip(*rows, strict=True)), runs.needed)
 
 
@@ -143,7 +147,8 @@ def plan(
     offsets, sizes: bytes, shape (n,), any order, overlaps allowed. thrift: weight of the time that a plan takes of link
     and server, which others wait for, besides the reader's own time. 0: none; n - 1: where n readers share what was
     measured alone; inf: fewest bytes, whatever the time. max_amplification: bound on wire over needed bytes; if no plan
-    keeps it, the one with the fewest wire bytes is taken. Raises ValueError for impossible ranges, thrift or bound.
+    keeps it, the one with the fewest wire bytes is taken. pieces: lengths at which long requests may be split,
+    ascending. Raises ValueError for impossible ranges, thrift or bound.
     """
     if not thrift >= 0:
         raise ValueError(f"thrift = {thrift}: at least 0")
@@ -152,49 +157,87 @@ def plan(
     if not np.any(np.asarray(sizes)):
         empty = np.empty(0, "i8")
         return Requests(empty, empty, 0, 0, 0.0, 0, 0)
-    runs = _Runs(offsets, sizes)
-    found = _front(runs, link, pieces)
-    wire = found.wire_bytes.astype("f8")
-    cost = wire if np.isinf(thrift) else found.seconds + thrift * link.shared(found.pieces, wire)
-    if max_amplification is not None:
-        within = wire <= max_amplification * found.needed_bytes
-        cost = np.where(within, cost, np.inf) if within.any() else wire
-    i = int(np.argmin(cost))
-    start, stop = split(*runs.merged(int(found.gap[i])), int(found.piece[i]), runs.begins)
+    runs = Runs(offsets, sizes)
+    wish = _Wish(link, thrift, np.inf if max_amplification is None else max_amplification * runs.needed)
+    cuts, piece = _merged(runs, wish, pieces)
+    start, stop = runs.merged(cuts)
+    counts = _parts(stop - start, piece, wish, pieces)
+    parts = split(start, stop, counts, np.empty(0, "i8"))
+    seconds = link.seconds(parts[1] - parts[0])
+    if len(parts[0]) > len(start):
+        handy = split(start, stop, counts, runs.begins)
+        if (took := link.seconds(handy[1] - handy[0])) <= NEAR * seconds:
+            parts, seconds = handy, took
+    inside = np.ones(len(runs.gaps), bool)
+    inside[cuts] = False
     return Requests(
-        start,
-        stop,
-        int(found.gap[i]),
-        int(found.piece[i]),
-        float(found.seconds[i]),
-        int(found.wire_bytes[i]),
-        found.needed_bytes,
+        *parts,
+        int(runs.gaps[inside].max(initial=0)),
+        int((-(-(stop - start) // counts))[counts > 1].max(initial=0)),
+        float(seconds),
+        int(link.wire(len(parts[0]), int((stop - start).sum()))),
+        runs.needed,
     )
 
 
-def split(start: np.ndarray, stop: np.ndarray, piece: int, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split runs longer than `piece` bytes (0: none) into equal ones, at the begin of a range if one is near.
+def _merged(runs: Runs, wish: _Wish, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
+    """(runs after which a request ends, length at which all longer ones are split)."""
+    if len(runs.start) <= EVERY:
+        tried = _Tried([runs.every()], wish.link, pieces)
+        i = tried.best(wish)
+        return tried.cuts[i], int(tried.piece[i])
+    some = pieces if len(pieces) <= COARSE else pieces[::COARSE]
+    tried = _Tried((runs.way(int(gap)) for gap in runs.thresholds()), wish.link, some)
+    cuts = tried.cuts[tried.best(wish)]
+    for _ in range(STEPS):
+        tried = _Tried([runs.near(cuts)], wish.link, pieces)
+        i = tried.best(wish)
+        if np.array_equal(cuts, tried.cuts[i]):
+            break
+        cuts = tried.cuts[i]
+    return tried.cuts[i], int(tried.piece[i])
+
+
+def _parts(lengths: np.ndarray, piece: int, wish: _Wish, pieces: Sequence[int]) -> np.ndarray:
+    """Parts of each request, shape (n,): all split at one length; if they are few, then changed one by one."""
+    counts = -(-lengths // piece) if piece else np.ones(len(lengths), "i8")
+    long = np.argsort(-lengths)[:LONG]
+    long = long[lengths[long] > min(pieces, default=np.inf)]
+    if len(lengths) > FEW:
+        return counts
+    for _ in range(STEPS if len(long) else 0):
+        ways = [counts]
+        for i in long.tolist():
+            for n in {-(-int(lengths[i]) // p) for p in (int(lengths[i]), *pieces)} - {int(counts[i])}:
+                ways.append(counts.copy())
+                ways[-1][i] = n
+        rows = np.array(ways)
+        asked, n = np.full(len(rows), lengths.sum()), rows.sum(1)
+        seconds = wish.link.seconds(-(-lengths // rows), rows)
+        best = wish.best(n, wish.link.wire(n, asked), seconds)
+        if not best:
+            break
+        counts = rows[best]
+    return counts
+
+
+def split(start: np.ndarray, stop: np.ndarray, counts: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split each request into so many equal ones, cut at the begin of a range if one is near.
 
     begins: ascending offsets of the ranges: a cut there spares the reader putting a range together from two answers.
     """
-    long = np.flatnonzero(stop - start > piece) if piece else np.empty(0, "i8")
-    if not len(long):
-        return start, stop
-    cuts = [cut for i in long for cut in _cuts(int(start[i]), int(stop[i]), piece, begins)]
-    starts = np.sort(np.concatenate((start, np.array(cuts, "i8"))))
-    ends = np.sort(np.concatenate((stop, np.array(cuts, "i8"))))
-    return starts, ends
+    cuts = [
+        cut for i in np.flatnonzero(counts > 1) for cut in _cuts(int(start[i]), int(stop[i]), int(counts[i]), begins)
+    ]
+    more = np.array(cuts, "i8")
+    return np.sort(np.concatenate((start, more))), np.sort(np.concatenate((stop, more)))
 
 
-def _cuts(start: int, stop: int, piece: int, begins: np.ndarray) -> Iterator[int]:
-    count, last = -(-(stop - start) // piece), start
+def _cuts(start: int, stop: int, count: int, begins: np.ndarray) -> Iterator[int]:
+    """Always as many: a plan was costed by the number of its requests."""
+    most = (stop - start) // count // 4
     for k in range(1, count):
         wanted = start + k * (stop - start) // count
         at = int(np.searchsorted(begins, wanted))
-        near = [int(b) for b in begins[max(0, at - 1) : at + 1] if last < b < stop]
-        cut = min(near, key=lambda b: abs(b - wanted), default=wanted)
-        if abs(cut - wanted) > piece // 4:
-            cut = wanted
-        if last < cut < stop:
-            yield cut
-            last = cut
+        near = [int(b) for b in begins[max(0, at - 1) : at + 1] if abs(b - wanted) <= most]
+        yield min(near, key=lambda b: abs(b - wanted), default=wanted)

@@ -64,9 +64,11 @@ class Link:
         """Requests for so many pieces: fewer, if one asks for several ranges, but still `parallel` ones in flight."""
         return int(self._requests(np.asarray(pieces)))
 
-    def wire(self, pieces: int, asked: int) -> int:
-        """Wire bytes of so many pieces with so many bytes in total."""
-        return asked + self.requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
+    def wire(self, pieces: Any, asked: Any) -> Any:
+        """Wire bytes of so many pieces with so many bytes in total: numbers, or arrays of one shape."""
+        pieces = np.asarray(pieces)
+        heads = self._requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
+        return (asked + heads)[()]
 
     def busy(self, lengths: np.ndarray) -> np.ndarray:
         """Seconds that requests of so many bytes cost beyond small ones, all connections busy; shape as given."""
@@ -75,15 +77,19 @@ class Link:
         sizes, seconds = (np.array([0, *column], "f8") for column in zip(*self.curve, strict=True))
         return np.interp(lengths, sizes, seconds) + np.maximum(0, lengths - sizes[-1]) / self.bandwidth
 
-    def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> float:
-        """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each."""
+    def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> Any:
+        """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each.
+
+        Of several plans at once, shape (…, n) for both: an array of shape (…); a piece with count 0 is none.
+        """
         counts = np.broadcast_to(counts, lengths.shape)
-        pieces, asked = int(counts.sum()), int((lengths * counts).sum())
-        requests = self.requests(pieces)
-        first = min(requests, self.parallel)
+        pieces, asked = counts.sum(-1), (lengths * counts).sum(-1)
+        requests = self._requests(pieces)
+        first = np.minimum(requests, self.parallel)
         answering = self.rtt_s + (first - 1) * self.first_s + (requests - first) * self.request_s
         if self.ranges > 1:
-            answering += pieces * self.part_s
+            answering = answering + pieces * self.part_s
         total = self.wire(pieces, asked)
-        moving = float((self.busy(lengths) * counts).sum()) + (total - asked) / self.bandwidth
-        return answering + max(moving, total / (first * self.stream), float(lengths.max()) / self.stream)
+        moving = (self.busy(lengths) * counts).sum(-1) + (total - asked) / self.bandwidth
+        longest = np.where(counts, lengths, 0).max(-1) / self.stream
+        return (answering + np.maximum(np.maximum(moving, total / (first * self.stream)), longest))[()]
