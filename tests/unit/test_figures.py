@@ -199,6 +199,89 @@ def test_a_sweep_says_how_many_measured_points_it_leaves_out():
     assert panels.layout(spec, rows[:2]).left == "" and panels.layout(spec, rows[2:]) is None
 
 
+def rates(**columns) -> pd.DataFrame:
+    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one store."""
+    rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
+    values = rows["rate_median_ps"]
+    return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)
+
+
+RATE = Measure((Curve("rate", "ps"),), "Rate")
+
+
+def drawn(rows: pd.DataFrame, *measures: Measure, **more) -> list:
+    spec = Specification(table="t", caption="", measures=measures or (RATE,), title="T", hue=(), **more)
+    return draw(spec, rows).axes
+
+
+def test_panels_that_are_compared_share_their_axis_of_values():
+    """Of a store that knows no value neither end is taken, and it says so. 110 is the end of the highest bar."""
+    rows = rates(store=[*"aabbc"], clients=[1, 2, 1, 2, 1], rate_median_ps=[10.0, 20.0, 50.0, 100.0, None])
+    a, b, c = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Rate in other words", where={"store": "a"}))
+    assert a.get_ylim() == b.get_ylim() and b.get_ylim()[0] == 0 and 110 <= b.get_ylim()[1] < 130
+    assert c.get_ylabel() == "Rate in other words" and 22 <= c.get_ylim()[1] < 30
+    beside = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Other"), columns=True)
+    assert len({ax.get_ylim() for ax in beside[::2]}) == len({ax.get_ylim() for ax in beside[1::2]}) == 1
+    assert [[t.get_text() for t in ax.texts] for ax in beside] == [[]] * 4 + [["not recorded"]] * 2
+
+
+def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
+    rows = rates(store=[*"aabb"], clients=[1, 2, 1, 2], rate_median_ps=[1.0, 2.0, 100.0, 200.0])
+    axes = drawn(rows)
+    assert {ax.get_yscale() for ax in axes} == {"log"} and len({ax.get_ylim() for ax in axes}) == 1
+    low, high = axes[0].get_ylim()
+    assert 0 < low <= 0.9 and 220 <= high < 1000
+    ticks = [sorted(v for v in ax.get_yticks() if low <= v <= high) for ax in axes]
+    assert (
+        ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100
+    )  # of the shared range, not of a panel's own
+    latencies = drawn(rows, Measure((Curve("rate", "ps"),), "Latency [ms]", scale="log"))
+    assert len({ax.get_ylim() for ax in latencies}) == 1
+
+
+def test_a_zero_has_a_place_on_a_logarithmic_axis():
+    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[0.0, 200.0, 1.0]))
+    assert {ax.get_yscale() for ax in axes} == {"symlog"} and len({ax.get_ylim() for ax in axes}) == 1
+    assert axes[1].get_ylim()[0] == 0 and 220 < axes[1].get_ylim()[1] < 1000
+
+
+def test_panels_of_categories_share_their_axis_of_values():
+    rows = rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[10.0, 20.0, 50.0, 100.0])
+    a, b = drawn(rows, x="engine")
+    assert a.get_xlim() == b.get_xlim() and a.get_xlim()[0] == 0 and a.get_xlim()[1] >= 110
+    assert (a.get_xlabel(), a.get_ylabel()) == ("Rate", "")
+    wide = drawn(rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[1.0, 2.0, 50.0, 100.0]), x="engine")
+    assert {ax.get_xscale() for ax in wide} == {"log"} and len({ax.get_xlim() for ax in wide}) == 1
+
+
+def test_all_panels_leave_the_room_that_the_names_inside_of_one_need():
+    curves = (Curve("rate", "ps", "this"), Curve("rate", "ps", "that", ":"))
+    plain, named = drawn(rates(rate_median_ps=[10.0])), drawn(rates(rate_median_ps=[10.0]), Measure(curves, "Rate"))
+    assert named[0].get_ylim()[1] == pytest.approx(1.28 * plain[0].get_ylim()[1])
+    assert [t.get_text() for t in named[0].get_legend().get_texts()] == ["this", "that"]
+
+
+def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tmp_path):
+    sweeps = {
+        "d": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
+        }
+    }
+    make(tmp_path, sweeps=sweeps, repetitions=2)
+    build.build(tmp_path)
+    table = build.read(tmp_path, "throughput")
+    legend = draw(catalogue.FIGURES["throughput_download"], table).legends[0]
+    assert legend.get_title().get_text() == "Download of 10 MB objects (s5cmd), 1 front-end"
+    assert [t.get_text() for t in legend.get_texts()] == ["4 workers per client", "8 workers per client"]
+    one = draw(catalogue.FIGURES["throughput_download"], table[table["workers"] == 4]).legends[0]
+    assert (
+        legend.get_title().get_text().startswith(one.get_title().get_text())
+    )  # one curve is named by what is constant
+    assert [t.get_text() for t in one.get_texts()] == ["1 front-end"]
+
+
 @pytest.mark.parametrize("kind", ["pdf", "png"])
 def test_same_table_same_bytes(example, kind):
     table = build.read(example, "throughput")

@@ -6,6 +6,7 @@ curves.
 """
 
 import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from storelab.analysis.figures import panels, plots
 from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import words
 
-INSIDE = 42  # letters of a line in a legend inside a panel
+INSIDE = 25  # letters of a line in a legend inside a panel
 
 
 def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
@@ -33,19 +34,40 @@ def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
     names = sorted(rows[figure.x].unique(), reverse=True) if _is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
+        drawn = []
         for i, (ax, panel) in enumerate(zip(cells, shown.panels, strict=True)):
             if names:
-                _dots(ax, figure, panel, looks, names, i % shown.columns == 0)
+                drawn.append(_dots(ax, figure, panel, looks, names, i % shown.columns == 0))
             else:
-                _curves(ax, figure, panel, looks)
+                drawn.append(_curves(ax, figure, panel, looks))
             plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
+        for measure, label, axes, values in _compared(cells, shown.panels, drawn):
+            if names:
+                _lengths(axes, values, measure, label)
+            else:
+                _values(axes, values, measure, label)
+                _inside(axes, measure, looks)
+        for ax in cells:
             plots.labels(ax, fig, shown.columns)
         dashes = {c.name: c.dash for c in figure.measures[0].curves} if figure.by_curve else {}
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
         ]
-        plots.key(fig, handles, figure.title.format(**panels.fields(rows)))
+        title = figure.title.format(**panels.fields(rows))
+        plots.key(fig, handles, ", ".join(filter(None, (title, shown.common))))
     return fig
+
+
+def _compared(
+    cells: Sequence[Axes], shown: Sequence[panels.Panel], values: Sequence[pd.Series]
+) -> Iterator[tuple[Measure, str, list[Axes], list[pd.Series]]]:
+    """Panels whose values bear the same label are compared: (measure, label, panels, their values) of each label."""
+    groups: dict[str, list[int]] = {}
+    for i, panel in enumerate(shown):
+        label = panel.measure.label.format(**panels.fields(panel.rows))
+        groups.setdefault(label, []).append(i)
+    for label, own in groups.items():
+        yield shown[own[0]].measure, label, [cells[i] for i in own], [values[i] for i in own]
 
 
 def _is_text(values: pd.Series) -> bool:
@@ -73,10 +95,11 @@ def _lines(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list
 
 
 def _own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
-    """A panel with series of its own, in darker and lighter greys."""
+    """A panel with series of its own, in darker and lighter greys, told apart by what is not at its default."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
-    rows = panels.with_series(rows, panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}))
+    told = [c for c in panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}) if rows[c].nunique() > 1]
+    rows = panels.with_series(rows, told, usual=True)
     names = list(dict.fromkeys(rows["series"]))
     greys = plots.tones(len(names), "dark:0.6")
     return panels.Panel(panel.heading, rows, panel.measure, panel.every), dict(
@@ -84,7 +107,8 @@ def _own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.
     )
 
 
-def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> None:
+def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> pd.Series:
+    """Draw the curves of a panel and their axis of x; the values on the other one."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
         panel, looks = _own(panel, spec)
@@ -96,7 +120,8 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
         at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
         _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
         if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
-            said = f"{curve.name.split()[2]}, {name}" if len(looks) > 1 else curve.name
+            which = f"{curve.name.split()[2]}, " if len(measure.curves) > 1 else ""
+            said = f"{which}{name}" if len(looks) > 1 else curve.name
             ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
         plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.bound)(rows), *looks[name])
         drawn.append(rows[curve.column()].astype(float))
@@ -108,8 +133,7 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
         plots.count_axis(ax, places, label, spec.labels, spec.x_scale)
     else:
         plots.log_axis(ax, places, label, ticks == "sizes")
-    _values(ax, measure, pd.concat([*drawn, pd.Series(levels, dtype=float)]))
-    _inside(ax, measure, looks)
+    return pd.concat([*drawn, pd.Series(levels, dtype=float)])
 
 
 def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], full: bool) -> None:
@@ -130,13 +154,29 @@ def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) 
     return x + ((every.max() - every.min()) or 1) * step
 
 
-def _values(ax: Axes, measure: Measure, values: pd.Series) -> None:
+def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:
+    """The axis of values of panels that are compared."""
     if measure.scale == "log":
-        plots.time_axis(ax, measure.label)
+        plots.time_axis(axes, values, label)
     else:
-        plots.value_axis(
-            ax, values, measure.label, measure.log_from if measure.scale == "auto" else float("inf"), measure.zero
-        )
+        plots.value_axis(axes, values, label, measure.log_from if measure.scale == "auto" else float("inf"))
+    for ax, own in zip(axes, values, strict=True):
+        if not own.notna().any():
+            ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
+
+
+def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:
+    """The same of panels with categories, where values lie along x."""
+    every = pd.concat(values)
+    log = measure.scale == "log" or (measure.scale == "auto" and every.max() > 20 * every.min() > 0)
+    for ax in axes if log else ():
+        ax.set_xscale("log")
+    plots.one_range(axes, values, "x")
+    for ax in axes:
+        if not log:
+            ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if every.min() < 0 else 0)
+        plots.plain_numbers(ax.xaxis, *((float("inf"), 6) if log else ()))
+        ax.set_xlabel(label)
 
 
 def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[float]:
@@ -157,30 +197,40 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
     return levels
 
 
-def _inside(ax: Axes, measure: Measure, looks: plots.Looks) -> None:
-    """Which line is what, above the curves: the panel's own series, or the dash of each curve."""
-    marks: list[Any] = []
+def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:
+    """Which line is what, above the curves: the panel's own series, or the dash of each curve. All panels get the room
+    that one needs."""
+    marks: list[list[Any]] = [[] for _ in axes]
     if measure.hue:
-        marks = [c for c in ax.containers if not str(c.get_label()).startswith("_")]
+        marks = [[c for c in ax.containers if not str(c.get_label()).startswith("_")] for ax in axes]
     elif len(measure.curves) > 1 and not any(c.name in looks for c in measure.curves):
-        marks = [Line2D([], [], color="0.3", linestyle=c.dash, label=c.name) for c in measure.curves]
-    if marks:
+        marks = [[Line2D([], [], color="0.3", linestyle=c.dash, label=c.name) for c in measure.curves] for _ in axes]
+    room = 0.14 * max(sum(1 + m.get_label().count("\n") for m in own) for own in marks)
+    for ax, own in zip(axes, marks, strict=True):
         low, high = ax.get_ylim()
-        room = 0.14 * sum(1 + m.get_label().count("\n") for m in marks)
-        ax.set_ylim(
-            top=high * (1 + room) if ax.get_yscale() == "linear" else high * (high / (low if low > 0 else 1)) ** room
-        )
-        place = "upper right" if measure.hue else "upper left"
-        ax.legend(
-            handles=marks, fontsize=6, frameon=False, loc=place, borderaxespad=0.1, handlelength=1.8
-        ).set_in_layout(False)
+        at = ax.transScale.inverted().transform((0, _scaled(ax, high) + room * (_scaled(ax, high) - _scaled(ax, low))))
+        ax.set_ylim(top=at[1])
+        if own:
+            ax.legend(
+                handles=own,
+                fontsize=6,
+                frameon=False,
+                loc="upper right" if measure.hue else "upper left",
+                borderaxespad=0.1,
+                handlelength=1.8,
+            ).set_in_layout(False)
+
+
+def _scaled(ax: Axes, value: float) -> float:
+    """A value on the axis, as its scale places it."""
+    return float(ax.yaxis.get_transform().transform(value))
 
 
 def _dots(
     ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks, names: list[str], first: bool
-) -> None:
-    """A line for each category, a dot with its bar for each series."""
-    measure, drawn = panel.measure, []
+) -> pd.Series:
+    """A line for each category, a dot with its bar for each series; the values."""
+    drawn = []
     for name, place, curve, rows in _lines(spec, panel, looks):
         colour, marker = looks[name]
         value, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
@@ -192,13 +242,6 @@ def _dots(
         plots.hollow(ax, value, y, (spec.hollow or plots.bound)(rows), colour, marker)
         drawn.append(value)
     _references(ax, spec, panel, looks)
-    values = pd.concat(drawn)
     ax.set_yticks(range(len(names)), names if first else [""] * len(names))
     ax.set_ylim(-0.6, len(names) - 0.4)
-    if measure.scale == "log" or (measure.scale == "auto" and values.max() > 20 * values.min() > 0):
-        ax.set_xscale("log")
-        plots.plain_numbers(ax.xaxis, float("inf"), 6)
-    else:
-        ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if values.min() < 0 else 0)
-        plots.plain_numbers(ax.xaxis)
-    ax.set_xlabel(measure.label.format(**panels.fields(panel.rows)))
+    return pd.concat([pd.Series(dtype=float), *drawn])

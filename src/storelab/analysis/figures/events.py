@@ -42,9 +42,10 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
         for ours, theirs, navigation in zip(cells[::2], cells[1::2], found, strict=True):
             shown = rows[rows["navigation"] == navigation]
             _ours(ours, shown, order)
-            plots.value_axis(ours, shown["events_median_per_s"], "Events/s", factor=20)
             ours.set_title(f"{navigation}: measured here")
             _theirs(theirs, USE_CASE[navigation], plots.MARKERS)
+        values = [rows.loc[rows["navigation"] == n, "events_median_per_s"] for n in found]
+        plots.value_axis(cells[: 2 * len(found) : 2], values, "Events/s", factor=20)
         files = joined(rows["scale"].map("file {}".format))
         plots.key(fig, order, f"Events against throughput, by number of jobs ({files})")
     return fig

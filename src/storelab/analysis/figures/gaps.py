@@ -108,7 +108,6 @@ def front(table: pd.DataFrame) -> "Figure | None":
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
-            plots.value_axis(ax, part["transfer_median_s_per_read"], "Transfer of one read [s]", factor=3)
             wide = part["wire_median_mb_per_read"].max() / needed
             if wide > 3:
                 ax.set_xscale("log")
@@ -116,6 +115,8 @@ def front(table: pd.DataFrame) -> "Figure | None":
             ax.margins(0.25, 0.12)
             ax.set_xlabel("On the wire, one read [MB]")
             plots.title(ax, f"{subject}, {selection}", side_by_side(len(panels)))
+        values = [part["transfer_median_s_per_read"] for _, part in panels]
+        plots.value_axis(cells, values, "Transfer of one read [s]", factor=3)
         plots.key(fig, kinds, "Time against bytes: what lies lower left is better")
     return fig
 

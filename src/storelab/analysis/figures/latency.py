@@ -127,23 +127,25 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     rows = rows[rows["place"] < room()]
     palette, panels = plots.looks(sorted(rows["system"].unique())), list(rows.groupby("panel", sort=False))
     handles: dict[str, Any] = {}
+    ends: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
         fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows))
         for ax, (name, part) in zip(cells, panels, strict=True):
-            ends = []
+            ends.append([])
             for i, (_, r) in enumerate(part.iterrows()):
                 own = part[(part["system"] == r["system"]) & (part["loop"] == "closed")]
                 light = r["loop"] == "closed" and r["load"] < own["load"].max()
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True))
                 look["linestyle"] = "-" if light else DASHES[r["loop"]]
-                ends.append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
+                ends[-1].append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
                 kind = "most due" if r["loop"] == "open" else "fewest in flight" if light else "most in flight"
                 said = f"{r['system']}, {r['loop']} loop, {kind}"
                 handles.setdefault(said, plots.Line2D([], [], label=said, **look))
             _quantile_axis(ax)
-            plots.time_axis(ax, "Latency [ms]")
-            _loads(ax, ends)
             plots.title(ax, name, side_by_side(len(panels)))
+        plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
+        for ax, own in zip(cells, ends, strict=True):
+            _loads(ax, own)
         plots.key(fig, list(handles.values()), "Latency by quantile")
     return fig
 

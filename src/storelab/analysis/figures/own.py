@@ -19,11 +19,13 @@ def figures(plan: Mapping[str, Any]) -> dict[str, Specification]:
 def _specification(said: Mapping[str, Any]) -> Specification:
     """said: a figure as `core.figures.resolved` gives it."""
     found = [METRICS[said["table"]][name] for name in said["y"]]
+    labels = [said["y_label"] or label for _, _, label in found]
     measures = tuple(
-        Measure((Curve(stem, unit),), said["y_label"] or label, scale=said["y_scale"]) for stem, unit, label in found
+        Measure((Curve(stem, unit),), _plain(label), scale=said["y_scale"])
+        for (stem, unit, _), label in zip(found, labels, strict=True)
     )
     against = said["x_label"] or words.heading(said["x"])
-    drawn = f"{' and '.join(m.label.partition(' [')[0] for m in measures)} against {against[0].lower()}{against[1:]}"
+    drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
     caption = said["caption"].strip().rstrip(".") or drawn
 
     def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:

@@ -60,7 +60,7 @@ class Panel:
 @dataclass(frozen=True)
 class Layout:
     """Panels row by row, and their rows; in so many columns; names of the curves; are these values of one quantity;
-    what no panel shows."""
+    what no panel shows; what all curves have in common, where several are told apart."""
 
     panels: list[Panel]
     rows: pd.DataFrame
@@ -68,6 +68,7 @@ class Layout:
     series: list[str]
     ordered: bool
     left: str
+    common: str = ""
 
 
 def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
@@ -82,11 +83,15 @@ def said(column: str, value: object) -> str:
     return "" if pd.isna(value) else str(value) if column in NAMES else words.value_text(column, value)
 
 
-def with_series(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Add `series`: the values of these axes in words; sorted by them, then by clients."""
+def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd.DataFrame:
+    """Add `series`: the values of these axes in words (usual: without those at their default); sorted by them, then by
+    clients."""
     rows = rows.sort_values([*names, *(["clients"] if "clients" in rows else [])])
-    parts = [[said(c, v) for c, v in zip(names, values, strict=True)] for values in rows[names].itertuples(index=False)]
-    return rows.assign(series=[", ".join(filter(None, p)) or "as configured" for p in parts])
+    series = []
+    for values in rows[names].itertuples(index=False):
+        told = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and words.is_default(c, v))]
+        series.append(", ".join(filter(None, (said(c, v) for c, v in told))) or "as configured")
+    return rows.assign(series=series)
 
 
 def varying(rows: pd.DataFrame, always: Sequence[str], apart: set[str], more: Sequence[str] = ()) -> list[str]:
@@ -155,10 +160,12 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     if not _groups(spec, rows, by):
         return None
     names: list[str] = []
+    common = ""
     left, every = list(left), _measured(spec, rows)
     rows = _drawn(spec, rows, by)
     if not spec.by_curve and "series" not in rows:
         names, by, rows = _names(spec, rows, by)
+        names, common = _apart(spec, rows, names)
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     if len(rows) < every:
@@ -180,7 +187,16 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
     shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
     columns = len(spec.measures) if spec.columns else side_by_side(len(panels))
-    return Layout(panels, shown, columns, series, ordered, _all_in(spec, left))
+    return Layout(panels, shown, columns, series, ordered, _all_in(spec, left), common)
+
+
+def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
+    """Axes that tell curves apart, and in words what is one and the same of all, unless the title says it. Where
+    nothing differs, all axes: the one curve is named by them."""
+    several = [c for c in names if rows[c].nunique(dropna=False) > 1]
+    told = {"engine": "{engine}", "object_size_bytes": "{sizes}", "clients": "{clients}"}
+    one = [c for c in names if c not in several and told.get(c, "{}") not in spec.title]
+    return (several, ", ".join(filter(None, (said(c, rows[c].iloc[0]) for c in one)))) if several else (names, "")
 
 
 def of(spec: Specification, table: pd.DataFrame) -> Layout | None:

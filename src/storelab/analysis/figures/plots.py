@@ -1,5 +1,6 @@
 """What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no workload."""
 
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -95,7 +96,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
 
 def title(ax: Axes, text: str, columns: int) -> None:
     """Above a panel, in as many lines as it needs."""
-    ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 36)), fontsize=8 if columns < 3 else 6.5)
+    ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
 def labels(ax: Axes, fig: Figure, columns: int) -> None:
@@ -114,7 +115,8 @@ def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
         handles = [Line2D([], [], color=c, marker=m, label=name) for name, (c, m) in handles.items()]
     longest = max((len(h.get_label()) for h in handles), default=0)
     columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
-    more = -(-len(handles) // columns) - 1
+    title = textwrap.fill(title, int(fig.get_figwidth() * LETTERS))
+    more = -(-len(handles) // columns) - 1 + title.count("\n")
     fig.set_figheight(fig.get_figheight() + 0.16 * more)  # or the panels would shrink
     fig.legend(
         handles=handles,
@@ -192,26 +194,46 @@ def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None
         axis.set_minor_formatter(NullFormatter())
 
 
-def value_axis(ax: Axes, values: pd.Series, label: str, factor: float = 50, zero: bool = False) -> None:
-    """From zero, or logarithmic where the medians span more than `factor` (zero: with a place for 0); plain numbers."""
-    known = values[values > 0]
+def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, factor: float = 50) -> None:
+    """The axis of values of panels that are compared, with the values of each: one range for all. From zero, or
+    logarithmic where the medians of all span more than `factor` (with a place for 0 where there is one)."""
+    every = pd.concat([pd.Series(dtype=float), *values]).dropna()
+    known = every[every > 0]
     span = known.max() / known.min() if len(known) else 1
     if span <= factor:
-        ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-    elif zero and (values <= 0).any():
-        ax.set_yscale("symlog", linthresh=1)
-        ax.set_ylim(bottom=0)
+        one_range(axes, values)
+        for ax in axes:
+            ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
+    elif (every <= 0).any():
+        for ax in axes:
+            ax.set_yscale("symlog", linthresh=10 ** math.floor(math.log10(known.min())))
+        one_range(axes, values)
+        for ax in axes:
+            ax.set_ylim(0, max(ax.get_ylim()[1], 1.3 * known.max()))
     else:
+        for ax in axes:
+            ax.set_yscale("log")
+        one_range(axes, values)
+    for ax in axes:
+        plain_numbers(ax.yaxis, span if ax.get_yscale() == "log" else 0)
+        ax.set_ylabel(label)
+
+
+def time_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str) -> None:
+    """Milliseconds on a logarithmic axis, in plain numbers; one range for all panels, with the values of each."""
+    for ax in axes:
         ax.set_yscale("log")
-    plain_numbers(ax.yaxis, span if ax.get_yscale() == "log" else 0)
-    ax.set_ylabel(label)
+    one_range(axes, values)
+    for ax in axes:
+        low, high = ax.get_ylim()
+        low, high = low / 1.15, high * 1.15
+        ax.set_ylim(low, high)
+        plain_numbers(ax.yaxis, high / low, 12)
+        ax.set_ylabel(label)
 
 
-def time_axis(ax: Axes, label: str) -> None:
-    """Milliseconds on a logarithmic axis, in plain numbers."""
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    low, high = low / 1.15, high * 1.15
-    ax.set_ylim(low, high)
-    plain_numbers(ax.yaxis, high / low, 12)
-    ax.set_ylabel(label)
+def one_range(axes: Sequence[Axes], values: Sequence[pd.Series], which: str = "y") -> None:
+    """Panels that are compared have one range, that of all which show a value; so the eye compares them."""
+    ends = [getattr(ax, f"get_{which}lim")() for ax, v in zip(axes, values, strict=True) if v.notna().any()]
+    for ax in axes if ends else ():
+        ax.set(**{f"{which}lim": (min(e[0] for e in ends), max(e[1] for e in ends))})

@@ -1,6 +1,7 @@
 """Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (12 to 14), replayed; time by phase."""
 
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -18,6 +19,7 @@ NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the others
 MOST_BARS = 28  # on a page
+LONGEST = 56  # letters of a line beside a bar
 
 
 def _selections(rows: pd.DataFrame) -> pd.DataFrame:
@@ -93,7 +95,8 @@ def phases(table: pd.DataFrame) -> "Figure | None":
             spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
             ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
             left += spent
-        ax.set_yticks(range(len(rows)), rows["name"], fontsize=7)
+        said = [textwrap.fill(name, LONGEST) for name in rows["name"]]
+        ax.set_yticks(range(len(rows)), said, fontsize=7 if max(map(len, said)) <= LONGEST else 5.5)
         ax.invert_yaxis()
         ax.set_xlabel("Time of one read [ms]")
         fig.legend(

@@ -77,7 +77,6 @@ class Measure:
     where: Where = field(default_factory=dict)
     log_from: float = 50  # logarithmic where the medians span more than this factor
     scale: str = "auto"
-    zero: bool = False  # a place for 0 on a logarithmic axis
     x: str = ""  # "": as the figure
     x_label: str = ""
     hue: str = ""  # series of its own, named inside the panel

@@ -53,6 +53,12 @@ def value_text(column: str, value: Any) -> str:
     return axis.words.format(plain)
 
 
+def is_default(column: str, value: Any) -> bool:
+    """Whether an axis stands where it stands if nobody names it."""
+    axis = BY_COLUMN.get(column)
+    return axis is not None and not pd.isna(value) and value == axis.default
+
+
 def deployment(row: Any) -> str:
     """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a
     deployment."""
