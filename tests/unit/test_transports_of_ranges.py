@@ -261,7 +261,7 @@ class Clock:
         self.calls.append((len(starts), int(lengths[0])))
 
 
-def calibrated(link, size=50_000_000, **options):
+def calibrated(link, size=120_000_000, **options):
     clock = Clock(link, **options)
     clock.size = size
     return clock, links.measure(clock, size, lambda: clock.now)
@@ -285,11 +285,45 @@ def test_few_in_flight_and_small_objects():
     clock, found = calibrated(links.replace(TRUE, parallel=1))
     assert clock.calls[11] == (64, 64) and found.first_s == 1e-6 and found.request_s == pytest.approx(5e-4, rel=0.01)
     clock, found = calibrated(TRUE, size=4096)
-    assert found.curve == () and found.bandwidth == found.stream and max(n for _, n in clock.calls) == 1024
-    clock, found = calibrated(TRUE, size=4 * 2**17)
+    assert found.curve == () and found.bandwidth == found.stream and max(n for _, n in clock.calls) == 512
+    clock, found = calibrated(links.replace(TRUE, parallel=1), size=2**22)
     assert [size for size, _ in found.curve] == [2**15, 2**17]
     with pytest.raises(ValueError, match="too small"):
         calibrated(TRUE, size=4095)
+
+
+@pytest.mark.parametrize("ranges", [1, 200])
+@pytest.mark.parametrize("size", [100_000, 700_000, 2_800_000, 20_000_000, 104_000_000, 2_000_000_000])
+def test_a_calibration_asks_for_no_more_than_the_object_holds(size, ranges):
+    """56 MB were spent on a file of 2.8 MB."""
+    clock, _ = calibrated(links.replace(TRUE, ranges=ranges, part_bytes=120, part_s=1e-6), size=size, ranges=ranges)
+    spent = sum(count * length for count, length in clock.calls)
+    assert 0.2 * min(size, 104e6) < spent <= min(size, 106_500_000)
+
+
+class Stalls(Clock):
+    """A busy machine: each trial takes up to twenty times as long as it should."""
+
+    def fetch(self, starts, stops):
+        before = self.now
+        super().fetch(starts, stops)
+        self.now = before + (self.now - before) * float(self.noise.pop())
+
+
+def test_noise_makes_nothing_faster_than_four_times_what_was_seen():
+    """On a busy machine, 10**12 B/s were taken: a trial of bytes was quicker than one of requests."""
+    rng, doubtful = np.random.default_rng(5), set()
+    true = Link(3e-4, 1e-4, 1e-4, 1e9, 8e8, 64, header_bytes=0)
+    for size in (3_000_000, 200_000_000):
+        for _ in range(60):
+            clock = Stalls(true, noise=np.where(rng.random(60) < 0.5, 1.0, rng.uniform(1, 20, 60)))
+            clock.size = size
+            found = links.measure(clock, size, lambda clock=clock: clock.now)
+            assert found.bandwidth <= 4 * true.bandwidth and found.stream <= 4 * true.stream
+            assert found.request_s >= true.request_s / 4 and found.rtt_s >= true.rtt_s
+            assert all(length / 4e9 <= seconds for length, seconds in found.curve)
+            doubtful |= set(found.doubtful)
+    assert doubtful == {"request_s", "stream", "curve"}
 
 
 def test_times_never_fall_with_the_size_and_are_never_none():

@@ -24,7 +24,8 @@ class Link:
     help; curve: ((bytes, seconds), …) ascending: what a request of so many bytes costs beyond one for a few, all
     connections busy (beyond the last, or without a curve: by bandwidth); header_bytes: wire bytes of an answer besides
     its body; ranges: that one request may ask for, if the server really answers several (else 1); part_bytes, part_s:
-    what one more range in such a request costs.
+    what one more range in such a request costs; doubtful: those of these values that noise made impossible, and that
+    stand at the bound of what was seen.
     """
 
     rtt_s: float
@@ -38,10 +39,11 @@ class Link:
     ranges: int = 1
     part_bytes: int = 0
     part_s: float = 0.0
+    doubtful: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name != "curve" and not (value > 0 if name in POSITIVE else value >= 0):
+            if name not in ("curve", "doubtful") and not (value > 0 if name in POSITIVE else value >= 0):
                 raise ValueError(f"{name} = {value} of a link: {'more than 0' if name in POSITIVE else 'at least 0'}")
         edges = [0, *(size for size, _ in self.curve)]
         if any(not (a < b and s >= 0) for a, b, (_, s) in zip(edges, edges[1:], self.curve, strict=False)):

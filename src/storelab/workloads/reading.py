@@ -1,11 +1,13 @@
 """What the workloads that read ROOT files share: cold reads, and which ways of making requests go together."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.workloads import links
 from storelab.workloads.base import Workload
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -26,15 +28,20 @@ READER = (
 
 class Reading(Workload):
     def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
-        """Of cold reads: tell clients the folders of this machine in which the store's data lie; they drop what is
-        cached of them."""
+        """Links that an earlier point of the sweep measured. Of cold reads: tell clients the folders of this machine in
+        which the store's data lie; they drop what is cached of them."""
+        links.tell(config, point, job)
         if point.axes["access"] != "cold":
             return
         if store.protocol == "file":
             folders = sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
         else:
             folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
-        job["extra"] = {"pages": [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders}
+        job["extra"]["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
+
+    def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        links.keep(point, job, folder)
+        return []
 
 
 class Replay(Reading):

@@ -5,12 +5,20 @@ processed are counted, and the MB/s into the nodes. There a job had many files; 
 again, each time with empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
 """
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from storelab.core import axes
 from storelab.core.axes import AHEAD
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root.generated import SCALES
+from storelab.workloads import links
 from storelab.workloads.base import Workload
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+    from storelab.stores.base import Store
 
 
 class Events(Workload):
@@ -29,6 +37,14 @@ class Events(Workload):
             problem = f"cache {cache} reads ahead by 0 B" if ahead else f"cache {cache} does not read ahead"
             mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
             raise UserError(f"{place}.read_ahead", problem, mend)
+
+    def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
+        """Links that an earlier point of the sweep measured."""
+        links.tell(config, point, job)
+
+    def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        links.keep(point, job, folder)
+        return []
 
 
 EVENTS = Events(
