@@ -2,7 +2,8 @@
 
 The unit of reading is uproot's: all pages of a field in a cluster. A field is a top-level one, with everything below
 it; columns that several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary
-Format Specification" 1.0, whose metadata uproot reads. May import: numpy,
+Format Specification" 1.0, whose metadata uproot reads. Behind a page lies its checksum (XXH3, 64 bits, of the bytes as
+stored), unless the writer was told to leave it out; uproot does not look at it. May import: numpy, xxhash,
 `datasets.root.{baskets,decode,header,reader}`; uproot in functions.
 """
 
@@ -14,11 +15,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from storelab.datasets.root import decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.reader import SelectionReader, Spent
+
+SUM_BYTES = 8  # behind a page
 
 
 @dataclass
@@ -26,18 +30,20 @@ class Pages:
     """Pages of some fields of an open RNTuple.
 
     layout: rows in the order of the fields, their clusters, their columns; the entries of a row are those of its
-    cluster; its number (`basket`) counts over the field. unpacked: bytes of each page when unpacked, shape (n,).
-    unreadable: field -> reason.
+    cluster; its number (`basket`) counts over the field; its size includes the checksum. unpacked: bytes of each page
+    when unpacked; summed: whether it has a checksum, shape (n,). unreadable: field -> reason.
     """
 
     tuple: Any
     layout: Baskets
     unpacked: np.ndarray
+    summed: np.ndarray
     unreadable: dict[str, str]
 
     @classmethod
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
-        """names: top-level fields; default: all."""
+        """names: top-level fields; default: all. Raises decode.Broken for a damaged list of pages."""
+        _read_lists(ntuple)
         fields = {f.name: f for f in ntuple.fields}
         names, rows, unreadable = list(fields if names is None else names), [], {}
         clusters = [(int(c.num_first_entry), int(c.num_entries)) for c in ntuple.cluster_summaries]
@@ -52,18 +58,31 @@ class Pages:
                 for page, bits in _pages(ntuple, links, columns):
                     place = page.locator
                     size = -(-page.num_elements * bits // 8)
-                    rows.append((i, number, first, first + held, int(place.offset), int(place.num_bytes), size))
+                    stored = int(place.num_bytes) + SUM_BYTES * page.has_checksum
+                    rows.append((i, number, first, first + held, int(place.offset), stored, size, page.has_checksum))
                     number += 1
-        table = np.array(rows, "i8").reshape(-1, 7)
-        return cls(ntuple, Baskets(names, *(table[:, k] for k in range(6))), table[:, 6], unreadable)
+        table = np.array(rows, "i8").reshape(-1, 8)
+        layout = Baskets(names, *(table[:, k] for k in range(6)))
+        return cls(ntuple, layout, table[:, 6], table[:, 7].astype(bool), unreadable)
+
+    def stored(self, row: int, data: np.ndarray) -> np.ndarray:
+        """The bytes of a page without its checksum. Raises decode.Broken if that is another."""
+        if not self.summed[row]:
+            return data
+        page, told = data[:-SUM_BYTES], int.from_bytes(bytes(data[-SUM_BYTES:]), "little")
+        if xxhash.xxh3_64_intdigest(page) != told:
+            at = int(self.layout.offset[row])
+            raise decode.Broken(f"the page at {at} is damaged: its checksum (XXH3) is another")
+        return page
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """Unpacked pages by their offset in the file. Raises decode.Broken, and codec errors."""
-        wanted = zip(self.layout.offset[rows].tolist(), self.unpacked[rows].tolist(), data, strict=True)
-        return {
-            offset: part if len(part) == size else decode.decompress(memoryview(part), size)
-            for offset, size, part in wanted
-        }
+        """Unpacked pages by their offset in the file, their checksums compared. Raises decode.Broken, and codec
+        errors."""
+        out = {}
+        for row, part in zip(rows.tolist(), data, strict=True):
+            page, size = self.stored(row, part), int(self.unpacked[row])
+            out[int(self.layout.offset[row])] = page if len(page) == size else decode.decompress(memoryview(page), size)
+        return out
 
     def arrays(
         self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray
@@ -103,6 +122,21 @@ def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int
         held = "is not among those of the selection" if page is None else f"has {len(page)} bytes"
         raise decode.Broken(f"uproot asks for {size} bytes of the page at {place.offset}, which {held}")
     return Chunk.wrap(source, page), Cursor(0)
+
+
+def _read_lists(ntuple: Any) -> None:
+    """Read the lists of pages as uproot would at first need, and compare their checksums, which uproot does not."""
+    from uproot.models.RNTuple import PageLink
+
+    lists = []
+    for record in ntuple.footer.cluster_group_records:
+        link = record.page_list_link
+        chunk, cursor = ntuple.read_locator(link.locator, link.env_uncomp_size)
+        raw = chunk.get(cursor.index, cursor.index + link.env_uncomp_size, cursor, {})
+        if xxhash.xxh3_64_intdigest(raw[:-SUM_BYTES]) != int.from_bytes(bytes(raw[-SUM_BYTES:]), "little"):
+            raise decode.Broken(f"the list of pages at {int(link.locator.offset)} is damaged: its checksum is another")
+        lists.append(PageLink().read(chunk, cursor, {}))
+    ntuple._page_list_envelopes = lists
 
 
 def _columns(field: Any) -> list[int]:
