@@ -100,6 +100,9 @@ void references(const char* path, int entries) {
   f.mkdir("d")->cd(); TTree deep("deep", ""); deep.Branch("x", &x);
   for (x = 0; x < 10; x++) deep.Fill();
   deep.Write(); deep.Fill(); deep.Write(); f.cd();
+  TTree words("words", ""); words.SetAutoFlush(20); char word[32]; auto p4 = new TLorentzVector; words.Branch("word", word, "word/C"); words.Branch("p4", &p4, 32000, 99);
+  for (int i = 0; i < entries; i++) { snprintf(word, 32, "%s", std::string(i % 9, 'w').c_str()); p4->SetPxPyPzE(i, -i, 0, 2 * i); words.Fill(); }
+  words.Write();
   TTree t("refs", ""); t.SetAutoFlush(20); TClonesArray* jets = new TClonesArray("TLorentzVector", 10); t.Branch("Jet", &jets, 32000, 99);
   TRef reference;
   for (int i = 0; i < entries; i++) {

@@ -8,7 +8,8 @@ import make_root_files
 import numpy as np
 import pytest
 import uproot
-from test_own_file import hold_against_uproot
+from test_own_file import by_the_decoder, hold_against_uproot
+from uproot.interpretation.strings import AsStrings
 
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
@@ -94,6 +95,50 @@ def test_bits_of_objects_that_are_referred_to():
     facts, table = own_file.look((make_root_files.FOLDER / "references.root"), "mine", "refs")
     assert list(facts["unreadable"]) == ["Jet/Jet.fBits"] and len(set(table["branch"].to_pylist())) == 5
     assert hold_against_uproot((make_root_files.FOLDER / "references.root"), "refs", np.arange(60)) == 4
+
+
+def test_an_empty_word_of_root_makes_uproot_read_the_others_wrong():
+    """ROOT writes an empty char* as nothing at all; uproot gives other words then, without an error."""
+    path, truth = make_root_files.FOLDER / "references.root", ["w" * (i % 9) for i in range(60)]
+    assert uproot.open(path)["words"]["word"].array(library="np").tolist() != truth
+    assert list(left_out(path, "words")) == ["word"] and "lacks its length" in left_out(path, "words")["word"]
+
+
+def test_objects_are_arrays_of_numbers():
+    """A TLorentzVector that is not in a list: no object of Python for each entry."""
+    path = make_root_files.FOLDER / "references.root"
+    found = by_the_decoder(path, "words", ["p4"], np.array([0, 7, 59]))["p4"]
+    assert found["fE"].tolist() == [0, 14, 118] and found["fP", "fY"].tolist() == [0, -7, -59]
+    assert hold_against_uproot(path, "words", np.arange(60)) == 1
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        ([b"\x03abc", b"\x01x"], None),
+        ([b"\x00", b"\xff\x00\x00\x01\x00" + b"s" * 256], None),
+        ([b"\x03abc", b""], "a string lacks its length, as ROOT writes"),
+        ([b"\x03ab", b"\x01x"], "a string of 2 bytes says that it has 3"),
+        ([b"\xff\x00\x00"], "a string lacks its length"),
+        ([b"\xff\x00\x00\x01\x00" + b"s" * 255], "a string of 255 bytes says that it has 256"),
+    ],
+)
+def test_strings_are_as_long_as_they_say(held, why):
+    offsets = np.cumsum([0, *map(len, held)])
+    content = decode.Content(np.frombuffer(b"".join(held), "u1"), offsets, len(held))
+    if why is None:
+        trial._strings(AsStrings(), content)
+    else:
+        with pytest.raises(trial.Unfit, match=why):
+            trial._strings(AsStrings(), content)
+
+
+def test_strings_with_a_length_of_four_bytes():
+    held = b"\x00" * 6 + b"\x00\x00\x00\x02ab"
+    content = decode.Content(np.frombuffer(held, "u1"), np.array([0, 12]), 1)
+    trial._strings(AsStrings(6, "4"), content)
+    with pytest.raises(trial.Unfit, match="says that it has"):
+        trial._strings(AsStrings(5, "4"), content)
 
 
 def test_tuples_of_root_are_trees_and_trees_lie_in_folders():

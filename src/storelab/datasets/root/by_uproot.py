@@ -20,7 +20,7 @@ LIBRARIES = Awkward(), NumPy()
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
     """All entries of these baskets (uproot's, end to end at `edges`): numpy for plain numbers, awkward for others."""
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
-    library = LIBRARIES[isinstance(how, uproot.AsDtype)]
+    library = LIBRARIES[isinstance(how, uproot.AsDtype) and not isinstance(how, uproot.AsStridedObjects)]
     # For objects: there uproot keeps what it found out in the first basket.
     context = {**branch.context, "forth": threading.local()}
     for i, b in enumerate(found):

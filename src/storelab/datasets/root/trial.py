@@ -13,6 +13,7 @@ from typing import Any
 import awkward as ak
 import numpy as np
 from uproot.interpretation.grouped import AsGrouped
+from uproot.interpretation.strings import AsStrings
 
 from storelab.core.errors import said
 from storelab.datasets.root import baskets, by_uproot, decode
@@ -82,7 +83,7 @@ class Trial:
             if isinstance(how, AsGrouped):
                 return "groups other branches, which are read themselves"
             form = decode.form_of(how)
-            self._every_basket(name, form, rows[held > 0])
+            self._every_basket(name, how, form, rows[held > 0])
         except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
             return str(error) if isinstance(error, Unfit) else said(error)
         head = self._alone(name, rows, form)
@@ -100,7 +101,7 @@ class Trial:
         at, size = int(self.layout.offset[row]), int(self.layout.size[row])
         return np.frombuffer(os.pread(self.file.file.fileno(), size, at), np.uint8)
 
-    def _every_basket(self, name: str, form: decode.Form | None, rows: np.ndarray) -> None:
+    def _every_basket(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
         """Raises Unfit, decode.Broken, and what codecs and uproot raise."""
         layout, counts = self.layout, self._counts(name) if isinstance(form, decode.Lists) else None
         waiting: list[tuple[int, Any]] = []
@@ -112,6 +113,8 @@ class Trial:
                 where = f"basket {layout.basket[row]} holds {content.entries} entries"
                 raise Unfit(f"{where}, and its header says {stop - first}")
             if form is None:
+                if type(how) is AsStrings and content.offsets is not None:
+                    _strings(how, content)
                 waiting.append((row, data))
                 size += int(layout.size[row])
             elif isinstance(form, decode.Lists):
@@ -250,6 +253,26 @@ class Trial:
             same, values = True, np.concatenate(ours)
         if not same or values.tobytes() != np.ascontiguousarray(theirs).tobytes():
             raise Unfit("uproot finds other values than storelab's own decoder")
+
+
+def _strings(how: Any, content: decode.Content) -> None:
+    """Raises Unfit where a string is not as long as it says. ROOT writes an empty `char*` without even its length:
+    uproot reads that one and all behind it wrong, without a word."""
+    begins, ends = content.offsets[:-1] + how.header_bytes, content.offsets[1:]
+    whole, size = content.values, 1 if how.length_bytes == "1-5" else 4
+    if (ends - begins < size).any():
+        raise Unfit("a string lacks its length, as ROOT writes an empty char*: uproot reads all behind it wrong")
+    told = whole[begins].astype("i8")
+    long = told == 255 if size == 1 else np.ones(len(told), bool)
+    if long.any():
+        at = begins[long] + (size == 1)
+        if (at + 4 > ends[long]).any():
+            raise Unfit("a string lacks its length")
+        told[long] = whole[at[:, None] + np.arange(4)].view(">u4")[:, 0]
+    held = ends - begins - np.where(long, 5 if size == 1 else 4, 1)
+    if not np.array_equal(held, told):
+        i = int(np.flatnonzero(held != told)[0])
+        raise Unfit(f"a string of {held[i]} bytes says that it has {told[i]}")
 
 
 def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path) -> dict[str, str]:

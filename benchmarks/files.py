@@ -1,0 +1,230 @@
+"""ROOT files of every kind: what staging accepts is read right by every reader, what it leaves out nobody could read, and damage is seen.
+
+The files: those that files_made.py (uproot) and files_root.cpp (ROOT's wheel, where it is installed) write, and real ones of ../shared/data/root.
+Each offender is named.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import files_made
+import files_root
+import numpy as np
+from common import ROOT, options, report, run, say, sized
+from files_made import Case
+from files_read import READERS, File, same, staged
+
+REAL = ROOT.parents[1] / "shared" / "data" / "root"
+RULES = ("groups other branches", "its baskets do not tell where their entries begin")  # docs/own-files.md
+SEED, DAMAGES = 18, 500
+MOST_BYTES = 200  # of one damage
+
+
+def judged(case: Case, counts: Counter[str], named: list[str]) -> None:
+    """One file: what is wrong with it is counted and named."""
+    counts["files"] += 1
+    try:
+        found = staged(case.path, case.tree)
+    except Exception as error:  # noqa: BLE001 - staging must tell in one line
+        named.append(f"accepted_then_failed {case.path.name}: staging ends with {type(error).__name__}: {error}")
+        return
+    if isinstance(found, str):
+        if not case.refused or case.refused not in found or "\n" in found:
+            named.append(f"refused_though_readable {case.path.name}: {found}")
+        return
+    if case.refused:
+        named.append(f"accepted_then_failed {case.path.name}: accepted, and nothing can be read of it")
+        found.close()
+        return
+    n = found.entries
+    some = np.array(sorted({0, n // 3, n // 2, n - 1}))
+    failed: dict[str, str] = {}
+    for reader in READERS:
+        for entries in (np.arange(n), some):
+            failed |= found.fails(reader, entries)
+    named += [f"accepted_then_failed {case.path.name}: {name}: {why}" for name, why in failed.items()]
+    names = [name for name in found.accepted if name not in failed]
+    counts["branches"] += len(found.accepted)
+    for reader in ("planned", "uproot-s3fs"):
+        for entries in (np.arange(n), some):
+            got = found.read(reader, names, entries)
+            for name in names:
+                if not same(got[name], expected(found, case, name)[entries]):
+                    named.append(f"branches_wrong {case.path.name}: {name}: {reader}")
+    for name in case.truth.keys() - set(found.accepted) - found.facts["unreadable"].keys():
+        named.append(f"refused_though_readable {case.path.name}: {name} has vanished")
+    for name, reason in found.facts["unreadable"].items():
+        counts["left_out"] += 1
+        if not reason.startswith(RULES) and readable(found, case, name):
+            named.append(f"refused_though_readable {case.path.name}: {name}: {reason}")
+    found.close()
+
+
+def expected(found: File, case: Case, name: str) -> Any:
+    """All entries of a branch: the truth where the case has it, else uproot's own."""
+    if name in case.truth:
+        return files_made.ak.Array(case.truth[name])
+    return found.reference(name)
+
+
+def readable(found: File, case: Case, name: str) -> bool:
+    """Whether uproot's own `array()` gives all entries of a branch that was left out, and the right ones where they are known."""
+    try:
+        array = found.reference(name)
+        return len(array) == found.entries and (name not in case.truth or same(array, expected(found, case, name)))
+    except Exception:  # noqa: BLE001 - it cannot
+        return False
+
+
+def real() -> Iterator[Case]:
+    """Every tree of the real files, the newest cycle of each."""
+    import uproot
+
+    for path in sorted(REAL.glob("*.root")):
+        with uproot.open(path) as file:
+            kinds = file.classnames(cycle=False)
+        trees = [k for k, of in kinds.items() if of in ("TTree", "TNtuple", "TNtupleD") or of.endswith("RNTuple")]
+        for tree in trees:
+            with uproot.open(path) as file:
+                empty = int(file[tree].num_entries) == 0
+            yield Case(path, tree, refused="is empty" if empty else "")
+
+
+def damaged(data: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """(what was done, the bytes then): a bit flipped, the end cut, bytes set to zero, two ranges of one size swapped."""
+    out, size = bytearray(data), min(MOST_BYTES, len(data) // 8)
+    kind = rng.choice(("flip", "cut", "zeros", "swap"))
+    at, length = rng.randrange(len(data) - size), rng.randrange(1, size)
+    if kind == "flip":
+        out[at] ^= 1 << rng.randrange(8)
+    elif kind == "cut":
+        del out[at:]
+    elif kind == "zeros":
+        out[at : at + length] = bytes(length)
+    else:
+        other = rng.randrange(len(data) - size)
+        a, b = sorted((at, other))
+        length = min(length, b - a)
+        out[a : a + length], out[b : b + length] = data[b : b + length], data[a : a + length]
+    return f"{kind} at {at}", bytes(out)
+
+
+def silent(path: Path, tree: str | None, good: dict[str, Any], entries: int) -> str | None:
+    """What a damaged file is read as, in place of what it held; None where it is refused, left out, or unharmed."""
+    try:
+        found = staged(path, tree)
+    except Exception as error:  # noqa: BLE001 - staging must tell in one line
+        return f"staging ends with {type(error).__name__}: {error}"
+    if isinstance(found, str):
+        return None
+    if found.entries != entries:
+        return f"{found.entries} entries in place of {entries}"
+    if gone := good.keys() - set(found.accepted) - found.facts["unreadable"].keys():
+        return f"{len(gone)} branches have vanished: {min(gone)}"
+    for reader in ("planned", "uproot-s3fs"):
+        if failed := found.fails(reader, np.arange(entries)):
+            return f"accepted, then {next(iter(failed.values()))}"
+        got = found.read(reader, found.accepted, np.arange(entries))
+        if wrong := [n for n in found.accepted if n not in good or not same(got[n], good[n])]:
+            return f"{reader} reads other values of {wrong[0]}"
+    found.close()
+    return None
+
+
+def damages(cases: list[tuple[str, Case]], n: int, folder: Path, counts: Counter[str], named: list[str]) -> None:
+    """n seeded damages over the files, in turn. cases: (figure, file). A damage of a basket that packing did not make smaller counts as
+    one of a file that is not packed."""
+    rng, whole = random.Random(SEED), []
+    for figure, case in cases:
+        found = staged(case.path, case.tree)
+        if isinstance(found, str):
+            raise SystemExit(f"{case.path.name} is refused before it is damaged: {found}")
+        good = found.read("planned", found.accepted, np.arange(found.entries))
+        whole.append((figure, case, case.path.read_bytes(), good, found.entries, found.unpacked()))
+        found.close()
+    for i in range(n):
+        figure, case, data, good, entries, plain = whole[i % len(whole)]
+        what, bad = damaged(data, rng)
+        (path := folder / f"damaged-{case.path.name}").write_bytes(bad)
+        if touched(data, bad, plain):
+            figure = "silent_damage_plain"
+        counts[f"damages_{figure}"] += 1
+        if (why := silent(path, case.tree, good, entries)) is not None:
+            named.append(f"{figure} {case.path.name}, {what}: {why}")
+
+
+def touched(good: bytes, bad: bytes, places: list[tuple[int, int]]) -> bool:
+    """Whether bytes changed within these (offset, size); a file that was cut has none that did."""
+    if len(good) != len(bad):
+        return False
+    changed = np.flatnonzero(np.frombuffer(good, "u1") != np.frombuffer(bad, "u1"))
+    return any(((changed >= at) & (changed < at + size)).any() for at, size in places)
+
+
+def to_damage(cases: list[Case]) -> list[tuple[str, Case]]:
+    """(figure, file): TTrees by codecs with a checksum and RNTuples; TTrees by ZSTD, whose frames have none; not packed."""
+    figures = {
+        "zlib": "silent_damage",
+        "lz4": "silent_damage",
+        "lzma": "silent_damage",
+        "zstd": "silent_damage_zstd",
+        "plain": "silent_damage_plain",
+    }
+    out = []
+    for case in cases:
+        kind, _, codec = case.path.stem.rpartition("-")
+        if kind in ("lists", "words", "records", "root-vectors", "root-arrays") and codec in figures:
+            out.append((figures[codec], case))
+        elif kind in ("ntuple", "root-ntuple") and codec in figures:
+            out.append(("silent_damage", case))
+    return out
+
+
+def main() -> None:
+    args = options(__doc__)
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    named: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="storelab-files-") as made:
+        folder = Path(made)
+        cases = list(files_made.by_uproot(folder))
+        missing = []
+        try:
+            cases += files_root.by_root(folder)
+        except (subprocess.CalledProcessError, ImportError) as error:
+            missing.append(f"the files that ROOT writes: {error}")
+        say(f"{len(cases)} files made")
+        every = sized(args, cases, cases, cases[::6])
+        for case in every:
+            judged(case, counts, named)
+        counts["made"] = len(every)
+        for case in sized(args, list(real()), list(real()), []):
+            judged(case, counts, named)
+        if not REAL.is_dir():
+            missing.append("real files: ../shared/data/root is not there")
+        say(f"{counts['branches']} branches of {counts['files']} files and trees read")
+        damages(to_damage(cases), sized(args, DAMAGES, 100, 20), folder, counts, named)
+    for line in named:
+        say(line[:400])
+    found = Counter(line.partition(" ")[0] for line in named)
+    judgements = ("branches_wrong", "accepted_then_failed", "refused_though_readable")
+    damage = ("silent_damage", "silent_damage_zstd", "silent_damage_plain")
+    values = {name: [float(found[name])] for name in (*judgements, *damage)}
+    values |= {
+        name: [float(counts[f"damages_{figure}"])]
+        for name, figure in zip(("damages", "damages_zstd", "damages_plain"), damage, strict=True)
+    }
+    values |= {name: [float(counts[name])] for name in ("made", "files", "branches", "left_out")}
+    report("files", counts["files"], values, args, missing)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    run(main)

@@ -1,0 +1,130 @@
+"""ROOT files for `files.py`, by ROOT's wheel, in a process of its own: `files_root.py FOLDER`. The C++ is in files_root.cpp.
+
+Truth is told by the formulas that the C++ fills by; branches without one are held against uproot's own `array()`.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from files_made import Case
+
+ENTRIES = 120
+CODECS = {"plain": 0, "zlib": 101, "lzma": 201, "lz4": 401, "zstd": 501}
+TIME_OUT_S = 300
+# Functions of files_root.cpp that every codec writes, and those that one writes (zlib).
+EACH = ("vectors", "arrays", "ntuple")
+ONCE = {
+    "objects": "events", "unsplit": "events", "clones": "events", "references": "events", "texts": "events", "doubles": "events",
+    "doubled": "events", "embedded": "events", "bits": "events", "tuples": "nt", "tuplesd": "nd", "friends": "events",
+    "partly": "events", "offsetmap": "events", "empty": "events", "nobranch": "events", "empties": "events", "many": "events",
+    "leaflist": "events", "maps": "events", "deferred": None, "projected": None, "clusters": None, "kinds": None, "quantised": None,
+    "unpacked": None, "variants": None, "nosums": None, "streamed": None, "emptytuple": None,
+}  # fmt: skip
+REFUSED = {"empty": "is empty", "nobranch": "is empty", "emptytuple": "is empty"}
+
+
+def lists(n: int, most: int = 4) -> list[list[int]]:
+    return [[k + i for k in range(i % most)] for i in range(n)]
+
+
+def truth(kind: str) -> dict[str, list[Any]]:
+    """Of the branches that a formula tells, as files_root.cpp fills them."""
+    n = range(ENTRIES)
+    if kind == "vectors":
+        nested = [[[0.5 * k] * k for k in range(i % 3)] for i in n]
+        return {
+            "v_float": lists(ENTRIES),
+            "v_int": lists(ENTRIES),
+            "v_double": lists(ENTRIES),
+            "vv_float": nested,
+            "text": ["x" * (i % 5) for i in n],
+        }
+    if kind == "arrays":
+        return {
+            "n": [i % 4 for i in n],
+            "pt": lists(ENTRIES),
+            "id": lists(ENTRIES),
+            "three": [[i, i + 1, i + 2] for i in n],
+            "flag": [i % 3 == 0 for i in n],
+        }
+    if kind == "texts":
+        return {
+            "s": ["s" * (10 * i) for i in n],
+            "ts": [f"t{i}" for i in n],
+            "c": ["c" * (4 * i) for i in n],
+            "vt": [["v"] * (i % 3) for i in n],
+        }
+    if kind == "variants":
+        return {"v": [(i, 0.5 * i, "v")[i % 3] for i in n]}
+    if kind == "doubled":
+        return {"x": [float(i) for i in n], "x#2": [-i for i in n]}
+    if kind == "embedded":
+        return {"x": [float(i) for i in n], "v": lists(ENTRIES)}
+    if kind == "tuples":
+        return {"a": [float(i) for i in n], "b": [2.0 * i for i in n], "c": [-1.0 * i for i in n]}
+    if kind == "tuplesd":
+        return {"a": [float(i) for i in n], "b": [0.1 * i for i in n]}
+    if kind in ("friends", "many", "empties"):
+        return {"x": [float(i) for i in n]}
+    if kind == "deferred":
+        return {
+            "x": [float(i) for i in n],
+            "late": [0.0] * 40 + [float(i) for i in n][40:],
+            "late_list": [[]] * 80 + lists(ENTRIES)[80:],
+        }
+    if kind == "projected":
+        return {
+            "pt": lists(ENTRIES),
+            "alias": lists(ENTRIES),
+            "x": [float(i) for i in n],
+            "x_again": [float(i) for i in n],
+        }
+    if kind in ("clusters", "nosums", "unpacked"):
+        return {"x": [float(i) for i in n], "v": lists(ENTRIES), "s": ["s" * (i % 4) for i in n]}
+    if kind == "quantised":
+        return {"x": [float(i) for i in n]}
+    if kind == "ntuple":
+        return {
+            "x": [float(i) for i in n],
+            "v": lists(ENTRIES),
+            "vv": [[[k] * k for k in range(i % 3)] for i in n],
+            "b": [i % 3 == 0 for i in n],
+        }
+    return {}
+
+
+def by_root(folder: Path) -> list[Case]:
+    """The files. Raises ImportError where ROOT's wheel is not installed, CalledProcessError where it fails."""
+    if importlib.util.find_spec("ROOT") is None:
+        raise ImportError("ROOT is not installed: storelab install root")
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=TIME_OUT_S, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"files_root.py failed:\n{done.stderr[-3000:]}")
+    cases = [Case(folder / f"root-{kind}-{codec}.root", "events", truth(kind)) for kind in EACH for codec in CODECS]
+    return cases + [
+        Case(folder / f"root-{kind}.root", tree, truth(kind), REFUSED.get(kind, "")) for kind, tree in ONCE.items()
+    ]
+
+
+def main(folder: Path) -> None:
+    import ROOT
+
+    code = Path(__file__).with_suffix(".cpp").read_text()
+    if not ROOT.gInterpreter.Declare(code):
+        raise SystemExit("ROOT refuses files_root.cpp")
+    for kind in EACH:
+        for codec, number in CODECS.items():
+            getattr(ROOT.made, kind)(
+                str(folder / f"root-{kind}-{codec}.root"), ENTRIES, number and number + (4 if codec == "zstd" else 0)
+            )
+    for kind in ONCE:
+        getattr(ROOT.made, kind)(str(folder / f"root-{kind}.root"), ENTRIES, CODECS["zlib"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
