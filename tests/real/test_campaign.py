@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import ports
 import pytest
 import yaml
 from common import BIN, ROOT, environ, laboratory
@@ -326,3 +327,25 @@ def test_a_lost_record_is_measured_again_and_nothing_else(lab):
 def test_measure_refuses_a_point_that_is_not_planned(lab):
     code, _, err = in_process(lab, "measure", "seaweedfs/put/clients~0099_rep~001")
     assert code == 2 and "no point" in err
+
+
+@pytest.mark.heavy
+def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
+    """The reason is told once for each, the last points are left out, and Snakemake ends with an error."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "body")
+    first, second = ports.block(), ports.block(2)
+    stores = {
+        n: {"kind": "s3", "endpoint": f"http://127.0.0.1:{p}"} for n, p in (("away", first), ("gone", second + 1))
+    }
+    sweeps = {"up": SWEEPS["up"] | {"axes": {"clients": [1, 2], "workers": [1, 2, 4]}}}
+    with laboratory(sweeps, stores, use_stores=["away", "gone"]) as folder:
+        config = yaml.safe_load((folder / "config.yaml").read_text()) | {"give_up_after": 2}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        done = snakemake(folder, "--config", "measure=true", "--", "tables")
+        raw = folder / "results/bench/raw"
+        reasons = [json.loads(p.read_text())["reason"] for p in raw.rglob("failed.json")]
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("failed alike") == 2 and done.stderr.count("the campaign stops") == 1, done.stderr
+    assert len(reasons) < 12 and all("refuses the connection" in r for r in reasons), reasons
+    assert "Traceback" not in done.stderr
