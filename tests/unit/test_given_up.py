@@ -106,11 +106,23 @@ def test_other_reasons_and_good_points_begin_anew(config, points, monkeypatch):
     assert len(tried) == 6
 
 
-def test_a_single_point_by_hand_is_always_tried(config, points, monkeypatch):
+def test_a_single_point_by_hand_is_always_tried(config, points, monkeypatch, capsys):
     tried = failing(monkeypatch, numbered())
     monkeypatch.delenv(given_up.RUN)
     run_all(config, points)
-    assert len(tried) == len(points) == 12
+    assert len(tried) == len(points) == 12 and "failed alike" not in capsys.readouterr().err
+
+
+def test_nothing_is_left_in_a_sealed_campaign_nor_beside_a_record(config, points):
+    given_up.leave(config, points[0], "no reason")
+    assert (config.raw / points[0].key / records.FAILED).exists()
+    (config.raw / points[1].key).mkdir(parents=True)
+    (config.raw / points[1].key / "run.json").write_text("{}")
+    given_up.leave(config, points[1], "no reason")
+    assert not (config.raw / points[1].key / records.FAILED).exists()
+    (config.raw / "SEAL").write_text("{}")
+    given_up.leave(config, points[2], "no reason")
+    assert not (config.raw / points[2].key).exists()
 
 
 def test_a_store_that_is_down_leaves_its_reason(config, points, monkeypatch):
