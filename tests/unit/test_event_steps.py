@@ -109,17 +109,22 @@ def test_branches_without_a_form_are_left_to_uproot(tiny):
     known, data, _ = tiny
     asked = []
 
-    def foreign(name, numbers, parts, held, wanted):
-        asked.append((name, numbers, [len(p) for p in parts], held, [w.tolist() for w in wanted]))
-        return np.concatenate(wanted)
+    class Foreign:
+        def unpack(self, name, numbers, parts):
+            return [(name, n, len(p)) for n, p in zip(numbers, parts, strict=True)]
+
+        def __call__(self, name, numbers, parts, held, wanted):
+            asked.append((name, numbers, parts, held, [w.tolist() for w in wanted]))
+            return np.concatenate(wanted)
 
     name = known.layout.names[0]
     forms = [None, *known.forms[1:]]
     without = header.Header(known.tree, known.entries, known.layout, forms, {})
-    reader = steps.StepReader(without, [name], foreign)
+    reader = steps.StepReader(without, [name], Foreign())
     _, _, decoded = bring(known, data, reader, 34, 36)
     size = known.layout.size[:2].tolist()
-    assert decoded == 2 and asked == [(name, [0, 1], size, [35, 35], [[34], [0]])]
+    parts = [(name, n, length) for n, length in enumerate(size)]
+    assert decoded == 2 and asked == [(name, [0, 1], parts, [35, 35], [[34], [0]])]
 
 
 def settings(**axes):

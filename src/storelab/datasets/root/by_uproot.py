@@ -4,7 +4,7 @@ May import: uproot, awkward, numpy. For what `decode` has no form for: strings, 
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,25 @@ def basket(branch: Any, number: int, data: np.ndarray) -> Any:
     return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
 
 
-def decoder(branches: Mapping[str, Any]) -> Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any]:
+class Decoder:
     """`foreign` of `datasets.root.reader.SelectionReader`: decodes branches that have no form there, by uproot."""
 
-    def decode(name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]) -> Any:
-        branch, edges = branches[name], np.concatenate(([0], np.cumsum(held)))
-        found = [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
-        return interpret(branch, found, edges)[
-            np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
-        ]
+    def __init__(self, branches: Mapping[str, Any]):
+        self.branches = branches
 
-    return decode
+    def unpack(self, name: str, numbers: list[int], parts: list[Any]) -> list[Any]:
+        """uproot's objects of baskets, decompressed; those in the tree's header are objects already."""
+        branch = self.branches[name]
+        return [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
+
+    def __call__(
+        self, name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]
+    ) -> Any:
+        """The array of the wanted entries; parts: bytes of the baskets, or what `unpack()` made of them."""
+        edges = np.concatenate(([0], np.cumsum(held)))
+        places = np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
+        return interpret(self.branches[name], self.unpack(name, numbers, parts), edges)[places]
+
+
+def decoder(branches: Mapping[str, Any]) -> Decoder:
+    return Decoder(branches)

@@ -96,7 +96,7 @@ class Pages:
         summaries, links, fields = whole.cluster_summaries, whole.page_link_list, {f.name: f for f in whole.fields}
         whole.read_locator = partial(_fetched, whole.file.source, unpacked)
         try:
-            for cluster, pages in zip(summaries, links, strict=True):
+            for cluster, pages in sorted(zip(summaries, links, strict=True), key=lambda c: int(c[0].num_first_entry)):
                 first, held = int(cluster.num_first_entry), int(cluster.num_entries)
                 wanted = entries[(entries >= first) & (entries < first + held)] - first
                 if not len(wanted):

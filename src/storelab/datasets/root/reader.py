@@ -49,10 +49,10 @@ class SelectionReader:
 
     link: what is known of the store; batch: compressed bytes in memory at one time; wishes: `thrift`,
     `max_amplification` of `readplan.plan`. inspect: called after each transfer with the rows of the header's table and
-    their bytes, in no phase's time; it may raise. foreign: decodes branches without a form; called with the branch's
-    name, the numbers of its baskets, their bytes (uproot's object for an embedded one), the entries that each holds,
-    and those wanted of each (counted from its first); returns the array. Embedded baskets come last, without a
-    transfer.
+    their bytes, in no phase's time; it may raise. foreign: decodes branches without a form, as `by_uproot.Decoder`: its
+    `unpack()` gets the branch's name, the numbers of its baskets and their bytes (uproot's object for an embedded one),
+    and decompresses; called with these, with what was unpacked, with the entries that each holds, and those wanted of
+    each (counted from its first), it returns the array. Embedded baskets come last, without a transfer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SelectionReader:
         link: Link,
         batch: int = BATCH,
         inspect: Callable[[np.ndarray, list[np.ndarray]], None] | None = None,
-        foreign: Callable[[str, list[int], list[Any], list[int], list[np.ndarray]], Any] | None = None,
+        foreign: Any = None,
         **wishes: Any,
     ):
         self.header, self.transport, self.link, self.batch = header, transport, link, batch
@@ -106,11 +106,15 @@ class SelectionReader:
             yield from self._arrays(inside, [self.header.layout.inside[row] for row in inside.tolist()], entries, spent)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Rows by offset, in parts of at most some `batch` bytes: as they lie in the file if each branch's entries
+        ascend there, else by their first entry, so that no branch goes back to earlier entries."""
         if not len(rows):
             return iter(())  # everything came with the header
-        size = self.header.layout.size[rows]
-        edges = np.flatnonzero(np.diff(np.cumsum(size) // self.batch)) + 1
-        return iter(np.split(rows, edges))
+        layout = self.header.layout
+        if layout.size[rows].sum() > self.batch and _goes_back(layout.branch[rows], layout.entry_start[rows]):
+            rows = rows[np.argsort(layout.entry_start[rows], kind="stable")]
+        edges = np.flatnonzero(np.diff(np.cumsum(layout.size[rows]) // self.batch)) + 1
+        return (part[np.argsort(layout.offset[part], kind="stable")] for part in np.split(rows, edges))
 
     def _transfer(self, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
         layout = self.header.layout
@@ -144,15 +148,10 @@ class SelectionReader:
                 wanted.append(local[key])
             form, begun = self.header.forms[code], clock()
             if form is None:
-                unpacked = begun  # all of it counts as deserialising
-                held = (stop - start)[positions].tolist()
-                array = self.foreign(
-                    layout.names[code],
-                    layout.basket[rows[positions]].tolist(),
-                    [data[p] for p in positions],
-                    held,
-                    wanted,
-                )
+                name, numbers = layout.names[code], layout.basket[rows[positions]].tolist()
+                contents = self.foreign.unpack(name, numbers, [data[p] for p in positions])
+                unpacked = clock()
+                array = self.foreign(name, numbers, contents, (stop - start)[positions].tolist(), wanted)
             else:
                 contents = [
                     decode.unpack(d) if isinstance(d := data[p], np.ndarray) else decode.embedded(d) for p in positions
@@ -163,3 +162,9 @@ class SelectionReader:
             spent.deserialise_s += clock() - unpacked
             spent.decoded += sum(map(len, wanted))
             yield layout.names[code], array
+
+
+def _goes_back(branch: np.ndarray, first: np.ndarray) -> bool:
+    """Whether a branch's first entries do not ascend in this order; shapes (n,)."""
+    order = np.argsort(branch, kind="stable")
+    return bool(((np.diff(branch[order]) == 0) & (np.diff(first[order]) < 0)).any())

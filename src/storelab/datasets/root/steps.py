@@ -4,7 +4,7 @@ ROOT does the same: a TBranch keeps its current basket, and events in it need no
 `datasets.root.{baskets,decode,header,pages}`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ class StepReader:
     `reader.SelectionReader`, for branches without a form. Embedded baskets came with the header and are never missing.
     """
 
-    def __init__(self, header: Header, branches: Sequence[str], foreign: Callable[..., Any] | None):
+    def __init__(self, header: Header, branches: Sequence[str], foreign: Any):
         self.header, self.foreign = header, foreign
         self.layout = layout = header.layout
         wanted = np.isin(np.array(layout.names, dtype=object), list(branches))[layout.branch]
@@ -38,8 +38,12 @@ class StepReader:
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
         """Decompress these baskets. Raises decode.Broken, and codec errors."""
-        for row, code, part in zip(rows.tolist(), self.layout.branch[rows].tolist(), data, strict=True):
-            self.contents[row] = part if self.header.forms[code] is None else decode.unpack(part)
+        layout = self.layout
+        for row, code, part in zip(rows.tolist(), layout.branch[rows].tolist(), data, strict=True):
+            if self.header.forms[code] is None:
+                (self.contents[row],) = self.foreign.unpack(layout.names[code], [int(layout.basket[row])], [part])
+            else:
+                self.contents[row] = decode.unpack(part)
 
     def _held(self, row: int, form: Any) -> Any:
         inside = self.layout.inside.get(row)
