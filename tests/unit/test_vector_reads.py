@@ -57,7 +57,7 @@ def test_ranges_come_in_order_in_vectors_that_the_server_allows():
     starts = np.sort(rng.choice(59_000, 30, replace=False)).tolist()
     stops = [a + n for a, n in zip(starts, rng.integers(1, 251, 30).tolist(), strict=True)]
     fs = Server()
-    one = several.VectorTransport(fs, "f", 3)
+    one = several.VectorTransport(fs, "f", 3, owns=True)
     assert (one.ranges, one.most, one.longest, one.requests) == (1023, 1023, 2**21, 0) and not one.opened
     assert one.fetch(starts, stops) == [DATA[a:b] for a, b in zip(starts, stops, strict=True)]
     elements = [-(-(b - a) // 100) for a, b in zip(starts, stops, strict=True)]
@@ -149,9 +149,11 @@ def test_file_systems_close_their_sessions(kind):
     if kind in ("s3", "both"):
         fs.s3 = s3
     FsspecTransport(fs, "f").close()
+    assert not closed and not s3.left, "others may use what fsspec shares"
+    FsspecTransport(fs, "f", owns=True).close()
     assert closed == ([(fs.loop, "session")] if kind in ("http", "both") else [])
     assert s3.left == ([(None, None, None)] if kind == "s3" else [])
     if kind == "http":
         fs._session = None
-        FsspecTransport(fs, "f").close()
+        FsspecTransport(fs, "f", owns=True).close()
         assert len(closed) == 1, "a session that never was"

@@ -22,6 +22,7 @@ import numpy as np
 from storelab.readplan.cost import HEADER_BYTES, Link
 from storelab.readplan.transports import Transport
 
+LEAST_SIZE = 4096  # bytes of an object to measure with
 SMALL = 64  # bytes of a range that only asks
 STREAM = 8 * 2**20  # bytes of the trial with one connection
 SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, most ranges together
@@ -67,7 +68,7 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 
     clock: returns seconds. Raises ValueError for a smaller object, and what the transport raises.
     """
-    if size < 4096:
+    if size < LEAST_SIZE:
         raise ValueError(f"an object of {size} bytes is too small to measure a link with")
     trials = _Trials(transport, size, clock)
     most = getattr(transport, "ranges", 1)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from storelab.readplan import multipart
-from storelab.readplan.transports import WrongAnswer, checked
+from storelab.readplan.transports import WrongAnswer, checked, told
 
 MOST_HEAD = 600  # bytes of a part's head, with a gap that a server may send along
 FEW = 3  # ranges of the first question
@@ -78,6 +78,23 @@ class HttpTransport:
         groups = self.groups(starts, stops)
         calls = [self.pool.submit(self.ask, starts[g], stops[g]) for g in groups]
         return checked([part for call in calls for part in call.result()], starts, stops)
+
+    def size(self) -> int:
+        """By a GET of one byte: a URL presigned for GET answers no HEAD."""
+        with self.lock:
+            self.requests += 1
+        reply = self.http.request(
+            "GET", self.url, headers={**self.headers, "Range": "bytes=0-0"}, preload_content=False
+        )
+        try:
+            place = multipart.content_range(reply.headers.get("content-range"))
+            if reply.status == 206 and place:
+                reply.read()
+                return told(place[2], "the object")
+            reply.close()  # the whole object, or an error
+            raise WrongAnswer(f"the question for its size was answered with status {reply.status}", reply.status)
+        finally:
+            reply.release_conn()
 
     def ask(self, starts: list[int], stops: list[int]) -> list[Any]:
         """Send one request for all these ranges. Raises as `fetch()`."""
@@ -163,13 +180,13 @@ class VectorTransport:
 
     One connection serves all. A vector read holds as many ranges as the server allows (usually 1024), each of at most
     2 MiB: a longer range takes several of its elements. requests: vector reads, the opening of the file, and the
-    question what the server allows.
+    question what the server allows. owns: as of `FsspecTransport`.
     """
 
     ELEMENT_BYTES = 16  # in front of each element of an answer (XRootD protocol, kXR_readv)
 
-    def __init__(self, fs: Any, path: str, parallel: int = 4):
-        self.fs, self.path, self.parallel = fs, path, parallel
+    def __init__(self, fs: Any, path: str, parallel: int = 4, owns: bool = False):
+        self.fs, self.path, self.parallel, self.owns = fs, path, parallel, owns
         self.requests = self.extra = 0
         self.ranges = self.most = fs.default_max_num_chunks - 1
         self.longest = fs.default_max_chunk_size
@@ -192,9 +209,14 @@ class VectorTransport:
         self.opened = True
 
     def close(self) -> None:
-        """Close the file. The XRootD client keeps its connection until the process ends."""
-        self.fs._readonly_filehandle_cache.close_all()
+        """Close the files of a file system of its own. XRootD's client keeps its connection until the process ends."""
+        if self.owns:
+            self.fs._readonly_filehandle_cache.close_all()
         self.opened = False
+
+    def size(self) -> int:
+        self.requests += 1
+        return told(self.fs.size(self.path), self.path)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
         """Which ranges share a vector read."""

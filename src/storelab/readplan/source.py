@@ -1,6 +1,7 @@
 """The planner under uproot: a `Source` that plans the requests for every set of baskets. Uproot and numpy only."""
 
 import queue
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from uproot.source.futures import TrivialFuture
 
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.cost import Link
-from storelab.readplan.link import measure
+from storelab.readplan.link import LEAST_SIZE, measure
 from storelab.readplan.transports import Transport, messages
 
 
@@ -49,6 +50,8 @@ class PlannedSource(uproot.source.chunk.Source):
 
     transport: how to fetch (`readplan.transports`); link: what is known of the store, else it is measured at the first
     set of ranges that is large enough; thrift, max_amplification: see `plan()`. `last_plan`: the plan of the last set.
+    `unplanned`: ranges that uproot asked for one at a time, so that there was nothing to plan: headers, and all pages
+    of an RNTuple. A warning says so once they are many.
     """
 
     WORTH = 64  # ranges; smaller sets use a guess until the link is known
@@ -59,6 +62,7 @@ class PlannedSource(uproot.source.chunk.Source):
         self._file_path, self.transport, self.link = file_path, transport, link
         self.wishes = {k: options[k] for k in ("thrift", "max_amplification") if k in options}
         self.last_plan: Requests | None = None
+        self.unplanned = 0
         self._bytes: int | None = options.get("num_bytes")
 
     def __repr__(self) -> str:
@@ -72,7 +76,7 @@ class PlannedSource(uproot.source.chunk.Source):
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file in bytes, asked for once. Raises ValueError if the transport cannot tell."""
+        """Size of the file in bytes, asked for once. Raises ValueError if the transport cannot tell, or as it does."""
         if self._bytes is None:
             size = getattr(self.transport, "size", None)
             if size is None:
@@ -82,6 +86,13 @@ class PlannedSource(uproot.source.chunk.Source):
 
     def chunk(self, start: int, stop: int) -> uproot.source.chunk.Chunk:
         """One range, by one request."""
+        self.unplanned += 1
+        if self.unplanned == self.WORTH:
+            warnings.warn(
+                f"{self.unplanned} ranges of {self._file_path} were asked for one at a time, each a request: uproot "
+                "reads an RNTuple page by page, and nothing of that is planned",
+                stacklevel=2,
+            )
         self._num_requests += 1
         self._num_requested_chunks += 1
         self._num_requested_bytes += stop - start
@@ -92,7 +103,7 @@ class PlannedSource(uproot.source.chunk.Source):
         """The plan for ranges (start, stop), shape (n, 2); measures the link if it must."""
         link = self.link
         if link is None:
-            if len(pairs) < self.WORTH:
+            if len(pairs) < self.WORTH or self.num_bytes < LEAST_SIZE:
                 link = Link(0.01, 1e-4, 1e-3, 1e9, 1e8, self.transport.parallel)  # a guess, for few requests
             else:
                 link = self.link = measure(self.transport, self.num_bytes)

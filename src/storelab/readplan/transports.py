@@ -35,6 +35,9 @@ class Transport(Protocol):
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         """Buffers of [start, stop), in order. Raises what the library raises, or WrongAnswer for a wrong length."""
 
+    def size(self) -> int:
+        """Bytes of the object, asked for with one request. Raises as `fetch()`."""
+
 
 def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) -> int:
     """How many requests these ranges make."""
@@ -53,6 +56,13 @@ def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> li
     return parts
 
 
+def told(size: int | None, path: str) -> int:
+    """A size that a server told. Raises WrongAnswer if it told none."""
+    if size is None:
+        raise WrongAnswer(f"the server does not tell the size of {path}")
+    return int(size)
+
+
 class ObstoreTransport:
     """Object `path` of an obstore store (`obstore.store.S3Store(...)`), by `get_ranges` in threads.
 
@@ -66,6 +76,23 @@ class ObstoreTransport:
         self.requests = 0
         self.threads = max(2, -(-parallel // TOGETHER))
         self.pool = ThreadPoolExecutor(self.threads)
+
+    @classmethod
+    def s3(cls, endpoint: str, bucket: str, path: str, parallel: int = PARALLEL, **settings: Any) -> "ObstoreTransport":
+        """Of an S3 endpoint by its URL: plain HTTP is allowed where the URL says `http://`. settings: of `S3Store`."""
+        from obstore.store import S3Store
+
+        settings["client_options"] = {
+            "allow_http": endpoint.startswith("http://"),
+            **settings.get("client_options", {}),
+        }
+        return cls(S3Store(bucket, endpoint=endpoint, **settings), path, parallel)
+
+    def size(self) -> int:
+        import obstore
+
+        self.requests += 1
+        return int(obstore.head(self.store, self.path)["size"])
 
     def _some(self, starts: list[int], stops: list[int]) -> list[Any]:
         import obstore
@@ -93,13 +120,18 @@ class FsspecTransport:
     """File `path` of any fsspec file system, by its `cat_ranges`.
 
     Asynchronous ones (s3fs, http, …) fetch in parallel; others (local files) one range after another, with `parallel`
-    1. For root:// see `several.VectorTransport`.
+    1. For root:// see `several.VectorTransport`. owns: whether nobody else uses the file system
+    (`skip_instance_cache=True`): fsspec gives all callers the same one, and with it the same connections.
     """
 
-    def __init__(self, fs: Any, path: str, parallel: int = PARALLEL):
-        self.fs, self.path = fs, path
+    def __init__(self, fs: Any, path: str, parallel: int = PARALLEL, owns: bool = False):
+        self.fs, self.path, self.owns = fs, path, owns
         self.parallel = parallel if getattr(fs, "async_impl", False) else 1
         self.requests = 0
+
+    def size(self) -> int:
+        self.requests += 1
+        return told(self.fs.size(self.path), self.path)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         self.requests += len(starts)
@@ -109,7 +141,9 @@ class FsspecTransport:
         )
 
     def close(self) -> None:
-        """End its connections, if the file system allows it."""
+        """End the connections of a file system of its own, if that allows it; a shared one stays as it is."""
+        if not self.owns:
+            return
         session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
         if session is not None and sync is not None:
             sync(self.fs.loop, session)

@@ -90,7 +90,11 @@ def make(
         return Counted(known, port_wire(endpoint), _versions("obstore"))
     fs = filesystems.data(endpoint, os.environ, parallel)
     place = filesystems.path(endpoint, bucket, key)
-    inner = VectorTransport(fs, place) if endpoint.protocol == "root" else FsspecTransport(fs, place, parallel)
+    inner: Any
+    if endpoint.protocol == "root":
+        inner = VectorTransport(fs, place, owns=True)
+    else:
+        inner = FsspecTransport(fs, place, parallel, owns=True)
     return Counted(inner, port_wire(endpoint), versions_of(endpoint))
 
 
