@@ -126,6 +126,28 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
     assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3
 
 
+def test_eight_curves_of_two_axes_become_panels(reads):
+    """Four volumes by two readers: a row for each reader, with the colours of the volumes; eight volumes by one: an
+    ordered palette."""
+    table = build.read(reads, "sparse")
+    table = table[table["workload"] == "read_volume"]
+
+    def of(volumes, engines):
+        rows = table[table["volume_fraction_percent"].eq(100) & table["engine"].isin(engines)]
+        return panels.of(
+            catalogue.FIGURES["volume"],
+            pd.concat([rows.assign(volume_fraction_percent=v) for v in volumes], ignore_index=True),
+        )
+
+    both = of([100, 50, 10, 1], ["planned", "uproot-s3fs"])
+    assert both.series == [f"{v} % of volume" for v in (100, 50, 10, 1)] and len(both.panels) == 6
+    assert [p.heading for p in both.panels if p.heading] == ["alpha, planned", "alpha, uproot-s3fs"]
+    three = of([100, 50, 1], ["planned", "uproot-s3fs"])
+    assert len(three.panels) == 3 and len(three.series) == 6
+    one = of([100, 75, 50, 20, 10, 5, 2, 1], ["planned"])
+    assert one.ordered and len(one.panels) == 3 and len(one.series) == 8
+
+
 def test_the_network_limit_of_several_nodes_is_drawn(example):
     table = build.read(example, "throughput")
     assert "network limit" not in str(

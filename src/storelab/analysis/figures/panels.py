@@ -14,6 +14,7 @@ from storelab.analysis.parts import groups, words
 from storelab.core import units
 
 TELLABLE = 10  # colours that can be told apart
+NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
 PAGE = 8.85  # inches: the height of all panels together
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 NAMES = ("store", "deployment", "op", "loop")  # columns whose values are words as they stand
@@ -123,13 +124,14 @@ def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list
     """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point
     go where the figure is about a sweep; then axes become panels, that with the fewest values first, as long as
     another one is left."""
+    most = NARROW if spec.columns else TELLABLE
     while True:
         names = [c for c in _telling(spec, rows, by) if c not in by]
         several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: rows[c].nunique())
         groups = [g for _, g in _groups(spec, rows, by)]
-        crowded = max(len(g[names].drop_duplicates()) for g in groups) > TELLABLE
+        crowded = max(len(g[names].drop_duplicates()) for g in groups) > most
         swept = rows.groupby([*by, *names], dropna=False)[spec.x].transform("nunique") > 1
-        if spec.swept and len(rows[names].drop_duplicates()) > TELLABLE and not swept.all() and swept.any():
+        if spec.swept and len(rows[names].drop_duplicates()) > most and not swept.all() and swept.any():
             rows = _drawn(spec, rows[swept], by)
         elif not crowded or len(several) < 2:
             return names, by, rows
