@@ -139,8 +139,8 @@ def silent(path: Path, tree: str | None, good: dict[str, Any], entries: int) -> 
 
 
 def damages(cases: list[tuple[str, Case]], n: int, folder: Path, counts: Counter[str], named: list[str]) -> None:
-    """n seeded damages over the files, in turn. cases: (figure, file). A damage of a basket that packing did not make smaller counts as
-    one of a file that is not packed."""
+    """n seeded damages over the files, in turn. cases: (figure, file). A damage of a basket or page that packing did not make smaller,
+    and that has no checksum, counts as one of a file that is not packed."""
     rng, whole = random.Random(SEED), []
     for figure, case in cases:
         found = staged(case.path, case.tree)
@@ -169,21 +169,14 @@ def touched(good: bytes, bad: bytes, places: list[tuple[int, int]]) -> bool:
 
 
 def to_damage(cases: list[Case]) -> list[tuple[str, Case]]:
-    """(figure, file): TTrees by codecs with a checksum and RNTuples; TTrees by ZSTD, whose frames have none; not packed."""
-    figures = {
-        "zlib": "silent_damage",
-        "lz4": "silent_damage",
-        "lzma": "silent_damage",
-        "zstd": "silent_damage_zstd",
-        "plain": "silent_damage_plain",
-    }
-    out = []
+    """(figure, file): packed by codecs with a checksum, and RNTuples that have checksums of their own, as ROOT writes them; packed by ZSTD,
+    whose frames have none; not packed."""
+    figures = {"zstd": "silent_damage_zstd", "plain": "silent_damage_plain"}
+    kinds, out = ("lists", "words", "records", "ntuple", "root-vectors", "root-arrays", "root-ntuple"), []
     for case in cases:
         kind, _, codec = case.path.stem.rpartition("-")
-        if kind in ("lists", "words", "records", "root-vectors", "root-arrays") and codec in figures:
-            out.append((figures[codec], case))
-        elif kind in ("ntuple", "root-ntuple") and codec in figures:
-            out.append(("silent_damage", case))
+        if kind in kinds and codec in files_made.CODECS:
+            out.append((figures.get(codec, "silent_damage") if kind != "root-ntuple" else "silent_damage", case))
     return out
 
 

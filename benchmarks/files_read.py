@@ -113,9 +113,11 @@ class File:
         return self.branches[name].array()
 
     def unpacked(self) -> list[tuple[int, int]]:
-        """(offset, size) of the baskets of a TTree that are not packed."""
+        """(offset, size) of the baskets that are not packed; of the pages that neither are packed nor have a checksum."""
         if not self.plain:
-            return []
+            pages = Pages.of(self.tree)
+            bare = ~pages.summed & (pages.layout.size == pages.unpacked)
+            return list(zip(pages.layout.offset[bare].tolist(), pages.layout.size[bare].tolist(), strict=True))
         layout, data = Baskets.from_tree(self.branches), self.path.read_bytes()
         places = [p for p in zip(layout.offset.tolist(), layout.size.tolist(), strict=True) if p[0] >= 0]
         heads = [struct.unpack_from(">iHiIH", data, at) for at, _ in places]
