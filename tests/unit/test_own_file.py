@@ -3,6 +3,7 @@
 import http.server
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +27,7 @@ from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
+from storelab.engines.root.client import RootClient
 from storelab.engines.uproot.reader import Reader, TupleReader
 from storelab.measure import check, plan_file
 from storelab.readplan import Link
@@ -348,6 +350,22 @@ def test_check_and_the_file(mine, tmp_path):
         with pytest.raises(UserError) as caught:
             checked(tmp_path, **file)
         assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_engine_root_reads_no_rntuple(mine, ntuple, tmp_path):
+    """It was accepted, and each point failed."""
+    _, points = checked(tmp_path, path=str(mine), tree="events")
+    by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
+    check.files(by_root)
+    _, points = checked(tmp_path, path=str(ntuple))
+    by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
+    with pytest.raises(
+        UserError, match=r"sweeps.v.axes.engine: root reads TTrees, and mine is an RNTuple; sweep planned"
+    ):
+        check.files(by_root)
+    client = RootClient.__new__(RootClient)
+    with pytest.raises(UserError, match=r"axes.engine: root reads TTrees, and mine is an RNTuple"):
+        client.connect({"format": "RNTuple", "scale": "mine"})
 
 
 def test_another_file_under_the_same_name_is_not_mixed_in(mine, ntuple, tmp_path):

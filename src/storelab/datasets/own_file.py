@@ -135,13 +135,14 @@ def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
     }, table
 
 
-def check(dataset: dict[str, Any]) -> None:
-    """Raises UserError if the file of a planned data set is missing or wrong; files behind a URL are not checked."""
+def check(dataset: dict[str, Any]) -> str | None:
+    """`TTree` or `RNTuple`; None for a file behind a URL, which is not looked at. Raises UserError if the file of a
+    planned data set is missing or wrong."""
     if "://" in dataset["file"]:
-        return
+        return None
     path = fetch(dataset["file"], Path(), f"files.{dataset['scale']}.path")
-    with opened(path, dataset["scale"], dataset["tree"]):
-        pass
+    with opened(path, dataset["scale"], dataset["tree"]) as (_, _, kind):
+        return kind
 
 
 def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:

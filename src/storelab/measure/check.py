@@ -89,7 +89,14 @@ def named_files(config: Config) -> None:
 def files(points: list[Point]) -> None:
     """The user's own ROOT files that the plan reads. Raises UserError."""
     for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
-        own_file.check(dataset)
+        if own_file.check(dataset) == "RNTuple":
+            for point in points:
+                if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
+                    raise UserError(
+                        f"sweeps.{point.sweep}.axes.engine",
+                        f"root reads TTrees, and {dataset['scale']} is an RNTuple",
+                        "sweep planned or uproot-s3fs",
+                    )
 
 
 def limits(config: Config, points: list[Point]) -> None:

@@ -57,6 +57,8 @@ class RootClient(SelectionClient):
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
+        if root.get("format") == "RNTuple":  # behind a URL: a local file is looked at before
+            raise UserError("axes.engine", f"root reads TTrees, and {root['scale']} is an RNTuple", "sweep planned")
         loop.library()
         endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
