@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundreds of operations; a read or a deletion takes longer.
-WINDOWS = dict.fromkeys(("put", "get", "get_range", "calibrate"), "600 ms")
+WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate"), "600 ms")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -58,6 +58,9 @@ LATENCY = {  # sweeps of an engine that tells the times of each operation
     "closed": {**_TIMED, "axes": {"engine": "obstore", "object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
 }
+METADATA = {  # what moves no bytes, whatever the objects' size
+    "asked": {"workload": "stat", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+}
 _JOBS = {"workload": "events", "duration": "4 s"}
 _NODE = {"navigation": ["scan", "random"], "clients": [1, 2], "files": 2, "step": 20}
 EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
@@ -134,7 +137,7 @@ def even(start: int, rate: int, until: int) -> list[int]:
 def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
     """Evenly spaced completions as s5cmd knows them (end only). Client 0 goes on for half a second after the deadline (tail);
     every client has one failed operation at 2 s."""
-    op = point.workload.upper() if point.workload in ("put", "get") else "PUT"
+    op = {"get": "GET", "stat": "HEAD"}.get(point.workload, "PUT")
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
     n = len(ends)
     return {
@@ -142,7 +145,7 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
         "op": [op] * (n + 1),
         "object": [f"o{i}" for i in range(n + 1)],
         "count": [1] * (n + 1),
-        "bytes": [point.axes["object_size"]] * n + [0],
+        "bytes": [0 if point.workload == "stat" else point.axes["object_size"]] * n + [0],
         "end_ns": [*ends, start + 2 * S],
         "status": [0] * (n + 1),
         "error": [None] * n + ["SlowDown"],

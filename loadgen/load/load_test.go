@@ -307,6 +307,14 @@ func TestHeadDeleteList(t *testing.T) {
 	if len(rows) < 7 || out.Errors != 0 || rows[0].Bytes != 0 {
 		t.Errorf("HEAD: %+v", out)
 	}
+	wrong := serve(t, false)
+	for place, want := range map[string]int16{"short": 0, "partial": 0, "slowdown": 503} {
+		rows, out = newLab(t, wrong.URL).with("HEAD", nil).objects(wrong, place, 2).run(0.05)
+		class := map[int16]string{0: "WrongAnswer", 503: "Http503"}[want]
+		if len(rows) == 0 || out.Operations != 0 || rows[0].Error != class || want != 0 && rows[0].Status != want {
+			t.Errorf("HEAD of %s/: %+v", place, rows)
+		}
+	}
 	l := newLab(t, s.URL).with("LIST", map[string]any{"list_prefix": "data/", "workers": 1})
 	rows, out = l.run(0.1)
 	if len(rows) < 3 || rows[0].Count != 3 || rows[1].Count != 3 || rows[2].Count != 1 || out.Errors != 0 {

@@ -45,7 +45,11 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		return r.download(l.main, t, bucket, t.from, t.to, true, verify)
 	case job.Head:
 		a, err := r.asked(l.main, &request{method: "HEAD", bucket: bucket, key: t.key}, nil, false)
-		if err == nil && a.size != r.job.ObjectSize {
+		switch {
+		case err != nil:
+		case a.status != 200:
+			err = wrongf("WrongAnswer", "status %d instead of 200", a.status)
+		case a.size != r.job.ObjectSize:
 			err = wrongf("WrongAnswer", "Content-Length %d instead of %d", a.size, r.job.ObjectSize)
 		}
 		return outcome{status: a.status}, err

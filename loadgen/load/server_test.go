@@ -206,6 +206,10 @@ func (s *server) read(w http.ResponseWriter, q *http.Request, key string) {
 		w.(http.Flusher).Flush()
 		w.Write(body[10:])
 		return
+	case "partial":
+		w.Header().Set("Content-Length", "100")
+		w.WriteHeader(206)
+		return
 	case "close":
 		w.Header().Set("Connection", "close")
 	case "short":

@@ -21,7 +21,7 @@ repetitions: 1
 calibrate: false
 sweeps:
   pauses: {workload: get, axes: {engine: posix, pause: [0, 5], object_size: 4 kB}, objects: 8, duration: 1 s, warm_up: 0 s}
-  sizes: {workload: stat, axes: {object_size: 4 kB, clients: [1, 2]}, objects: 8, duration: 1 s, warm_up: 0 s}
+  sizes: {workload: exists, axes: {object_size: 4 kB, clients: [1, 2]}, objects: 8, duration: 1 s, warm_up: 0 s}
 """
 
 
@@ -105,7 +105,7 @@ def test_all_of_it_was_measured(house):
     paused = points[points["workload"] == "get"].set_index("pause")["overlap_rate_per_s"]
     # 8 workers that pause for 5 ms before each operation: 1600 a second at most.
     assert paused[5] < 1600 and paused[0] > paused[5], "the engine obeys its axis"
-    assert (points[points["workload"] == "stat"]["operations"] > 0).all()
+    assert (points[points["workload"] == "exists"]["operations"] > 0).all()
     said = (folder / "results/toy/tables/verdicts.csv").read_text()
     assert "pauses of 5 ms" in said, "an axis says its own words"
 
@@ -119,7 +119,7 @@ def test_the_table_its_figure_and_its_section_are_there(house):
     ]
     campaign = folder / "results/toy"
     table = pd.read_csv(campaign / "tables/slowest.csv")
-    assert (table["slowest_median_ms"] > 0).all() and set(table["workload"]) == {"get", "stat"}
+    assert (table["slowest_median_ms"] > 0).all() and set(table["workload"]) == {"get", "exists"}
     assert (campaign / "figures/slowest.pdf").stat().st_size > 5000
     assert r"\input{sections/slowest}" in (campaign / "tex/sections.tex").read_text()
     assert "Slowest [ms]" in (campaign / "tex/table_slowest.tex").read_text()

@@ -4,13 +4,14 @@ import shutil
 
 import pandas as pd
 import pytest
-from make_examples import ONE_EACH, make
+from make_examples import METADATA, ONE_EACH, make
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, panels, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.tables import build
+from storelab.analysis.tables.throughput import numbers
 from storelab.core import records
 from storelab.core.errors import UserError
 
@@ -32,7 +33,17 @@ ELSEWHERE = (
     "latency_spectrum",
     "errors_over_time",
 )
-ELSEWHERE += ("threads", "client_resources", "volume", "replay", "phases", "gaps", "front", "events_throughput")
+ELSEWHERE += (
+    "metadata_stat",
+    "threads",
+    "client_resources",
+    "volume",
+    "replay",
+    "phases",
+    "gaps",
+    "front",
+    "events_throughput",
+)
 OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
 
 
@@ -46,6 +57,18 @@ def test_each_figure_says_what_it_shows(example, name):
     if name != "entries":
         assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
         assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
+
+
+def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
+    make(tmp_path, sweeps=METADATA, repetitions=2)
+    build.build(tmp_path)
+    table = build.read(tmp_path, "throughput")
+    rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
+    assert rates["stat", 4000, 2] > 9 * rates["stat", 10**7, 2] > 0 and (table["throughput_median_mb_per_s"] == 0).all()
+    said = texts(draw(catalogue.FIGURES["metadata_stat"], table))
+    assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
+    best = {name: value for name, value, _ in numbers(table)}
+    assert best["best_metadata_stat"] == rates["stat", 4000, 2] and not {n for n in best if "throughput" in n}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from make_examples import EVENTS, LATENCY, ONE_EACH, REFUSED, make
+from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
 
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.latex import numbers, parts
@@ -76,7 +76,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     }  # enough for halves and a line
     timed = built(
         tmp_path,
-        sweeps=LATENCY | EVENTS | {"refused": REFUSED, "ends": ends},
+        sweeps=LATENCY | EVENTS | METADATA | {"refused": REFUSED, "ends": ends},
         invalid=("refused",),
         repetitions=1,
         calibrate=True,

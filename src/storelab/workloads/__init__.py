@@ -11,6 +11,7 @@ _REGISTRY = (
     "storelab.workloads.get:GET",
     "storelab.workloads.get_range:GET_RANGE",
     "storelab.workloads.delete:DELETE",
+    "storelab.workloads.stat:STAT",
     "storelab.workloads.read_volume:READ_VOLUME",
     "storelab.workloads.read_entries:READ_ENTRIES",
     "storelab.workloads.replay.workload:REPLAY",

@@ -13,7 +13,7 @@ from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import groups, speed
 from storelab.core import units
 
-OPERATIONS = ("put", "get", "get_range", "delete")
+OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 
 
 def against_workers(table: pd.DataFrame) -> pd.DataFrame:
@@ -34,7 +34,7 @@ def against_workers(table: pd.DataFrame) -> pd.DataFrame:
     moved = rows["object_size_bytes"].astype(float)
     if "range_size_bytes" in rows:
         moved = moved.mask(ranged, rows["range_size_bytes"].astype(float))
-    return rows.assign(moved=moved.mask(rows["workload"] == "delete", 0))
+    return rows.assign(moved=moved.where(rows["workload"].isin(speed.MOVING), 0))
 
 
 def _rates(rows: pd.DataFrame) -> pd.DataFrame:

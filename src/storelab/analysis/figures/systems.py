@@ -26,7 +26,7 @@ def _comparable(table: pd.DataFrame) -> pd.DataFrame:
 def _measures(label: str) -> tuple[Measure, ...]:
     """One for each class of operations, those of small objects first."""
     return tuple(
-        Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what.lower(), of_class(name))
+        Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, of_class(name))
         for name, of in reversed(CLASSES.items())
     )
 
@@ -40,7 +40,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
     """Rates against an axis that counts something: a panel per class of operation, deployment and size."""
     return Specification(
         table="throughput",
-        where={"workload": ("put", "get")},
+        where={"workload": ("put", "get", "stat")},
         several=(column,),
         prepare=labelled,
         measures=_measures("{unit}"),
@@ -62,7 +62,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
 FIGURES = {
     "systems": Specification(
         table="throughput",
-        where={"workload": ("put", "get")},
+        where={"workload": ("put", "get", "stat")},
         prepare=_comparable,
         measures=_measures("{what} of {{sizes}} [{unit}]"),
         x="deployment",

@@ -1,6 +1,7 @@
 """Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001.
 
-Rates are medians in the `overlap` window. Large objects show throughput, small ones the rate of operations.
+Rates are medians in the `overlap` window. Large objects show throughput; small ones and
+HEAD requests, the rate of operations.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ CAPTION = (
 def of_class(name: str) -> dict[str, object]:
     """The rows of one of `tables.throughput.CLASSES`."""
     chosen = CLASSES[name]
-    return {"workload": chosen.workload, "object_size_bytes": f"{'>=' if chosen.large else '<'} {LARGE}"}
+    sizes = {} if chosen.large is None else {"object_size_bytes": f"{'>=' if chosen.large else '<'} {LARGE}"}
+    return {"workload": chosen.workload, **sizes}
 
 
 def network_limit(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
@@ -74,5 +76,8 @@ FIGURES = {
     ),
     "metadata_upload": _against_clients(
         "metadata_upload", "Uploads per second", "Upload", PER_S, "Uploads [objects/s]"
+    ),
+    "metadata_stat": _against_clients(
+        "metadata_stat", "HEAD requests per second", "HEAD", PER_S, "HEAD requests [objects/s]"
     ),
 }

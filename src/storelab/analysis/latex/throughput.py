@@ -112,9 +112,7 @@ def systems(table: pd.DataFrame) -> str:
 @SECTION("raw", "raw")
 @FLAGS("throughput", "drawn", "throughput")
 def flags(drawn: Collection[str], table: pd.DataFrame) -> dict[str, bool]:
-    kinds = {
-        kind: any(f"{kind}_{way}" in drawn for way in ("download", "upload")) for kind in ("throughput", "metadata")
-    }
+    kinds = {k: any(name.startswith(f"{k}_") for name in drawn if name in CLASSES) for k in ("throughput", "metadata")}
     classes = [of_class(table, name) for name in CLASSES]
     return kinds | {
         "raw": any(kinds.values()),

@@ -17,7 +17,7 @@ COLUMNS = {
 }
 UNITS = {THROUGHPUT: "MB/s", RATE: "1/s", "latency_p50": "ms", "latency_p99": "ms"}
 SPEEDS = (THROUGHPUT, RATE, SPEED)
-MOVING = ("put", "get", "get_range")  # a deletion moves nothing, whatever the object's size
+MOVING = ("put", "get", "get_range")  # a deletion or a HEAD moves nothing, whatever the object's size
 
 
 def lower_is_better(metric: str) -> bool:

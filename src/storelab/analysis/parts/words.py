@@ -22,7 +22,13 @@ def plural(n: float, noun: str) -> str:
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
-OPERATIONS = {"put": "upload", "get": "download", "get_range": "download of a range", "delete": "deletion"}
+OPERATIONS = {
+    "put": "upload",
+    "get": "download",
+    "get_range": "download of a range",
+    "delete": "deletion",
+    "stat": "HEAD request",
+}
 
 
 def heading(column: str) -> str:

@@ -43,17 +43,22 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Class:
-    """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; `verb`: Download or
-    Upload."""
+    """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; None: of any size, for
+    their bytes do not move (objects/s). `verb`: Download or Upload."""
 
     workload: str
-    large: bool
+    large: bool | None
     verb: str
 
     @property
     def what(self) -> str:
         """Of a rate, in the plural: `Downloads`."""
         return self.verb if self.large else f"{self.verb}s"
+
+    @property
+    def what_within(self) -> str:
+        """The same in the middle of a sentence."""
+        return " ".join(word if word.isupper() else word.lower() for word in self.what.split())
 
     @property
     def metric(self) -> groups.Metric:
@@ -73,6 +78,7 @@ CLASSES = {
     "throughput_upload": Class("put", True, "Upload"),
     "metadata_download": Class("get", False, "Download"),
     "metadata_upload": Class("put", False, "Upload"),
+    "metadata_stat": Class("stat", None, "HEAD request"),
 }
 
 
@@ -120,8 +126,8 @@ def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
     if "object_size_bytes" not in table:
         return table.iloc[:0]
     size, wanted = table["object_size_bytes"].astype("Float64"), CLASSES[name]
-    large = (size >= speed.LARGE) if wanted.large else (size < speed.LARGE)
-    return table[(table["workload"] == wanted.workload) & large.fillna(False).astype(bool)]
+    fits = size.notna() if wanted.large is None else (size >= speed.LARGE) == wanted.large
+    return table[(table["workload"] == wanted.workload) & fits.fillna(False).astype(bool)]
 
 
 def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:

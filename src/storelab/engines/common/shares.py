@@ -30,6 +30,11 @@ def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
     return manifest, [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
 
 
+def columns(own: list[Staged]) -> dict[str, list[Any]]:
+    """The objects as columns of loadgen's job."""
+    return {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
+
+
 def to_delete(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
     """(bucket's index, keys with its prefix) per request, at most `batch` keys each, ordered by the point's seed."""
     own: dict[int, list[str]] = {}

@@ -213,8 +213,7 @@ class LoadgenGet(LoadgenClient):
     def told(self) -> dict[str, Any]:
         self.manifest, own = shares.staged(self.job)
         self.files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
-        objects = {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
-        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": objects}
+        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": shares.columns(own)}
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
@@ -238,6 +237,15 @@ class LoadgenGetRange(LoadgenGet):
         axes = self.job.point.axes
         offset = axes["offset"] if axes["offset"] in ("random", "sequential") else str(fixed(axes["offset"]))
         return super().told() | {"range": {"length": axes["range_size"], "offset": offset}}
+
+
+class LoadgenStat(LoadgenClient):
+    """HEAD of staged objects, each worker in its own order; status and size of each answer are compared."""
+
+    op = "HEAD"
+
+    def told(self) -> dict[str, Any]:
+        return {"objects": shares.columns(shares.staged(self.job)[1])}
 
 
 class LoadgenDelete(LoadgenClient):

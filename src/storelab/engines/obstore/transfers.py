@@ -1,4 +1,4 @@
-"""Uploads, downloads, ranges and deletions by the engine `obstore`, and the checks of what was moved."""
+"""Uploads, downloads, ranges, HEAD and deletions by the engine `obstore`, and the checks of what was moved."""
 
 import hashlib
 import itertools
@@ -145,6 +145,20 @@ class ObstoreGetRange(ObstoreGet):
                 f.seek(task.begin)
                 good += f.read(self.length) == answer
         return good, "ranges kept hold the right bytes"
+
+
+class ObstoreStat(ObstoreGet):
+    """HEAD of staged objects, each worker in its own order; the size that is told is compared with the manifest's."""
+
+    op = "HEAD"
+
+    def do(self, task: Task, keep: bool) -> Outcome:
+        if (told := self.obstore.head(self.stores[task.bucket], task.path)["size"]) != self.size:
+            raise WrongAnswer(f"a size of {told} B instead of {self.size} B")
+        return Outcome(1, 0, 0)
+
+    def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
+        return 0, ""  # each answer is compared as it comes
 
 
 class ObstoreDelete(ObstoreClient):
