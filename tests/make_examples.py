@@ -24,6 +24,7 @@ DURATION, WARM_UP = 4 * S, 1 * S
 PER_CLIENT = {
     "put": {4_000: 100, 10_000_000: 10},
     "get": {4_000: 200, 10_000_000: 20},
+    "list": {100: 5},
 }  # operations/s of one client, rep 1
 
 CONFIG = {
@@ -60,6 +61,7 @@ LATENCY = {  # sweeps of an engine that tells the times of each operation
 }
 METADATA = {  # what moves no bytes, whatever the objects' size
     "asked": {"workload": "stat", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+    "listed": {"workload": "list", "duration": "4 s", "axes": {"page_size": [100, 1000], "clients": [1, 2]}},
 }
 _JOBS = {"workload": "events", "duration": "4 s"}
 _NODE = {"navigation": ["scan", "random"], "clients": [1, 2], "files": 2, "step": 20}
@@ -91,7 +93,7 @@ def per_client(point: Point) -> int:
     """Operations/s of one client: grows with the front-ends, never with the clients."""
     if point.workload == "calibrate":
         return ceiling(point)
-    rate = PER_CLIENT["get" if point.workload == "get" else "put"][point.axes["object_size"]]
+    rate = PER_CLIENT[point.workload if point.workload in PER_CLIENT else "put"][point.axes["object_size"]]
     return rate * point.axes.get("front_ends", 1) + jitter(point.rep)
 
 
@@ -137,15 +139,15 @@ def even(start: int, rate: int, until: int) -> list[int]:
 def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
     """Evenly spaced completions as s5cmd knows them (end only). Client 0 goes on for half a second after the deadline (tail);
     every client has one failed operation at 2 s."""
-    op = {"get": "GET", "stat": "HEAD"}.get(point.workload, "PUT")
+    op = {"get": "GET", "stat": "HEAD", "list": "LIST"}.get(point.workload, "PUT")
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
     n = len(ends)
     return {
         "client": [client] * (n + 1),
         "op": [op] * (n + 1),
         "object": [f"o{i}" for i in range(n + 1)],
-        "count": [1] * (n + 1),
-        "bytes": [0 if point.workload == "stat" else point.axes["object_size"]] * n + [0],
+        "count": [point.axes.get("keys", 1)] * (n + 1),
+        "bytes": [0 if point.workload in ("stat", "list") else point.axes["object_size"]] * n + [0],
         "end_ns": [*ends, start + 2 * S],
         "status": [0] * (n + 1),
         "error": [None] * n + ["SlowDown"],

@@ -46,6 +46,10 @@ type Job struct {
 	Range      Range       `json:"range"`
 	Batch      int         `json:"batch"` // objects of a DELETE_MULTI
 	ListPrefix string      `json:"list_prefix"`
+	Lists      []Upload    `json:"lists"`     // LIST: whole folders in turn, each key checked; none: pages of list_prefix
+	ListKeys   int         `json:"list_keys"` // keys of each of these folders; their sizes are object_size
+	ListDepth  int         `json:"list_depth"`
+	PageSize   int         `json:"page_size"` // max-keys of a page; 0: as the server does
 	PartSize   int64       `json:"part_size"` // larger objects move in parts; 0: in one request
 	Parallel   int         `json:"parallel_parts"`
 	Payload    string      `json:"payload"` // "unsigned" (default) or "sha256": the client hashes what it uploads
@@ -87,7 +91,7 @@ type Objects struct {
 	Body   []int    `json:"body"`
 }
 
-// Upload is one place of uploads: upload n there gets the key prefix + n in eight digits.
+// Upload is one place of uploads: upload n there gets the key prefix + n in eight digits. Of listings: a folder.
 type Upload struct {
 	Bucket int    `json:"bucket"`
 	Prefix string `json:"prefix"`
@@ -129,6 +133,12 @@ func (j *Job) Times(data []byte) error {
 	j.StartNs, j.DeadlineNs = times.StartNs, times.DeadlineNs
 	return j.checkTimes()
 }
+
+// MostListed is the largest number of keys of a folder whose listing is checked.
+const MostListed = 1_000_000
+
+// ListDigits is the number of digits in the name of each key of such a folder.
+func (j *Job) ListDigits() int { return len(strconv.Itoa(max(0, j.ListKeys-1))) }
 
 // Ends is when operations in flight at the deadline are given up, UTC ns.
 func (j *Job) Ends() int64 { return j.DeadlineNs + int64(j.DrainS*1e9) }
@@ -179,6 +189,12 @@ func (j *Job) check() error {
 		return bad("part_size", j.PartSize, "an upload has at most 10000 parts")
 	case j.Batch < 1 || j.Batch > 1000:
 		return bad("batch", j.Batch, "1 to 1000 objects in a request")
+	case j.PageSize < 0 || j.PageSize > 1000:
+		return bad("page_size", j.PageSize, "1 to 1000 keys in a page; 0: as the server does")
+	case len(j.Lists) > 0 && (j.ListKeys < 1 || j.ListKeys > MostListed):
+		return bad("list_keys", j.ListKeys, fmt.Sprint("1 to ", MostListed))
+	case len(j.Lists) > 0 && (j.ListDepth < 0 || j.ListDepth >= j.ListDigits()):
+		return bad("list_depth", j.ListDepth, fmt.Sprint("less than the digits of the last key's number, ", j.ListDigits()))
 	case j.Rate < 0 || j.RateFirst < 0 || j.RateStride < 1:
 		return bad("rate", j.Rate, "rate and rate_first at least 0, rate_stride at least 1")
 	case j.Verify < 0:
@@ -269,6 +285,11 @@ func (j *Job) checkObjects() error {
 	for i, u := range j.Uploads {
 		if u.Bucket < 0 || u.Bucket >= len(j.Buckets) {
 			return fmt.Errorf("uploads[%d].bucket = %d: there are %d buckets", i, u.Bucket, len(j.Buckets))
+		}
+	}
+	for i, u := range j.Lists {
+		if u.Bucket < 0 || u.Bucket >= len(j.Buckets) {
+			return fmt.Errorf("lists[%d].bucket = %d: there are %d buckets", i, u.Bucket, len(j.Buckets))
 		}
 	}
 	if j.Has(Put) && (len(j.Uploads) == 0 || len(j.Bodies) == 0) {

@@ -26,6 +26,7 @@ type row struct {
 	Object     string `parquet:"object,optional"`
 	Count      int64  `parquet:"count,optional"`
 	Bytes      int64  `parquet:"bytes,optional"`
+	Requests   int32  `parquet:"requests,optional"`
 	StartNs    int64  `parquet:"start_ns,optional"`
 	FirstNs    int64  `parquet:"first_byte_ns,optional"`
 	EndNs      int64  `parquet:"end_ns,optional"`

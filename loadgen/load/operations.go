@@ -24,7 +24,7 @@ type lane struct {
 type outcome struct {
 	first  int64 // absolute; 0: unknown
 	status int
-	number int // of objects, for operations on many
+	number int // of objects, for operations on many; of pages, for a whole listing
 }
 
 // do performs one operation. verify: compare the answer's bytes with the body's.
@@ -58,6 +58,9 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	case job.Multi:
 		return r.deleteMany(l.main, t, bucket)
 	case job.List:
+		if len(r.job.Lists) > 0 {
+			return r.listFolder(l.main, t, bucket)
+		}
 		return r.list(l.main, t, bucket)
 	}
 	return outcome{}, fmt.Errorf("no operation %q", t.op)

@@ -48,6 +48,7 @@ type Run struct {
 	hung   atomic.Bool // those that are cut hung: the drain is over
 
 	dials, open, mostOpen, compared, differ atomic.Int64
+	pages, keys, listBytes                  atomic.Int64 // of whole folders that were listed
 	turn                                    atomic.Int64 // round robin
 	mu                                      sync.Mutex
 	messages                                map[string]string // first message of each class
@@ -68,6 +69,14 @@ type Summary struct {
 	Threads     int               `json:"threads"`
 	EndedNs     int64             `json:"ended_ns"`
 	Pauses      Pauses            `json:"pauses"`
+	Listed      Listed            `json:"listed"`
+}
+
+// Listed is what came in listings of whole folders: pages, keys in them, bytes of their XML.
+type Listed struct {
+	Pages int64 `json:"pages"`
+	Keys  int64 `json:"keys"`
+	Bytes int64 `json:"bytes"`
 }
 
 // New prepares a run: it maps bodies, makes targets and workers, and connects nothing yet.
@@ -137,6 +146,13 @@ func (r *Run) kind(op string) records.Kind {
 		return records.Kind{Op: op, Bytes: r.job.ObjectSize, Requests: parts}
 	case job.GetRange:
 		return records.Kind{Op: op, Bytes: r.job.Range.Length, Requests: 1}
+	}
+	if op == job.List && len(r.job.Lists) > 0 {
+		n, page := r.job.ListKeys, r.job.PageSize
+		if page == 0 {
+			page = mostOfPage
+		}
+		return records.Kind{Op: op, Requests: int32((n + page - 1) / page), Paged: true, Count: int64(n)}
 	}
 	return records.Kind{Op: op, Requests: 1, Many: op == job.Multi || op == job.List}
 }
@@ -251,6 +267,7 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	}
 	progress(r.sums())
 	out.Compared, out.Differ, out.Dials, out.Connections = r.compared.Load(), r.differ.Load(), r.dials.Load(), r.mostOpen.Load()
+	out.Listed = Listed{r.pages.Load(), r.keys.Load(), r.listBytes.Load()}
 	out.Threads = runtime.GOMAXPROCS(0)
 	return out
 }

@@ -159,12 +159,25 @@ func multi(pieces [][]int, j *job.Job, worker int) source {
 
 // lists are pages of a bucket; after the last page they start again. The operation says where the next page begins.
 func lists(j *job.Job, worker int, _ *rand.Rand) source {
+	if len(j.Lists) > 0 {
+		return folders(j, worker)
+	}
 	bucket := worker - 1
 	return func(t *task) bool {
 		if t.continuation == "" {
 			bucket = (bucket + 1) % len(j.Buckets)
 		}
 		t.bucket = bucket
+		return true
+	}
+}
+
+// folders are all folders in turn, without end; workers begin with different ones.
+func folders(j *job.Job, worker int) source {
+	at := worker - 1
+	return func(t *task) bool {
+		at = (at + 1) % len(j.Lists)
+		t.bucket, t.key = j.Lists[at].Bucket, j.Lists[at].Prefix
 		return true
 	}
 }

@@ -107,7 +107,10 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 		o.First = got.first - begun
 	}
 	kind := &r.plan.Kinds[t.kind]
-	count := int64(1)
+	count, asked := max(1, kind.Count), int64(kind.Requests)
+	if kind.Paged {
+		o.Object, asked = got.number, int64(got.number)
+	}
 	if kind.Many {
 		o.Object = got.number
 		if t.op == job.Multi {
@@ -117,7 +120,7 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 		}
 		count = int64(o.Object)
 	}
-	w.asks.Add(int64(kind.Requests))
+	w.asks.Add(asked)
 	if err != nil {
 		class, status := classify(err)
 		if status != 0 {

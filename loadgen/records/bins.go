@@ -27,8 +27,8 @@ type bin struct {
 }
 
 type sums struct {
-	rows, count, bytes int64
-	buckets            map[int]int64
+	count, bytes, requests int64
+	buckets                map[int]int64
 }
 
 type bins struct {
@@ -53,7 +53,7 @@ func (b *bins) add(c *chunk) {
 			last = key
 		}
 		count, bytes := b.plan.moved(&o)
-		into.rows++
+		into.requests += b.plan.requests(&o)
 		into.count += count
 		into.bytes += bytes
 		begun := o.Start

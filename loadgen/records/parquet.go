@@ -28,7 +28,9 @@ type Kind struct {
 	Op       string
 	Bytes    int64 // of a successful one
 	Requests int32
-	Many     bool // the number is a count of objects
+	Many     bool  // the number is a count of objects
+	Paged    bool  // the number is that of its requests
+	Count    int64 // objects of each operation; 0: one, or the number if Many
 }
 
 // Class returns the number of an error class; after 126 classes, all others are "Other".
@@ -55,7 +57,7 @@ func (p *Plan) Class(name string) int {
 // moved returns the objects and the useful bytes of an operation.
 func (p *Plan) moved(o *Op) (count, bytes int64) {
 	kind := &p.Kinds[o.Kind]
-	count = 1
+	count = max(1, kind.Count)
 	if kind.Many {
 		count = int64(o.Object)
 	}
@@ -63,6 +65,14 @@ func (p *Plan) moved(o *Op) (count, bytes int64) {
 		bytes = kind.Bytes
 	}
 	return count, bytes
+}
+
+// requests returns the HTTP requests of an operation.
+func (p *Plan) requests(o *Op) int64 {
+	if kind := &p.Kinds[o.Kind]; !kind.Paged {
+		return int64(kind.Requests)
+	}
+	return int64(o.Object)
 }
 
 // row is the schema; optional columns are those of storelab's schema.
@@ -226,7 +236,7 @@ func text(v string, col int) parquet.Value {
 }
 
 // common fills the columns up to `requests`; worker -1: none.
-func (w *writer) common(r parquet.Row, worker, kind, class int, object string, count, bytes, rows int64) parquet.Row {
+func (w *writer) common(r parquet.Row, worker, kind, class int, object string, count, bytes, requests int64) parquet.Row {
 	k := &w.plan.Kinds[kind]
 	w.totals.add(w.plan, class, count, bytes)
 	w.totals.Rows++
@@ -237,7 +247,7 @@ func (w *writer) common(r parquet.Row, worker, kind, class int, object string, c
 		r = append(r, short(worker, colWorker))
 	}
 	return append(r, text(k.Op, colOp), text(object, colObject), long(count, colCount), long(bytes, colBytes), null(colWireBytes),
-		short(int(rows)*int(k.Requests), colRequests))
+		short(int(requests), colRequests))
 }
 
 func (w *writer) outcome(r parquet.Row, class, status int) parquet.Row {
@@ -254,12 +264,12 @@ func (w *writer) outcome(r parquet.Row, class, status int) parquet.Row {
 
 func (w *writer) single(worker int, o *Op) {
 	object := ""
-	if !w.plan.Kinds[o.Kind].Many {
+	if kind := &w.plan.Kinds[o.Kind]; !kind.Many && !kind.Paged {
 		object = w.plan.Object(o.Kind, o.Object)
 	}
 	count, bytes := w.plan.moved(o)
 	at, row := w.plan.StartNs+o.Start, w.next()
-	r := w.common(*row, worker, o.Kind, o.Class, object, count, bytes, 1)
+	r := w.common(*row, worker, o.Kind, o.Class, object, count, bytes, w.plan.requests(o))
 	r = append(r, long(at, colStart))
 	if o.First == 0 {
 		r = append(r, null(colFirst))
@@ -278,7 +288,7 @@ func (w *writer) single(worker int, o *Op) {
 
 func (w *writer) bin(key bin, s *sums) {
 	row := w.next()
-	r := w.common(*row, -1, key.kind, key.class, "", s.count, s.bytes, s.rows)
+	r := w.common(*row, -1, key.kind, key.class, "", s.count, s.bytes, s.requests)
 	r = append(r, null(colStart), null(colFirst), long(w.plan.StartNs+(key.number+1)*BinNs, colEnd))
 	r = w.outcome(r, key.class, key.status)
 	// An optional list of required groups of optional values, as in the schema `row`: present values are at the deepest

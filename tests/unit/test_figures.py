@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from storelab.analysis.figures import catalogue, panels, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
+from storelab.analysis.latex import throughput
 from storelab.analysis.tables import build
 from storelab.analysis.tables.throughput import numbers
 from storelab.core import records
@@ -35,6 +36,7 @@ ELSEWHERE = (
 )
 ELSEWHERE += (
     "metadata_stat",
+    "metadata_list",
     "threads",
     "client_resources",
     "volume",
@@ -69,6 +71,12 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
     best = {name: value for name, value, _ in numbers(table)}
     assert best["best_metadata_stat"] == rates["stat", 4000, 2] and not {n for n in best if "throughput" in n}
+    keys = table[table["workload"] == "list"].set_index(["page_size", "clients"])["rate_median_per_s"]
+    assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
+    said = texts(draw(catalogue.FIGURES["metadata_list"], table))
+    assert "Keys listed [keys/s]" in said and "1000 keys" in said and "pages of 100" in said and "n = 2" in said
+    typeset = throughput.throughput(table)
+    assert "keys/s" in typeset
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,8 @@ def dataset_of(
         return None
     if workload.dataset == "root":
         return _root_files(config, f"{place}.axes", axes)
+    if workload.dataset == "keys":
+        return _folders_of_keys(config, axes)
     size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
     owners = f"a{accounts}" if accounts > 1 else ""
     dataset = {
@@ -123,6 +125,24 @@ def dataset_of(
         "seed": config.seed,
     }
     return dataset | ({"accounts": accounts} if accounts > 1 else {})
+
+
+def _folders_of_keys(config: Config, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """A folder of `keys` small objects in each bucket, `depth` levels of folders deep."""
+    size, keys, depth, buckets, accounts = (
+        axes[name] for name in ("object_size", "keys", "prefix_depth", "buckets", "accounts")
+    )
+    more = (f"-depth{depth}" if depth else "") + (f"-a{accounts}" if accounts > 1 else "")
+    return {
+        "name": f"keys-{units.format_size(size).replace(' ', '')}-{keys}x{buckets}{more}",
+        "kind": "keys",
+        "object_size": size,
+        "objects": keys * buckets,
+        "keys": keys,
+        "depth": depth,
+        "buckets": buckets,
+        "seed": config.seed,
+    } | ({"accounts": accounts} if accounts > 1 else {})
 
 
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:

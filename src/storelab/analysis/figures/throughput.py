@@ -10,6 +10,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import limits
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
+from storelab.analysis.parts import words
 from storelab.analysis.parts.speed import LARGE
 from storelab.analysis.tables.throughput import CLASSES
 from storelab.core import units
@@ -79,5 +80,18 @@ FIGURES = {
     ),
     "metadata_stat": _against_clients(
         "metadata_stat", "HEAD requests per second", "HEAD", PER_S, "HEAD requests [objects/s]"
+    ),
+    "metadata_list": Specification(
+        table="throughput",
+        where=of_class("metadata_list"),
+        prepare=lambda table: _measured(table, PER_S),
+        measures=(Measure((PER_S,), "Keys listed [keys/s]"),),
+        hue=("page_size", "prefix_depth"),
+        panels=("store", "keys"),
+        heading=lambda first, _: f"{first['store']}, {words.value_text('keys', first['keys'])}",
+        title="Listings ({engine})",
+        caption="Keys listed per second against the number of clients, by pages and by folders below the one that is "
+        "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. "
+        "{shared}",
     ),
 }

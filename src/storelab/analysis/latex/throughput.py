@@ -12,6 +12,7 @@ from storelab.core import units
 
 MANY = 6  # columns of axes from which on a table wants smaller letters
 RAW = ("put", "get")
+COUNTED = {"list": "keys/s"}  # where a rate counts no operations
 
 
 def _bound(r: pd.Series) -> str:
@@ -62,7 +63,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     head = [stacked(escape(words.heading(c))) for c in moving] + [
         "n",
         useful,
-        "operations/s",
+        COUNTED.get(workload, "operations/s"),
         "Errors",
         "Tail [s]",
         r"CPU [\%]",

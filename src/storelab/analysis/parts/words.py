@@ -28,6 +28,7 @@ OPERATIONS = {
     "get_range": "download of a range",
     "delete": "deletion",
     "stat": "HEAD request",
+    "list": "listing",
 }
 
 

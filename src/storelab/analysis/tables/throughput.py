@@ -44,11 +44,12 @@ COLUMNS = (
 @dataclass(frozen=True)
 class Class:
     """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; None: of any size, for
-    their bytes do not move (objects/s). `verb`: Download or Upload."""
+    their bytes do not move (objects/s). `verb`: Download or Upload; `counted`: what its rate counts."""
 
     workload: str
     large: bool | None
     verb: str
+    counted: str = "objects"
 
     @property
     def what(self) -> str:
@@ -70,7 +71,7 @@ class Class:
 
     @property
     def shown(self) -> str:
-        return "MB/s" if self.large else "objects/s"
+        return "MB/s" if self.large else f"{self.counted}/s"
 
 
 CLASSES = {
@@ -79,6 +80,7 @@ CLASSES = {
     "metadata_download": Class("get", False, "Download"),
     "metadata_upload": Class("put", False, "Upload"),
     "metadata_stat": Class("stat", None, "HEAD request"),
+    "metadata_list": Class("list", None, "Listing", "keys"),
 }
 
 

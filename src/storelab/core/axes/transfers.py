@@ -139,4 +139,38 @@ OBJECT_SIZE = Axis(
     ceiling=True,
     told=True,
 )
+# Of listings.
+KEYS = Axis(
+    "keys",
+    "int",
+    1000,
+    "Keys",
+    "Keys of the folder that is listed, staged in each bucket; at most a million.",
+    heading="Keys",
+    words="{}",
+    noun="key",
+    told=True,
+)
+PAGE_SIZE = Axis(
+    "page_size",
+    "int",
+    1000,
+    "Page size",
+    "Keys that are asked for in one page (`max-keys`), at most 1000.",
+    heading="Page",
+    words="pages of {}",
+    load=True,
+)
+PREFIX_DEPTH = Axis(
+    "prefix_depth",
+    "int",
+    0,
+    "Prefix depth",
+    "Levels of folders that the keys lie in, below the folder that is listed: ten folders in each; 0: none.",
+    minimum=0,
+    heading="Depth",
+    words="{} deep",
+    noun="folder",
+    values={"0": ""},
+)
 PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)

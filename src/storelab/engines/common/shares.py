@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from storelab.core.model import derive_seed
 from storelab.core.records import read_json
+from storelab.datasets import keys
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket
 
@@ -30,6 +31,15 @@ def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
     return manifest, [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
 
 
+def folders(job: Job) -> list[tuple[int, str]]:
+    """(bucket's index, whole name of its folder of staged keys) of the buckets of the client's account; clients begin
+    with different ones."""
+    dataset = read_json(job.manifest)["dataset"]
+    own = [(i, b.prefix + keys.folder(dataset)) for i, b in enumerate(job.buckets) if b.account == job.account]
+    first = job.client % len(own)
+    return own[first:] + own[:first]
+
+
 def columns(own: list[Staged]) -> dict[str, list[Any]]:
     """The objects as columns of loadgen's job."""
     return {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
@@ -40,6 +50,6 @@ def to_delete(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
     own: dict[int, list[str]] = {}
     for bucket, name in job.extra["objects"][job.client]:
         own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
-    pieces = [(b, tuple(keys[i : i + batch])) for b, keys in own.items() for i in range(0, len(keys), batch)]
+    pieces = [(b, tuple(names[i : i + batch])) for b, names in own.items() for i in range(0, len(names), batch)]
     random.Random(derive_seed(job.point.seed, job.client)).shuffle(pieces)
     return pieces

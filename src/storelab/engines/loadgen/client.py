@@ -248,6 +248,26 @@ class LoadgenStat(LoadgenClient):
         return {"objects": shares.columns(shares.staged(self.job)[1])}
 
 
+class LoadgenList(LoadgenClient):
+    """Whole folders of staged keys, page after page; the program checks every key."""
+
+    op = "LIST"
+
+    def told(self) -> dict[str, Any]:
+        axes = self.job.point.axes
+        return {
+            "lists": [{"bucket": bucket, "prefix": folder} for bucket, folder in shares.folders(self.job)],
+            "list_keys": axes["keys"],
+            "list_depth": axes["prefix_depth"],
+            "page_size": axes["page_size"],
+        }
+
+    def result(self) -> Result:
+        out = super().result()
+        out.engine["listed"] = self.summary["listed"]
+        return out
+
+
 class LoadgenDelete(LoadgenClient):
     """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
 

@@ -37,7 +37,8 @@ class ObstoreClient(TransferClient):
     """Forks its processes in `prepare`, releases them at the start, gathers their columns."""
 
     engine = "obstore"
-    multi_delete = False  # by requests of several keys, which need a store object per bucket
+    multi_delete = False  # by requests of several keys
+    store_per_bucket = False  # requests to a bucket itself need one
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -106,7 +107,7 @@ class ObstoreClient(TransferClient):
         buckets = self.job.buckets
         waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: of an operation; READ_TIMEOUT ends a silent one
         options = {"unsigned_payload": True, "disable_bulk_delete": not self.multi_delete}
-        if self.multi_delete or self.endpoint.addressing == "virtual":
+        if self.multi_delete or self.store_per_bucket or self.endpoint.addressing == "virtual":
             self.stores = [s3_library.store(self.endpoint, b.name, waits, **options) for b in buckets]
             self.paths = ["" for _ in buckets]
         else:

@@ -35,6 +35,7 @@ class Task(NamedTuple):
     begin: int = 0
     end: int = 0
     paths: tuple[str, ...] = ()
+    count: int = 1  # objects, also where it fails
 
 
 class Outcome(NamedTuple):
@@ -90,7 +91,7 @@ class Loop:
             self.messages.setdefault(HUNG, IN_FLIGHT)
             error = list(self.messages).index(HUNG) + 1
         for i, task, begun, due in flying:
-            times, moved = (begun, 0, last_ns, due), (max(1, len(task.paths)), 0, self.requests)
+            times, moved = (begun, 0, last_ns, due), (task.count, 0, self.requests)
             values = (self.workers[i], task.key, *moved, *times, 0, error)
             for column, value in zip(self.parts[i].values(), values, strict=True):
                 column.append(value)
@@ -109,7 +110,7 @@ class Loop:
             except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
                 kind, status = classify(caught)
                 self.messages.setdefault(kind, said(caught))
-                error, done = list(self.messages).index(kind) + 1, Outcome(max(1, len(task.paths)), 0, 0)
+                error, done = list(self.messages).index(kind) + 1, Outcome(task.count, 0, 0)
             ended = now()
             times = (begun, done.first_ns, ended, due)
             values = (worker, task.key, done.count, done.size, self.requests, *times, status, error)

@@ -173,7 +173,7 @@ class ObstoreDelete(ObstoreClient):
     def tasks(self, worker: int) -> Iterator[Task]:
         for i in range(worker, len(self.pieces), self.workers):
             bucket, keys = self.pieces[i]
-            yield Task(i, bucket, self.paths[bucket] + keys[0], paths=keys)
+            yield Task(i, bucket, self.paths[bucket] + keys[0], paths=keys, count=len(keys))
 
     def names(self, keys: Any) -> list[str | None]:
         return [self.pieces[i][1][0] if self.batch == 1 else None for i in keys.tolist()]

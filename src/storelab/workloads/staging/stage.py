@@ -18,7 +18,7 @@ from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import buckets, upload, written
+from storelab.workloads.staging import buckets, many_keys, upload, written
 from storelab.workloads.staging.upload import report
 from storelab.workloads.staging.written import root_copies
 
@@ -31,7 +31,7 @@ def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
 
 def dataset_bytes(dataset: dict[str, Any]) -> int:
     """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
-    if dataset["kind"] == "payload":
+    if dataset["kind"] != "root":
         return dataset["objects"] * dataset["object_size"]
     copies = root_copies(dataset)
     if "file" in dataset:
@@ -74,7 +74,7 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
         return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
-    build = _payload if dataset["kind"] == "payload" else _root
+    build = _root if dataset["kind"] == "root" else _payload
     manifest, files = build(config, store, dataset, places, path.parent)
     digest = _mark_of(manifest)
     if again or _read(first, places[0], marker) != digest:
@@ -87,8 +87,11 @@ def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = 
         _check_room(store, dataset)
         buckets.ensure(store, config.name, places)
         written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
-        upload.upload(store, places, manifest, files)
-        _verify(ways, places, manifest)
+        if dataset["kind"] == "keys":
+            many_keys.stage(store, ways, places, dataset, files[0])
+        else:
+            upload.upload(store, places, manifest, files)
+            _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
     beside = [path.with_name(name) for name in [manifest.get("root", {}).get("sidecar")] if name]
     records.write_summed(path, manifest | {"files": records.file_entries(beside)})

@@ -96,10 +96,10 @@ def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, patience: f
             )
 
 
-def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]]) -> None:
-    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. Raises
-    MeasurementFailed."""
-    shown = Shown(name, len(items))
+def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: Shown | None = None) -> None:
+    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. shown: progress over
+    several calls. Raises MeasurementFailed."""
+    shown = shown or Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
         (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)

@@ -15,7 +15,7 @@ from typing import Any
 
 from storelab.core.config import Config
 from storelab.core.model import Point
-from storelab.datasets import payload
+from storelab.datasets import keys, payload
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made
@@ -31,7 +31,10 @@ def root_copies(dataset: Mapping[str, Any]) -> int:
 
 
 def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Columns of the manifest: key (without the bucket's prefix), bucket index, body index."""
+    """Columns of the manifest: key (without the bucket's prefix), bucket index, body index. None of folders of many
+    keys, whose names follow from their numbers."""
+    if dataset["kind"] == "keys":
+        return {"key": [], "bucket": [], "body": []}
     if dataset["kind"] == "payload":
         return payload.objects(dataset)
     copies, each = root_copies(dataset), dataset.get("files", 1)
@@ -54,6 +57,7 @@ class Written:
         self.atomic = store.protocol == "s3"
         self.attempts: dict[str, tuple[int, list[Made]]] = {}
         self.objects: dict[tuple[str, str], set[int]] = {}
+        self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # of many keys, by bucket and whole name
         for line in lines:
             if "attempt" in line:
                 self.attempt(line["attempt"], line["clients"], [Made(*m) for m in line["made"]])
@@ -69,15 +73,25 @@ class Written:
         """found: `columns`; bodies: bytes of each content; places: name and prefix of each bucket."""
         for key, b, body in zip(found["key"], found["bucket"], found["body"], strict=True):
             self.objects.setdefault((places[b][0], places[b][1] + key), set()).add(bodies[body])
+        if dataset["kind"] == "keys":
+            self.folders |= {(name, prefix + keys.folder(dataset)): dataset for name, prefix in places}
         proof = f"{places[0][1]}data/{dataset['name']}/{STAGED}"
         self.objects[places[0][0], proof] = {STAGED_BYTES}
 
     def __call__(self, bucket: str, key: str, size: int | None) -> bool:
         whole = _TEMPORARY.sub("", key) if not self.atomic else key
         cut = not self.atomic
-        known = self.objects.get((bucket, whole), set())
+        known = self.objects.get((bucket, whole), set()) | self._of_folder(bucket, whole)
         fits = bool(known) if size is None else size in known or (cut and size <= max(known, default=-1))
         return fits or any(self._made(name, bucket, whole, size, cut) for name in self._named(bucket, whole))
+
+    def _of_folder(self, bucket: str, key: str) -> set[int]:
+        """The size of a key of a folder of many keys; none for any other."""
+        for (name, folder), dataset in self.folders.items():
+            if name == bucket and key.startswith(folder):
+                n = keys.number(dataset["keys"], dataset["depth"], key[len(folder) :])
+                return set() if n is None else {dataset["object_size"]}
+        return set()
 
     def _named(self, bucket: str, key: str) -> Iterator[str]:
         """The attempts whose name stands in the key; of those that made buckets, all."""

@@ -129,7 +129,8 @@ def _chosen(s: Subject, column: str) -> bool:
 
 def units_of(workload: str, large: bool) -> str:
     """Unit of the best rate."""
-    return "MB/s" if large else "objects/s" if workload in speed.MOVING else "operations/s"
+    small = "objects/s" if workload in speed.MOVING else "keys/s" if workload == "list" else "operations/s"
+    return "MB/s" if large else small
 
 
 def lines(found: pd.DataFrame) -> list[str]:
