@@ -292,6 +292,11 @@ def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
     assert len({ax.get_ylim() for ax in latencies}) == 1
 
 
+def test_a_panel_without_values_stretches_no_axis():
+    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[1000.0, 90000.0, None]), columns=True)
+    assert {ax.get_yscale() for ax in axes} == {"log"} and {ax.get_ylim()[0] > 100 for ax in axes} == {True}
+
+
 def test_a_zero_has_a_place_on_a_logarithmic_axis():
     axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[0.0, 200.0, 1.0]))
     assert {ax.get_yscale() for ax in axes} == {"symlog"} and len({ax.get_ylim() for ax in axes}) == 1

@@ -99,6 +99,32 @@ class Words(HTMLParser):
             self.cells.append(data)
 
 
+def test_readers_are_explained_of_those_that_read(found_reads):
+    both = quick_page.sparse(found_reads)
+    assert [line.partition(":")[0] for line in both.lines] == ["planned", "uproot-s3fs"]
+    assert [row[0] for row in both.rows] == ["1 % of entries, uproot-s3fs", "1 % of entries, planned"]
+    assert both.rows[1][1:] == ["31.0 [22.0, 35.0]", "16.9", "1.04", "1.11"]
+    one = quick_page.sparse(found_reads[found_reads["engine"] == "planned"])
+    assert [line.partition(":")[0] for line in one.lines] == ["planned"]
+    assert not quick_page.sparse(found_reads[:0]).lines
+
+
+@pytest.fixture
+def found_reads():
+    return pd.DataFrame(
+        {
+            "engine": ["uproot-s3fs", "planned"],
+            "entry_fraction_percent": 1.0,
+            "entries_median_per_s": [13.0, 31.0],
+            "entries_low_per_s": [12.0, 22.0],
+            "entries_high_per_s": [14.0, 35.0],
+            "needed_median_mb_per_s": [7.5, 16.9],
+            "amplification_median_ratio": [1.0, 1.04],
+            "requests_median_per_read": [2.0, 1.11],
+        }
+    )
+
+
 def test_html_says_the_same_and_lets_nothing_through():
     evil = "<script>alert('x')</script>"
     page = Page(evil, "under & over", [Section("Title", ["", "n"], [[evil, "1"]], ["  a line", evil])])

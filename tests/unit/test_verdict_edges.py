@@ -111,7 +111,8 @@ def test_words_of_a_busy_host():
         == "host 90 % busy: clients 7.20 of 10 cores, 1.80 taken by the kernel and by other programs"
     )
     unknown = BUSY | {"server_cpu_median_cores": None}
-    assert rules.busy_with("client")(subject(unknown)) == "host 90 % busy: clients 7.20 of 10 cores"
+    told = "host 90 % busy: clients 7.20 of 10 cores, the server's part is not known"
+    assert rules.busy_with("client")(subject(unknown)) == told
 
 
 def group(axis, value, *speeds, **others):

@@ -17,6 +17,10 @@ from storelab.analysis.tables import build, verdicts
 from storelab.core import units
 
 WIDE = 100  # letters of a line of text
+READERS = {
+    "planned": "storelab's read planner chooses the requests",
+    "uproot-s3fs": "uproot as it is, over s3fs",
+}
 STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em;color:#222}"
     "h1{font-size:1.5em;margin-bottom:.1em}h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
@@ -182,6 +186,7 @@ def sparse(found: pd.DataFrame) -> Section:
                 words.number(r.requests_median_per_read),
             ]
         )
+    out.lines += [f"{name}: {text}." for name, text in READERS.items() if (found["engine"] == name).any()]
     return out
 
 

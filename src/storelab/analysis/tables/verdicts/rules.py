@@ -123,6 +123,7 @@ def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
     used = busy * cores / 100
     other = used - client - (server or 0.0)
     said += f" of {_n(cores)} cores"
+    said += ", the server's part is not known" if s.shared and server is None else ""
     if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
         said += f", {_n(other)} taken by the kernel and by other programs"
     return used, client, server, said

@@ -1,0 +1,177 @@
+"""The paper's first page: numbers chosen by hand from tables made by hand, and nothing that was not measured."""
+
+import pandas as pd
+import pytest
+
+from storelab.analysis.latex import verdicts as summary
+
+NONE = pd.DataFrame()
+
+
+def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
+    """Rows of a table of groups; `value` is the median, its interval a tenth to both sides."""
+    out = []
+    for row in rows:
+        value = row.pop("value")
+        values = dict(zip(("median", "low", "high"), (value, value * 0.9, value * 1.1), strict=True))
+        out.append({"store": "alpha", "n": 6} | row | {f"{metric}_{part}_{unit}": v for part, v in values.items()})
+    return pd.DataFrame(out)
+
+
+def rates(*rows: dict) -> pd.DataFrame:
+    """throughput.csv: MB/s of large objects, objects/s of small ones."""
+    large = groups([dict(r) for r in rows if r["object_size_bytes"] >= 1e6], "throughput", "mb_per_s")
+    small = groups([dict(r) for r in rows if r["object_size_bytes"] < 1e6], "rate", "per_s")
+    table = pd.concat([large, small], ignore_index=True)
+    return table.reindex(columns=[*table.columns, *(set(EMPTY) - set(table.columns))])
+
+
+EMPTY = ("throughput_median_mb_per_s", "rate_median_per_s")
+DOWN = {"workload": "get", "engine": "s5cmd", "object_size_bytes": 10_000_000}
+UP = DOWN | {"workload": "put"}
+
+
+def points(*stores: str, **more) -> pd.DataFrame:
+    return pd.DataFrame({"store": list(stores), "state": "ok"} | more)
+
+
+def verdicts(*rows: tuple) -> pd.DataFrame:
+    columns = ["deployment", "workload", "engine", "what", "unit", "best", "verdict"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows below the heading, by cell; lines of a cell by `|`."""
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    return [
+        [c.strip().replace(r"\newline ", "|") for c in line.split("&")] for line in body.split(r" \\") if line.strip()
+    ]
+
+
+def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
+    table = rates(
+        DOWN | {"value": 700.0, "n": 6},
+        DOWN | {"value": 800.0, "object_size_bytes": 100_000_000, "n": 5},
+        DOWN | {"value": 900.0, "object_size_bytes": 4000},
+        UP | {"value": 100.0, "n": 1},
+    )
+    told = verdicts(
+        ("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 700.0, "buckets"),
+        ("alpha", "get", "s5cmd", "100 MB objects", "MB/s", 800.0, "client network"),
+        ("alpha", "get", "s5cmd", "4 kB objects", "objects/s", 900.0, "server CPU"),
+        ("alpha", "put", "s5cmd", "10 MB objects", "MB/s", 100.0, "server CPU"),
+        ("beta", "get", "s5cmd", "10 MB objects", "MB/s", 9000.0, "errors"),
+    )
+    best = summary.best(points("alpha"), table, NONE, NONE, NONE, told)
+    text = summary.summary(best)
+    assert [h in text for h in ("Download, large [MB/s]", "Upload, large [MB/s]", "Download, small [objects/s]")] == [
+        True
+    ] * 3
+    assert "Upload, small" not in text and "Latency" not in text and "Sparse" not in text
+    assert cells(text) == [
+        [
+            "alpha",
+            "800|[720, 880]|100~MB, n~=~5",
+            "100|10~MB, n~=~1",
+            "900|[810, 990]|4~kB, n~=~6",
+            r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}",
+        ]
+    ]
+    assert summary.flags(best) == {
+        "summary": True,
+        "summary_several": False,
+        "summary_gaps": False,
+        "summary_intervals": True,
+    }
+
+
+def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
+    table = rates(DOWN | {"value": 500.0, "n": 1}, UP | {"value": 50.0, "n": 1, "store": "beta"})
+    told = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))
+    best = summary.best(points("beta", "alpha", "alpha"), table, NONE, NONE, NONE, told)
+    assert cells(summary.summary(best)) == [
+        ["alpha", "500|10~MB, n~=~1", "--", "disturbed"],
+        ["beta", "--", "50.0|10~MB, n~=~1", "not known"],
+    ]
+    assert {k for k, v in summary.flags(best).items() if v} == {"summary", "summary_several", "summary_gaps"}
+
+
+def test_a_point_that_failed_and_the_rate_of_an_arrival_process_are_no_best():
+    table = rates(
+        DOWN | {"value": 500.0, "arrival_rate": 50.0},
+        DOWN | {"value": 400.0, "arrival_rate": 0.0},
+        UP | {"value": 50.0, "store": "beta", "arrival_rate": 0.0},
+    )
+    states = points("alpha", "beta").assign(state=["ok", "failed"])
+    best = summary.best(states, table, NONE, NONE, NONE, verdicts())
+    assert [row[:2] for row in cells(summary.summary(best))] == [["alpha", "400|[360, 440]|10~MB, n~=~6"]]
+
+
+def latency(**columns) -> pd.DataFrame:
+    """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
+    return pd.DataFrame(
+        {
+            "store": "alpha",
+            "workload": ["get", "get", "get", "put", "read_entries"],
+            "op": ["GET", "GET", "GET", "PUT", "READ"],
+            "object_size_bytes": [4000, 4000, 10**6, 1000, None],
+            "concurrency": [16, 1, 1, 1, 1],
+            "n": [6, 5, 6, 6, 6],
+            "lower_bounds": None,
+            "latency_p50_median_ms": [9.0, 2.5, 1.5, 0.5, 0.1],
+            "latency_p99_median_ms": [90.0, 25.0, 15.0, 5.0, 1.0],
+        }
+        | columns
+    )
+
+
+def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
+    def told(table: pd.DataFrame) -> str:
+        return cells(summary.summary(summary.best(points("alpha"), NONE, table, NONE, NONE, verdicts())))[0][1]
+
+    assert told(latency()) == "p50~2.50|p99~25|GET 4~kB, 1 in flight, n~=~5"
+    assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5|PUT 1~kB, 1 in flight, n~=~6"
+    assert (
+        told(latency(lower_bounds="latency_p99, latency_p999")) == r"p50~2.50|p99~$\geq$25|GET 4~kB, 1 in flight, n~=~5"
+    )
+    few = latency(latency_p99_median_ms=float("nan"))
+    assert told(few) == "p50~2.50|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
+    assert not summary.best(points("alpha"), NONE, latency()[lambda t: t["op"] == "READ"], NONE, NONE, verdicts())
+
+
+def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
+    rows = [
+        {"workload": "read_entries", "engine": "uproot-s3fs", "entry_fraction_percent": 0.1, "value": 30.0},
+        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 0.1, "value": 60.0},
+        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 1.0, "value": 500.0},
+        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 100.0, "value": 9000.0},
+    ]
+    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0)
+    told = verdicts(
+        ("alpha", "read_entries", "planned", "file S, 1 % of entries", "operations/s", 50.0, "errors"),
+        ("alpha", "read_entries", "planned", "file S, 0.1 % of entries", "operations/s", 6.0, "client CPU"),
+        ("alpha", "read_entries", "uproot-s3fs", "file S, 0.1 % of entries", "operations/s", 7.0, "buckets"),
+    )
+    [row] = cells(summary.summary(summary.best(points("alpha"), NONE, NONE, sparse, NONE, told)))
+    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, n~=~6", "client CPU"]
+    whole = sparse[sparse["entry_fraction_percent"] == 100]
+    assert not summary.best(points("alpha"), NONE, NONE, whole, NONE, told)  # a whole file is no sparse read
+
+
+def test_jobs_show_the_most_events():
+    rows = [
+        {"workload": "events", "engine": "fsspec", "navigation": "scan", "clients": c, "value": v}
+        for c, v in ((1, 400.0), (2, 700.0))
+    ]
+    told = verdicts(("alpha", "events", "fsspec", "file S", "operations/s", 7.0, "client CPU"))
+    best = summary.best(points("alpha"), NONE, NONE, NONE, groups(rows, "events", "per_s"), told)
+    assert cells(summary.summary(best)) == [["alpha", "700|[630, 770]|scan, 2 jobs, n~=~6", "client CPU"]]
+
+
+@pytest.mark.parametrize("number", [1, 13])
+def test_nothing_measured_is_no_summary_and_many_systems_have_small_letters(number):
+    assert summary.best(points(), NONE, NONE, NONE, NONE, verdicts()) == {}
+    stores = [f"s{i:02}" for i in range(number)]
+    table = rates(*(DOWN | {"value": 100.0 + i, "store": s} for i, s in enumerate(stores)))
+    text = summary.summary(summary.best(points(*stores), table, NONE, NONE, NONE, verdicts()))
+    assert ("\\tiny" in text) is (number == 13) and [row[0] for row in cells(text)] == stores
