@@ -51,6 +51,12 @@ class Story:
         self.gets = self.lists = 0
 
 
+class Server(ThreadingHTTPServer):
+    """Python's bears five connections that wait, and a client of 256 workers is refused by a busy machine."""
+
+    request_queue_size = 256
+
+
 class LyingProxy:
     """`with LyingProxy([(host, port), …], lies) as proxy:` … `proxy.urls` (one per front-end), `proxy.told`.
 
@@ -69,9 +75,9 @@ class LyingProxy:
         self.servers = [self._server(target) for target in targets]
         self.urls = [f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers]
 
-    def _server(self, target: tuple[str, int]) -> ThreadingHTTPServer:
+    def _server(self, target: tuple[str, int]) -> Server:
         handler = type("Handler", (Handler,), {"proxy": self, "target": target})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server = Server(("127.0.0.1", 0), handler)
         server.daemon_threads = True
         return server
 
