@@ -49,6 +49,7 @@ func TestDefaults(t *testing.T) {
 // A user's mistake gives one line that names the field.
 func TestRefused(t *testing.T) {
 	put := []any{map[string]any{"op": "PUT"}}
+	folder := []any{map[string]any{"bucket": 0, "prefix": "f/"}}
 	ranges := []any{map[string]any{"op": "GET_RANGE"}}
 	for _, c := range []struct {
 		name, says string
@@ -57,6 +58,11 @@ func TestRefused(t *testing.T) {
 		{"unknown field", `unknown field "worker"`, map[string]any{"worker": 1}},
 		{"wrong type", "workers", map[string]any{"workers": "many"}},
 		{"schema", "schema = 2", map[string]any{"schema": 2}},
+		{"page", "page_size = 1001", map[string]any{"page_size": 1001}},
+		{"keys", "list_keys = 0", map[string]any{"lists": folder}},
+		{"many keys", "list_keys = 1000001", map[string]any{"lists": folder, "list_keys": 1_000_001}},
+		{"deep", "list_depth = 3", map[string]any{"lists": folder, "list_keys": 1000, "list_depth": 3}},
+		{"folder", "lists[0].bucket = 1", map[string]any{"lists": []any{map[string]any{"bucket": 1}}, "list_keys": 1}},
 		{"no endpoint", "endpoints", map[string]any{"endpoints": []any{}}},
 		{"url", "endpoints[0].url = ftp://x", map[string]any{"endpoints": []any{map[string]any{"url": "ftp://x", "region": "r", "addressing": "path"}}}},
 		{"addressing", "addressing", map[string]any{"endpoints": []any{map[string]any{"url": "http://x", "region": "r", "addressing": "auto"}}}},
@@ -99,5 +105,16 @@ func TestRefused(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	if _, err := parsed(t, values); err == nil || !strings.Contains(err.Error(), "AWS_SECRET_ACCESS_KEY") {
 		t.Errorf("credentials: says %v", err)
+	}
+}
+
+func TestFoldersOfKeysAtTheirBounds(t *testing.T) {
+	for _, c := range [][4]int{{1, 0, 0, 1}, {10, 0, 1, 1}, {11, 1, 1000, 2}, {1_000_000, 5, 1000, 6}} {
+		values := good(t)
+		values["lists"] = []any{map[string]any{"bucket": 0, "prefix": "f/"}}
+		values["list_keys"], values["list_depth"], values["page_size"] = c[0], c[1], c[2]
+		if j, err := parsed(t, values); err != nil || j.ListDigits() != c[3] {
+			t.Errorf("%v: %v", c, err)
+		}
 	}
 }
