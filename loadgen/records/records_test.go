@@ -148,3 +148,35 @@ func BenchmarkNote(b *testing.B) {
 		}
 	}
 }
+
+// Of whole listings the number is that of their pages; each stands for all keys of its folder, alone and in bins.
+func TestPaged(t *testing.T) {
+	for _, most := range []int{100, 1} {
+		p := plan(most, false)
+		p.Kinds = append(p.Kinds, Kind{Op: "LIST", Requests: 3, Paged: true, Count: 250})
+		k := NewKeeper(p)
+		w := k.Worker(0)
+		for pages := 1; pages <= 5; pages++ {
+			o := Op{Start: int64(pages), Lasted: 10, Kind: 3, Object: pages, Status: 200}
+			if pages == 5 {
+				o.Class = p.Class("KeyMissing")
+			}
+			w.Note(&o)
+		}
+		w.Flush()
+		rows, totals := written(t, k)
+		requests, count := map[string]int32{}, map[string]int64{}
+		for _, r := range rows {
+			requests[r.Error], count[r.Error] = requests[r.Error]+r.Requests, count[r.Error]+r.Count
+			if r.Object != "" || r.Op != "LIST" {
+				t.Errorf("%+v", r)
+			}
+		}
+		if requests[""] != 1+2+3+4 || requests["KeyMissing"] != 5 || count[""] != 1000 || count["KeyMissing"] != 250 {
+			t.Errorf("%v pages, %v keys", requests, count)
+		}
+		if totals.Operations != 1000 || totals.Errors != 250 || totals.Binned != (most == 1) {
+			t.Errorf("totals are %+v", totals)
+		}
+	}
+}
