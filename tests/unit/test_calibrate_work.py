@@ -121,7 +121,7 @@ def test_cold_reads_drop_the_pages_of_the_folders_in_which_the_data_lie(tmp_path
         )
         for access in ("cold", "warm"):
             jobs[kind, access] = {"buckets": [{"name": "z"}, {"name": "a"}, {"name": "z"}]}
-            p = SimpleNamespace(axes={"access": access})
+            p = SimpleNamespace(axes={"access": access, "engine": "uproot-s3fs"})
             WORKLOADS["read_entries"].before(None, store, p, jobs[kind, access])
     assert all("extra" not in job for (_, access), job in jobs.items() if access == "warm")
     kept = {kind: job["extra"]["pages"] for (kind, access), job in jobs.items() if access == "cold"}

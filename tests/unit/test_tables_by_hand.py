@@ -523,6 +523,7 @@ def test_what_tells_subjects_apart():
         "parallel_parts",
         "batch",
         "offset",
+        "page_size",
         "merge",
         "max_range_gap_bytes",
         "thrift",
