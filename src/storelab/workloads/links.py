@@ -39,15 +39,14 @@ def planned(point: Point) -> bool:
 
 def tell(config: "Config", point: Point, job: dict[str, Any]) -> None:
     """Tell the clients the links of an earlier point, if there are; else where theirs are to be kept."""
-    extra = job.setdefault("extra", {})
     if planned(point):
         path = place(config, point)
-        extra["links"] = known(path, point.axes["clients"]) or {"kept": str(path)}
+        job.setdefault("extra", {})["links"] = known(path, point.axes["clients"]) or {"kept": str(path)}
 
 
 def keep(point: Point, job: dict[str, Any], folder: Path) -> None:
     """Keep what the clients of an attempt (its folder) measured, if all did, and none came out doubtful."""
-    if not (path := job["extra"].get("links", {}).get("kept")):
+    if not (path := job.get("extra", {}).get("links", {}).get("kept")):
         return
     found = [records.read_json(folder / f"result.{i}")["engine"].get("link") for i in range(point.axes["clients"])]
     if all(link and not link["doubtful"] for link in found):
