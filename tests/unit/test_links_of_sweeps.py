@@ -48,7 +48,7 @@ def measured(config, tmp_path, of, found=(LINK, LINK)):
 def told(config, of):
     job = {}
     links.tell(config, of, job)
-    return job["extra"].get("links")
+    return job.get("extra", {}).get("links")
 
 
 def test_the_first_measures_and_those_that_read_otherwise_share(config, tmp_path):

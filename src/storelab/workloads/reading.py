@@ -37,7 +37,7 @@ class Reading(Workload):
             folders = sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
         else:
             folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
-        job["extra"]["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
+        job.setdefault("extra", {})["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
 
     def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         links.keep(point, job, folder)

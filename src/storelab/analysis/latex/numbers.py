@@ -112,7 +112,7 @@ def environment(table: pd.DataFrame) -> str:
                 row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)])
             )
     return longtable(
-        f"l{left(10.2)}r",
+        f"{left(4.2, 10.0)}r",
         "Environment, systems and engines as captured with the records; "
         "a count of points stands where a value does not hold for all of its group.",
         "tab:environment",

@@ -48,4 +48,4 @@ def knees(table: pd.DataFrame) -> str:
         "Knees of the scaling curves with the rate on the plateau (a peak has none: the rate falls beyond it), and "
         "linearity, each with its 95\\,\\% interval."
     )
-    return longtable(f"l{left(2.9)}lr{left(2.9)}ll", caption, "tab:knees", head, lines)
+    return longtable(f"{left(2.3, 2.3)}lr{left(2.1)}ll", caption, "tab:knees", head, lines)

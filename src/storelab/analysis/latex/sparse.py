@@ -7,6 +7,7 @@ from storelab.analysis.latex.parts import THIN, escape, row, stacked, tabular, t
 from storelab.analysis.parts import words
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
+SIZES = (("footnotesize", 9), ("scriptsize", 12))  # letters, and how many columns fit in them
 COLUMNS = [
     ("Requests", "requests_median_per_read"),
     ("Needed [MB]", "needed_median_mb_per_read"),
@@ -48,7 +49,7 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
             lines.append(row([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
-    return tabular("r" * len(head), head, lines)
+    return tabular("r" * len(head), head, lines, next((size for size, most in SIZES if len(head) <= most), "tiny"))
 
 
 def opening(rows: pd.DataFrame) -> str:

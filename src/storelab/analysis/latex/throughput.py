@@ -5,12 +5,13 @@ from collections.abc import Collection
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares, spread, stacked, tabular
+from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.core import units
 
-MANY = 6  # columns of axes from which on a table wants smaller letters
+MANY = 6  # columns of axes beyond which they stand in one, in words
+SIDE_BY_SIDE = 5  # columns of rates that fit beside the names of a system and an engine
 RAW = ("put", "get")
 COUNTED = {"list": "keys/s"}  # where a rate counts no operations
 
@@ -40,15 +41,15 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     axes = [c for c in words.axes_of(table) if rows[c].notna().any()]
     moving = ["store", *(c for c in axes if rows[c].nunique() > 1)]
     still = list(filter(None, (words.value_text(c, rows[c].iloc[0]) for c in axes if c not in moving)))
+    worded = len(moving) > MANY
     lines = []
     for _, r in rows.iterrows():
         labels = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
-        cells = [words.cell(c, r[c]) for c in moving] + [
-            f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
-        ]
+        cells = [r["store"], _apart(r, moving[1:])] if worded else [words.cell(c, r[c]) for c in moving]
+        n = f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         lines.append(
             row(
-                [escape(c) for c in cells]
+                [escape(c) for c in [*cells, n]]
                 + [
                     spread(r, "throughput", "mb_per_s"),
                     spread(r, "rate", "per_s"),
@@ -60,7 +61,9 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
             )
         )
     useful = "useful MB/s" if workload not in RAW else "MB/s"
-    head = [stacked(escape(words.heading(c))) for c in moving] + [
+    names = ["Store", "Settings"] if worded else [stacked(escape(words.heading(c))) for c in moving]
+    head = [
+        *names,
         "n",
         useful,
         COUNTED.get(workload, "operations/s"),
@@ -76,8 +79,15 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
         "not steady; s, a run is too short to judge its steadiness; c, bound by the client, l, by its link: near what "
         "the clients could do at most."
     )
+    first = f"l{left(5.2)}" if worded else "l" + "r" * (len(moving) - 1)
     size = "scriptsize" if len(moving) < MANY else "tiny"
-    return longtable("l" + "r" * (len(moving) - 1) + "rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)
+    return longtable(f"{first}rrrrrrl", caption, f"tab:all_{workload}", head, lines, size)
+
+
+def _apart(r: pd.Series, axes: Collection[str]) -> str:
+    """The axes of a group of points in words, without those at their defaults."""
+    told = (words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c]))
+    return ", ".join(filter(None, told)) or "defaults"
 
 
 @FILE("table_throughput", "throughput")
@@ -102,10 +112,19 @@ def systems(table: pd.DataFrame) -> str:
             cells.setdefault((deployment, engine), {})[column] = spread(part.loc[part[of.median].idxmax()], *of.metric)
     if not cells:
         return ""
-    lines = [
-        row([escape(d), escape(e), *(found.get(c, "--") for c in heads)]) for (d, e), found in sorted(cells.items())
-    ]
-    return tabular("ll" + "r" * len(heads), ["System", "Engine", *map(escape, heads.values())], lines, "scriptsize")
+    every = list(heads)
+    return "\n".join(
+        tabular(
+            left(3.4) + "l" + "r" * len(part),
+            ["System", "Engine", *(stacked(escape(heads[c])) for c in part)],
+            [
+                row([escape(d), escape(e), *(found.get(c, "--") for c in part)])
+                for (d, e), found in sorted(cells.items())
+            ],
+            "scriptsize",
+        )
+        for part in (every[i : i + SIDE_BY_SIDE] for i in range(0, len(every), SIDE_BY_SIDE))
+    )
 
 
 @SECTION("systems", "compared")
