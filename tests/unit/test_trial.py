@@ -16,6 +16,7 @@ from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode, trial
 from storelab.datasets.root.branches import branches_of
 from storelab.datasets.root.steps import StepReader
+from storelab.workloads.staging import stage, upload
 
 
 def written(path, compression=None):
@@ -50,6 +51,23 @@ def left_out(path, tree=None):
 
 def test_a_whole_file_is_read_by_all(tmp_path):
     assert left_out(written(tmp_path / "f.root")) == {}
+
+
+def test_the_trial_tells_how_far_it_is(tmp_path, monkeypatch, capsys):
+    """Each branch of a tree (a counter is one), each field of an RNTuple; with the time left where it takes long."""
+    told = []
+    own_file.look(written(tmp_path / "f.root"), "mine", None, told.append)
+    assert told == [5] * 5
+    with uproot.recreate(tmp_path / "n.root") as file:
+        file.mkrntuple("events", {"x": np.arange(3.0), "y": np.arange(3)})
+    told.clear()
+    own_file.look(tmp_path / "n.root", "mine", None, told.append)
+    assert told == [2, 2]
+    now = iter(range(0, 100, 3))
+    monkeypatch.setattr(upload.time, "monotonic", lambda: float(next(now)))
+    step = stage.trying("f.root")
+    step(4)
+    assert "trying f.root: 1 of 4 branches, about" in capsys.readouterr().err
 
 
 def test_damage_in_the_middle_is_seen(tmp_path):

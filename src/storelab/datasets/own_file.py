@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from storelab.core.errors import UserError, said
 from storelab.datasets.root import baskets
 from storelab.datasets.root.branches import branches_of
 
+Step = Callable[[int], None]  # told of each branch that is tried next: the number of all
 TREES = ("TTree", "TNtuple", "TNtupleD")
 _HEAD = 64  # bytes: magic, version, where the content begins and ends
 _LARGE = 1_000_000  # versions from it on have places of 8 bytes
@@ -102,18 +103,19 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         yield held, chosen, kind
 
 
-def look(path: Path, name: str, tree: str | None) -> tuple[dict[str, Any], Any]:
+def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> tuple[dict[str, Any], Any]:
     """(facts of the manifest, table of baskets) of a local ROOT file.
 
-    Facts: as of `root.generated.generate`, `format` (TTree or RNTuple), and `unreadable`: branch -> reason. Raises
-    UserError: as `opened()`, damaged, no branch that can be read.
+    step: called for each branch that is tried next, with the number of all. Facts: as of `root.generated.generate`,
+    `format` (TTree or RNTuple), and `unreadable`: branch -> reason. Raises UserError: as `opened()`,
+    damaged, no branch that can be read.
     """
     import uproot
 
     with opened(path, name, tree) as (held, chosen, kind):
         entries = int(held.num_entries)
         try:
-            table, unreadable = _tree(held, path) if kind == "TTree" else _ntuple(held, path)
+            table, unreadable = _tree(held, path, step) if kind == "TTree" else _ntuple(held, path, step)
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise _damaged(name, path, chosen, error) from None
     if not (known := set(table["branch"].unique().to_pylist())) - set(unreadable):
@@ -181,23 +183,23 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> t
     raise UserError(place, f"{problem} ({held})", "name one of them" if names else "take another file")
 
 
-def _ntuple(ntuple: Any, path: Path) -> tuple[Any, dict[str, str]]:
+def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
     """(table of the pages, field -> why it is left out)."""
     from storelab.datasets.root.pages import Pages
     from storelab.datasets.root.trial import pages_tried
 
     pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
-    unreadable = pages_tried(pages, entries, path)
+    unreadable = pages_tried(pages, entries, path, step)
     return baskets.table_of(pages.layout, path, ntuple.name, entries), _plain(unreadable, path)
 
 
-def _tree(tree: Any, path: Path) -> tuple[Any, dict[str, str]]:
+def _tree(tree: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
     """(table of the baskets, branch -> why it is left out). Parents of split branches hold nothing: no rows."""
     from storelab.datasets.root.trial import tried
 
     objects = branches_of(tree)
     layout = baskets.Baskets.from_tree(objects)
-    unreadable = tried(tree, objects, layout, path)
+    unreadable = tried(tree, objects, layout, path, step)
     return baskets.table_of(layout, path, tree.name, int(tree.num_entries)), _plain(unreadable, path)
 
 

@@ -26,6 +26,7 @@ from storelab.readplan.cost import Link
 READERS = ("planned", "events", "uproot-s3fs")  # the engines that decode as they are tried here
 TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at one time
 LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # of a local file: any will do
+Step = Callable[[int], None]  # as of `own_file`
 COLLECTIONS = (3, 4)  # `fType` of branches that count the objects whose members lie below them
 
 
@@ -57,10 +58,12 @@ class Trial:
         self.told = self.moved = 0  # baskets that tell their place; those that tell another one
         self.elsewhere: dict[str, str] = {}  # branch -> the first basket that tells another one
 
-    def unreadable(self) -> dict[str, str]:
+    def unreadable(self, step: Step | None) -> dict[str, str]:
         """Branch -> why it is left out. Parents of split branches that hold nothing are no branches to read."""
         out = {}
         for code, name in enumerate(self.layout.names):
+            if step:
+                step(len(self.layout.names))
             rows = np.arange(self.edges[code], self.edges[code + 1])
             held = self.layout.entry_stop[rows] - self.layout.entry_start[rows]
             if not held.sum() and self.objects[name].branches:
@@ -275,18 +278,20 @@ def _strings(how: Any, content: decode.Content) -> None:
         raise Unfit(f"a string of {held[i]} bytes says that it has {told[i]}")
 
 
-def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path) -> dict[str, str]:
+def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path, step: Step | None = None) -> dict[str, str]:
     """Branch -> why not every reader can read it, of uproot's TTree in this local file."""
     trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
     with trial.file.file:
-        return trial.unreadable()
+        return trial.unreadable(step)
 
 
-def pages_tried(pages: Any, entries: int, path: Path) -> dict[str, str]:
+def pages_tried(pages: Any, entries: int, path: Path, step: Step | None = None) -> dict[str, str]:
     """The same for the fields of an RNTuple (`Pages.of()`): every page is unpacked, every cluster decoded."""
     out, layout = dict(pages.unreadable), pages.layout
     with path.open("rb") as file:
         for code, name in enumerate(layout.names):
+            if step:
+                step(len(layout.names))
             if name not in out and (why := _page_reason(pages, code, entries, file.fileno())):
                 out[name] = why
     return out

@@ -5,6 +5,7 @@ SHA-256 of the manifest; it is written last.
 """
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import buckets, many_keys, upload, written
-from storelab.workloads.staging.upload import report
+from storelab.workloads.staging.upload import Shown, report
 from storelab.workloads.staging.written import root_copies
 
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
@@ -122,7 +123,7 @@ def _root(
     sidecar = folder / f"{dataset['name']}.baskets.parquet"
     if "file" in dataset:
         path = own_file.fetch(dataset["file"], path.parent, f"files.{dataset['scale']}.path")
-        facts, table = own_file.look(path, dataset["scale"], dataset["tree"])
+        facts, table = own_file.look(path, dataset["scale"], dataset["tree"], trying(path.name))
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
         left_out = facts["unreadable"]  # the manifest has them all
@@ -136,6 +137,18 @@ def _root(
     return manifest_of(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
         "root": root
     }, [path]
+
+
+def trying(name: str) -> Callable[[int], None]:
+    """Shows how far the trial of a file's branches is: `own_file.look`'s `step`."""
+    shown: list[Shown] = []
+
+    def step(total: int) -> None:
+        if not shown:
+            shown.append(Shown(name, total, "trying", "branches"))
+        shown[0].step()
+
+    return step
 
 
 def manifest_of(

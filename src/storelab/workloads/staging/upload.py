@@ -31,10 +31,10 @@ def report(line: str) -> None:
 
 
 class Shown:
-    """Objects done and the time left, at most every two seconds."""
+    """Objects done (or what else `noun` says) and the time left, at most every two seconds."""
 
-    def __init__(self, name: str, total: int):
-        self.name, self.total, self.done = name, total, 0
+    def __init__(self, name: str, total: int, verb: str = "staging", noun: str = "objects"):
+        self.name, self.total, self.done, self.verb, self.noun = name, total, 0, verb, noun
         self.begun = self.shown = time.monotonic()
 
     def step(self) -> None:
@@ -43,7 +43,7 @@ class Shown:
             self.shown = time.monotonic()
             left = (self.shown - self.begun) / self.done * (self.total - self.done)
             report(
-                f"    staging {self.name}: {self.done} of {self.total} objects, about "
+                f"    {self.verb} {self.name}: {self.done} of {self.total} {self.noun}, about "
                 f"{units.human_duration(left * 1e9)} left"
             )
 
