@@ -6,6 +6,7 @@ from collections import Counter
 import files
 import files_made
 import pytest
+import uproot
 from files_made import Case
 from files_read import staged
 
@@ -88,3 +89,13 @@ def test_damage_of_what_is_not_packed():
     good, bad = bytes(100), bytes(50) + b"\1" + bytes(49)
     assert files.touched(good, bad, [(50, 1)]) and files.touched(good, bad, [(0, 5), (40, 20)])
     assert not files.touched(good, bad, [(0, 50), (51, 49)]) and not files.touched(good, bad[:60], [(50, 1)])
+
+
+def test_a_tree_that_is_refused_as_nobody_can_read_it(case, monkeypatch):
+    with uproot.open(case.path) as file:
+        one = Case(case.path, file.keys(cycle=False)[0])
+    monkeypatch.setattr(files, "staged", lambda *_: "none of its branches can be read")
+    assert named(one) == ["refused_though_readable"]
+    monkeypatch.setattr(uproot.TBranch, "array", lambda *_: 1 / 0)
+    assert named(one) == [], "a real file, of which uproot reads nothing"
+    assert named(Case(case.path, one.tree, case.truth)) == ["refused_though_readable"], "its content is known"
