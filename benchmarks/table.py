@@ -121,7 +121,7 @@ def ceilings(result: dict[str, Any]) -> str:
     for cell in CELLS:
         operation, size = cell.rsplit("_", 1)
         first = WORDS.get(cell, f"{operation} {size.replace('kB', ' kB').replace('MB', ' MB')}")
-        for name in (n for n in found if n.startswith(f"{cell}_") and n.endswith("_per_s")):
+        for name in sorted(n for n in found if n.startswith(f"{cell}_") and n.endswith("_per_s")):
             engine = name.removeprefix(f"{cell}_").removesuffix("_per_s")
             rate = found[name]["median"]
             cpu = [found[f"{cell}_{engine}_{side}_ms"]["median"] for side in ("client", "server")]
