@@ -60,6 +60,7 @@ class Files(LoadFileScheduling):
         for unit in work.values():
             if died in unit:
                 unit[died] = True
+        self.assigned_work[node] = {scope: unit for scope, unit in work.items() if not all(unit.values())}
         super().remove_node(node)
         return died
 
