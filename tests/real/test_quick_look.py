@@ -70,9 +70,10 @@ def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
     nothing_left(seaweedfs, here)
 
 
-@pytest.mark.parametrize("when", ["staging", "probe"])
+@pytest.mark.parametrize(("when", "later"), [("[1/", 0.1), (" probe ", 0.5)], ids=["staging", "probe"])
 @pytest.mark.heavy
-def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when):
+def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
+    """While it stages what the first point reads, and while it probes."""
     url = seaweedfs.endpoints()[0].url
     command = [str(BIN / "storelab"), "--set", "calibrate=false", "quick", url]
     with (here / "said").open("w") as said:
@@ -86,8 +87,8 @@ def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when):
         )
     end = time.monotonic() + 60
     while when not in (here / "said").read_text() and time.monotonic() < end and started.poll() is None:
-        time.sleep(0.05)
-    time.sleep(0.5)
+        time.sleep(0.02)
+    time.sleep(later)
     os.killpg(started.pid, signal.SIGINT)
     assert started.wait(60) == 130
     text = (here / "said").read_text()

@@ -97,6 +97,7 @@ def test_a_campaign_of_jobs(testbed, lab):
 def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
     process = begin(testbed, lab, *campaign("tables"), AWS_SECRET_ACCESS_KEY=SECRET, BEARER_TOKEN=SECRET)
     has_clients(process, lab)
+    until(lambda: not list(lab.rglob("keys")), 60)  # the parcel, for the owner alone, goes once the gang has met
     (job,) = jobs(testbed, lab)
     shown = on(testbed, lab, "scontrol", "show", "job", "-dd", job.split()[0]).stdout
     script = on(testbed, lab, "scontrol", "write", "batch_script", job.split()[0], "-").stdout
