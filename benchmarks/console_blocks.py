@@ -24,8 +24,8 @@ REPOSITORY = "<this repository>"
 LIMIT_S = 1500.0
 # What takes longer than some seconds is left to .ci/run: a block that calls one of these.
 LONG = ("git clone", "make ", "benchmarks/", "test_figure_pictures")
-# One run of each point: that a block runs is asked here, not what it measures.
-LESS = {"CONFIG": "repetitions=1"}
+# One short run of each point: that a block runs is asked here, not what it measures.
+LESS = {"CONFIG": "repetitions=1 scale=0.2"}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ WITH_A_TESTBED = "test_smoke[cluster_overhead]"
 
 # The files that take longest begin first, so that no worker is left with one at the end. All others follow.
 LONGEST = (
-    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_root_scales", "test_systems", "test_ceph"),
-    *("test_hdfs", "test_xrootd", "test_golden"),
+    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_misuse", "test_console", "test_quick_look"),
+    *("test_root_scales", "test_systems", "test_ceph", "test_hdfs", "test_xrootd", "test_golden", "test_events"),
+    *("test_calibration", "test_timed_engines", "test_seaweedfs"),
     *(
         "test_stale_paper",
         "test_campaign",
