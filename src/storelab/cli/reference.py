@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from storelab.core import campaign, config, config_types, stores, units
+from storelab.core.campaign import faults
 from storelab.core.model import Axis
 
 HEAD = """# Configuration
@@ -28,6 +29,9 @@ UNITS = {
     config_types.Rate: "rate",
     config_types.Name: "name",
     config_types.Boolean: "true or false",
+    faults.At: "duration, or percent of the run",
+    faults.Percent: "percent",
+    faults.Actors: "name, or list of names",
 }
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "any"}
 
@@ -121,6 +125,7 @@ def configuration() -> str:
         "## What is measured: `campaigns/*.yaml`": campaign.Campaign,
         "### `sweeps.<name>`": campaign.Sweep,
         "### `files.<name>`": campaign.RootFile,
+        "### `faults.<name>`: a list of these": faults.Act,
         "### `figures.<name>`": config.Figure,
         "## `limits`": campaign.Limits,
         **{f"## `stores.<name>` of kind `{kind}`": model for kind, model in kinds.items()},

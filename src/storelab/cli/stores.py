@@ -129,9 +129,17 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accoun
         wanted = planned_stores(settings)
     else:
         wanted = [(s, front_ends, accounts) for s in chosen(settings.load(), name, all_, "up").values()]
+    _mend(settings.load())
     for store, front, owners in wanted:
         store.up(front, owners)
         click.echo(f"{store.name}: up, {', '.join(e.url for e in store.endpoints(front))}")
+
+
+def _mend(config: "Config") -> None:
+    """Take back what a storelab that was killed in the middle of a fault left behind, in any store."""
+    for store in load_stores(config, past=True).values():
+        for line in store.mend():
+            click.echo(line)
 
 
 def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
@@ -160,6 +168,7 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
     from storelab.stores.managed import users
 
     config = settings.load()
+    _mend(config)
     for store in chosen(config, name, all_, "down").values():
         if not store.managed:
             continue

@@ -25,10 +25,14 @@ NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 class Tree:
     """A process, its descendants, and the other processes of its session. Its CPU time never falls when one ends."""
 
-    def __init__(self, pid: int):
+    def __init__(self, pid: int, before: "Tree | None" = None):
+        """before: the tree of the same daemon until it was started again; its CPU time still counts."""
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]
+        if before:
+            last = before.now.values()
+            self.ended = [before.ended[0] + sum(p.user for p in last), before.ended[1] + sum(p.system for p in last)]
 
     def sample(self, files: proc.Files) -> tuple[float, float, int]:
         """CPU user and system seconds since their start, and resident bytes now, over all members."""
@@ -69,6 +73,10 @@ class Monitor:
     def start(self, t0_ns: int) -> None:
         self._thread = threading.Thread(target=self._run, args=(t0_ns,), daemon=True, name="monitor")
         self._thread.start()
+
+    def moved(self, daemon: str, pid: int) -> None:
+        """A daemon of the store was started again."""
+        self.actors = self.actors | {daemon: pid}
 
     def stop(self) -> None:
         self._stop.set()
@@ -130,7 +138,7 @@ class Monitor:
         roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
         for who, pid in roots.items():
             if who not in self._trees or self._trees[who].pid != pid:
-                self._trees[who] = Tree(pid)
+                self._trees[who] = Tree(pid, self._trees.get(who))
         there = proc.pids()
         files = proc.Files(0)
         for pid in there - self._born.keys():

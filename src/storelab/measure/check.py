@@ -273,6 +273,16 @@ def _folder(key: str, given: str) -> Path:
     return path
 
 
+def faults(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
+    """Acts that cannot be done; what is beyond a store's redundancy is told, and allowed. Raises UserError."""
+    from storelab.measure.faults import check as acts
+
+    def deployment(p: Point) -> Store:
+        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
+
+    acts.everything(config, points, deployment, stage.report)
+
+
 def everything(
     config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
 ) -> None:
@@ -287,3 +297,4 @@ def everything(
     rights(config, points, workloads, stores)
     programs(points, stores)
     room(config, points, stores)
+    faults(config, points, stores)

@@ -6,9 +6,10 @@ A point is done when a valid record with the same identity is there; then `point
 
 import fcntl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, check_axes, given_up, plan_file, progress, record
+from storelab.measure.faults import check as fault_check
+from storelab.measure.faults import hook
+from storelab.measure.faults.runner import Runner
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
@@ -62,6 +66,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
             "give the new campaign another name",
         )
     check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
+    fault_check.possible(config, chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
     users.use(Path(config.state), [chosen.store])
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):
@@ -118,6 +123,7 @@ class Outcome:
     observed: dict[str, Any] | None
     launcher: Any
     watch: Monitor
+    fault: Runner | None
 
 
 def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> dict[str, Any]:
@@ -142,6 +148,7 @@ def _bring_up(config: Config, chosen: Point) -> Store:
     """The store as the point deploys it, up; every other managed one is suspended."""
     store = deployed(all_stores(config)[chosen.store], chosen.axes)
     for name, other in everywhere(config).items():
+        _mend(other)
         if name != store.name and other.managed:
             other.suspend()  # takes no CPU while another system is measured
     store.resume()
@@ -149,6 +156,12 @@ def _bring_up(config: Config, chosen: Point) -> Store:
     choose.lives_outside(config, store, front_ends)
     store.up(front_ends, chosen.axes.get("accounts", 1))
     return store
+
+
+def _mend(store: Store) -> None:
+    """Take back what a storelab that was killed in the middle of a fault left behind."""
+    for line in store.mend():
+        stage.report(f"    {line}")
 
 
 def _new_attempt(config: Config, chosen: Point, store: Store, manifest: Path | None, work: Path) -> Attempt:
@@ -184,13 +197,23 @@ def _launch(attempt: Attempt) -> Outcome:
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns)
     clients, seconds = chosen.axes["clients"], [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
-        results = coordinator.run(launcher, work, clients, *seconds, watch.start, config.lead / 1e9)
-        checks = [c for r in results for c in r["checks"]]
+        with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
+            starts = [watch.start, *([fault.start] if fault else [])]
+            begin = partial(_each, starts)
+            results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
+            if fault:
+                fault.settle()
+        checks = [c for r in results for c in r["checks"]] + hook.checks(fault)
         checks += module.after(store, chosen, job, work)
         observed = module.observe(store, chosen, job, work)
     finally:
         watch.stop()
-    return Outcome(results, checks, observed, launcher, watch)
+    return Outcome(results, checks, observed, launcher, watch, fault)
+
+
+def _each(calls: list[Callable[[int], None]], t0_ns: int) -> None:
+    for call in calls:
+        call(t0_ns)
 
 
 def _gather(attempt: Attempt, outcome: Outcome) -> None:
@@ -212,6 +235,7 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     results, watched = outcome.results, outcome.watch.summary
     run = record.run_json(attempt.config, attempt.point, attempt.store, attempt.name, results, outcome.checks, watched)
     run |= nodes.record(outcome.launcher, results, watched)
+    run = hook.record(run, outcome.fault, attempt.work)
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     return run if outcome.observed is None else run | {"observed": outcome.observed}

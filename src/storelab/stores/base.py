@@ -38,6 +38,17 @@ class Status:
     detail: str = ""
 
 
+CLEAN, DEGRADED, RECOVERING, DOWN, UNKNOWN = CONDITIONS = ("clean", "degraded", "recovering", "down", "unknown")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a store says of itself, in one of five words, and in its own (one line)."""
+
+    state: str = UNKNOWN
+    detail: str = ""
+
+
 class Store(ABC):
     """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system.
 
@@ -193,6 +204,36 @@ class Store(ABC):
     def actors(self) -> dict[str, int]:
         """Daemons by name with their pid: whose CPU is recorded, who can be killed in fault tests."""
         return {}
+
+    # Faults: see docs/faults.md
+
+    def data_actors(self) -> list[str]:
+        """What faults call `data.0`, `data.1` …: the daemons or drives that hold the data."""
+        return []
+
+    def front_actors(self, front_ends: int) -> list[str]:
+        """What faults call `front.0` …: the front-ends, where there are so many."""
+        return []
+
+    def known_actors(self, front_ends: int) -> list[str]:
+        """All names that an act may be done to, whether they run or not."""
+        return []
+
+    def bears(self) -> int:
+        """How many of `data_actors` may be lost at once without loss of data."""
+        return 0
+
+    def condition(self) -> Condition:
+        """What the store says of its own redundancy now; cheap, and never longer than about a second."""
+        return Condition()
+
+    def mend(self) -> list[str]:
+        """Take back what faults of a storelab that was killed left behind; returns lines for people. Idempotent."""
+        if not (Path(self.state).absolute() / self.name / "faults.json").exists():
+            return []
+        from storelab.stores.faults import acts  # here: planning needs no psutil, which is slow to import
+
+        return acts.mend(self)
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""

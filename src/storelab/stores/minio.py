@@ -16,11 +16,13 @@ from pydantic import Field
 from storelab.core.answers import DIFFERS, NO, Told
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.target import ASK_S
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ PROGRAM = golang.Program(
 )
 META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # on every drive
 LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
-SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1)}  # data, parity
+SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # data, parity
 
 
 class Settings(SecureSettings):
@@ -44,7 +46,9 @@ class Settings(SecureSettings):
     kind: Literal["minio"]
     port: int = Field(23500, ge=1024, le=32000, description="Its port; the console takes the next one.")
     servers: int = Field(4, ge=1, le=16, description="Drives; one alone has no redundancy.")
-    redundancy: Literal["none", "ec-2-2", "ec-3-1"] = Field("ec-2-2", description="Data and parity shards of 4 drives.")
+    redundancy: Literal["none", "ec-2-2", "ec-3-1", "ec-9-3"] = Field(
+        "ec-2-2", description="Data and parity shards, as many as drives."
+    )
 
 
 class MinIO(Managed):
@@ -156,6 +160,32 @@ class MinIO(Managed):
                 f"{self.place}: accounts cannot be made ({told.group(1) if told else type(error).__name__})"
             ) from None
 
+    # Faults
+
+    def data_actors(self) -> list[str]:
+        return [drive.name for drive in self.drives()]
+
+    def bears(self) -> int:
+        return SHARDS.get(self.settings.redundancy, (0, 0))[1]
+
+    def drive_folder(self, actor: str) -> Path | None:
+        return self.data / actor if actor in self.data_actors() else None
+
+    def condition(self) -> Condition:
+        """As its administration has the drives: there, being healed, or not."""
+        from minio.error import MinioException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            admin = _admin(self.endpoint(f"{self.front}1"), self.root_keys(), ASK_S)
+            servers = json.loads(admin.info())["servers"]
+        except (HTTPError, MinioException, ValueError, LookupError, OSError) as error:
+            return Condition(DOWN, f"the server does not answer ({type(error).__name__})")
+        drives = [d for s in servers for d in s.get("drives") or s.get("disks") or []]
+        good, healing = sum(d.get("state") == "ok" for d in drives), sum(bool(d.get("healing")) for d in drives)
+        detail = f"admin info: {good} of {self.settings.servers} drives ok, {healing} healing"
+        return Condition(DEGRADED if good < self.settings.servers else RECOVERING if healing else CLEAN, detail)
+
     def administration(self) -> list[Told]:
         end, first = self.endpoints(1)[0], self.credentials(0)
         own = [self.credentials(i).access_key for i in range(self.accounts())]
@@ -192,8 +222,8 @@ class MinIO(Managed):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _admin(end: Endpoint, keys: Credentials) -> "MinioAdmin":
-    """The administration interface, with these keys."""
+def _admin(end: Endpoint, keys: Credentials, seconds: float = TOOL_S) -> "MinioAdmin":
+    """The administration interface, with these keys. seconds: that an answer may take."""
     from minio import MinioAdmin
     from minio.credentials import StaticProvider
     from urllib3 import PoolManager
@@ -203,5 +233,5 @@ def _admin(end: Endpoint, keys: Credentials) -> "MinioAdmin":
         credentials=StaticProvider(keys.access_key, keys.secret_key),
         region=end.region,
         secure=end.url.startswith("https"),
-        http_client=PoolManager(timeout=TOOL_S, retries=False, ca_certs=end.ca_file),
+        http_client=PoolManager(timeout=seconds, retries=False, ca_certs=end.ca_file),
     )

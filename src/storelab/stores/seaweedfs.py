@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +20,13 @@ from storelab.core.answers import NO, NOT_TRIED, Told
 from storelab.core.config_types import Size
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.target import ASK_S
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
@@ -69,6 +72,17 @@ class Settings(SecureSettings):
         le=7,
         description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400.",
     )
+
+
+def volumes_of(text: str) -> list[int]:
+    """Numbers of volumes as the master tells them of a server: `1-3 7`; none where there are too many to tell all."""
+    out: list[int] = []
+    for word in text.split():
+        first, _, last = word.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return []
+        out += range(int(first), int(last or first) + 1)
+    return out
 
 
 class SeaweedFS(Managed):
@@ -199,6 +213,31 @@ class SeaweedFS(Managed):
                     f"{self.place}: {len(racks)} of {self.settings.servers} volume servers joined the master"
                 )
             time.sleep(0.05)
+
+    # Faults
+
+    def data_actors(self) -> list[str]:
+        return self._volumes()
+
+    def bears(self) -> int:
+        return int(REPLICATION[self.settings.redundancy][1])
+
+    def drive_folder(self, actor: str) -> Path | None:
+        return self.data / actor if actor in self._volumes() else None
+
+    def condition(self) -> Condition:
+        """As the master has the topology: volume servers that are there, volumes with too few copies."""
+        try:
+            topology = json.loads(self._ask("master", "/dir/status", ASK_S))["Topology"]
+        except (MeasurementFailed, ValueError, LookupError):
+            return Condition(DOWN, "the master does not answer")
+        racks = [r for dc in topology.get("DataCenters") or [] for r in dc.get("Racks") or []]
+        nodes = [n for r in racks for n in r.get("DataNodes") or []]
+        copies = Counter(volume for n in nodes for volume in volumes_of(n.get("VolumeIds") or ""))
+        short = sum(count <= self.bears() for count in copies.values())
+        servers = self.settings.servers
+        detail = f"master: {len(nodes)} of {servers} volume servers, {short} of {len(copies)} volumes short of copies"
+        return Condition(DOWN if not nodes else DEGRADED if short or len(nodes) < servers else CLEAN, detail)
 
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {

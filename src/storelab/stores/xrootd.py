@@ -22,11 +22,12 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import debian, program
+from storelab.stores.faults.links import Link
 from storelab.stores.managed import net
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.facts import short_name
-from storelab.stores.managed.netns import Namespace
+from storelab.stores.managed.netns import INSIDE, Namespace
 from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Endpoint
@@ -193,6 +194,9 @@ class XRootD(Managed):
                 (spool / name).write_text(text)
                 (spool / name).chmod(0o644)
         self.namespace.up()
+
+    def link(self, actor: str, place: str) -> Link:
+        return {"device": INSIDE, "namespace": self.namespace.name}
 
     def dismantle(self) -> None:
         if os.geteuid() == 0:

@@ -139,10 +139,10 @@ class Admin:
         except subprocess.TimeoutExpired:
             raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} takes over {timeout:g} s") from None
 
-    def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]], timeout: float = 2.0) -> dict[str, str]:
         """Placement group -> its state as its primary tells it, empty where no OSD leads it.
 
-        pools: name -> (id, number of groups).
+        pools: name -> (id, number of groups); timeout: in seconds, for each answer.
         """
         wanted = {f"{pool}.{i:x}": "" for pool, count in pools.values() for i in range(count)}
         for osd in osds:
@@ -150,7 +150,7 @@ class Admin:
             with contextlib.suppress(OSError):
                 for group in [g for g, state in wanted.items() if not state]:
                     with contextlib.suppress(ValueError, LookupError, TypeError):  # not its own
-                        answer = self.ask(osd, "pg", pgid=group, cmd="query")
+                        answer = self.ask(osd, "pg", timeout, pgid=group, cmd="query")
                         if answer["acting"][0] == number:
                             wanted[group] = answer["state"]
         return wanted

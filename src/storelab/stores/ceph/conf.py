@@ -33,6 +33,8 @@ POOLS = {  # pool -> placement groups; made by us in one go, since a gateway tak
     DATA: 32,
     "default.rgw.buckets.non-ec": 1,  # multipart uploads under way
 }
+# What the text below shortens: when a lost OSD is noticed, and a lost gateway given up.
+TIMEOUTS = {"osd heartbeat interval": 1, "osd heartbeat grace": 4, "osd client watch timeout": 10}  # s
 ALL = "allow *"
 MONTH = 30 * 86400  # seconds; a suspended cluster must not find all its tickets and OSDs timed out
 

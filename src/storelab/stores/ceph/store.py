@@ -16,12 +16,12 @@ from pydantic import Field
 
 from storelab.core.answers import NO, YES, Told
 from storelab.core.config_types import Boolean, Size
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import UserError
 from storelab.host.folders import existing
 from storelab.install import debian, program
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC
-from storelab.stores.ceph.cluster import CephCluster
+from storelab.stores.ceph.watching import CephWatched
 from storelab.stores.managed.administration import KEYS, listed
 from storelab.stores.managed.base import LOOPBACK
 from storelab.stores.managed.daemon import Daemon, within
@@ -30,7 +30,6 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
 LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
-CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
 
 
 class Settings(SecureSettings):
@@ -56,7 +55,7 @@ class Settings(SecureSettings):
     )
 
 
-class Ceph(CephCluster):
+class Ceph(CephWatched):
     Settings = Settings
     system = "Ceph"
     binary = "radosgw"
@@ -145,37 +144,13 @@ class Ceph(CephCluster):
                 self.daemons.note(name, warm=False)
 
     def make_accounts(self, accounts: int) -> None:
-        self._wait_clean()
+        self.wait_clean()
         users, stamps = self.cluster()["users"], []
         for i, keys in enumerate(self.make_keys(max(accounts, len(users)))):
             stamps.append(sha256("".join(keys.values()).encode()).hexdigest()[:16])
             if stamps[i:] != users[i : i + 1]:
                 self.admin.put_user(f"storelab-{i}", keys)
                 self.note(users=stamps)
-
-    def _wait_clean(self) -> None:
-        """Wait until all copies of everything are there again, for CLEAN_S seconds at most.
-
-        Raises MeasurementFailed where data stay out of reach.
-        """
-        begun = time.monotonic()
-        pools = {
-            name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
-        }  # in the order of their making
-        while True:
-            states = self.admin.groups([n.replace("-", ".") for n in self.osds], pools)
-            asleep = {g: state for g, state in states.items() if not state.startswith("active")}
-            waited = time.monotonic() - begun
-            if all(state == "active+clean" for state in states.values()) or (waited > CLEAN_S and not asleep):
-                return
-            if asleep and waited > ACTIVE_S:
-                group, state = next(iter(asleep.items()))
-                raise MeasurementFailed(
-                    f"{self.place}: {len(asleep)} of {len(states)} placement groups are not active after "
-                    f"{ACTIVE_S:g} s, "
-                    f"the first is {group} ({state or 'unknown'})"
-                )
-            time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
         """Make and drop a bucket as well.

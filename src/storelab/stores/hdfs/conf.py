@@ -24,7 +24,11 @@ SITE = {
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
     "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
-    "dfs.namenode.stale.datanode.interval": 5000,  # ms
+    "dfs.namenode.stale.datanode.interval": 3000,  # ms: a silent one is asked last from then on
+    "dfs.namenode.avoid.read.stale.datanode": "true",
+    "dfs.namenode.avoid.write.stale.datanode": "true",
+    "dfs.client.socket-timeout": 5000,  # ms; a minute by default: so long an operation would wait for one that hangs
+    "dfs.datanode.socket.write.timeout": 5000,  # ms; eight minutes by default
     "dfs.namenode.redundancy.interval.seconds": 1,
     "dfs.namenode.safemode.extension": 0,
     "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
@@ -33,6 +37,14 @@ SITE = {
     "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
     "dfs.namenode.fs-limits.min-block-size": 4096,
 }
+# When a DataNode that is lost is noticed, by the NameNode and by those who wait for it.
+TIMEOUTS = (
+    "dfs.heartbeat.interval",
+    "dfs.namenode.heartbeat.recheck-interval",
+    "dfs.namenode.stale.datanode.interval",
+    "dfs.client.socket-timeout",
+    "dfs.datanode.socket.write.timeout",
+)
 LOGGING = """log4j.rootLogger=WARN,A
 log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout

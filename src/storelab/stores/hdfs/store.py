@@ -22,12 +22,12 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, tools_folder
 from storelab.stores.hdfs import conf, recipe
 from storelab.stores.hdfs.settings import Settings, user_name
+from storelab.stores.hdfs.watching import HdfsWatched
 from storelab.stores.managed import net
-from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.base import LOOPBACK
 from storelab.stores.managed.daemon import Daemon, environment
 from storelab.stores.protocols.endpoint import Endpoint
 
-FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
 ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
@@ -39,7 +39,7 @@ CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.S
 ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
-class HDFS(Managed):
+class HDFS(HdfsWatched):
     Settings = Settings
     system = "HDFS"
     protocol = "webhdfs"
@@ -83,20 +83,9 @@ class HDFS(Managed):
         jars = recipe.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")
         return next((p.stem.removeprefix("hadoop-hdfs-") for p in jars), "")
 
-    def _datanodes(self) -> list[str]:
-        return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
-
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         """All at once: a DataNode asks for its NameNode ten times a second, and most of a start is Java's."""
         return ([*front_ends, *self._datanodes()],)
-
-    def _port(self, name: str) -> int:
-        """First port of a daemon."""
-        kind, _, number = name.partition("-")
-        return self.settings.port + (FIRST_DATANODE + 3 * (int(number) - 1) if kind == "datanode" else 0)
-
-    def _http(self, name: str) -> int:
-        return self._port(name) + 1
 
     @cached_property
     def _files(self) -> dict[str, str]:
@@ -160,24 +149,6 @@ class HDFS(Managed):
             10.0,
             ENVIRON,
         )
-
-    def _state(self, name: str) -> str:
-        """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
-        try:
-            if name.startswith("namenode"):
-                return self._bean(name, "NameNode", "NameNodeStatus")["State"]
-            actors = json.loads(self._bean(name, "DataNode", "DataNodeInfo")["BPServiceActorInfo"])
-            return actors[0]["ActorState"] if actors else ""
-        except (MeasurementFailed, KeyError, ValueError):
-            return ""
-
-    def _bean(self, name: str, service: str, bean: str, timeout: float = 3.0) -> dict[str, Any]:
-        """Facts that a daemon tells of itself. Raises MeasurementFailed where it does not."""
-        try:
-            path = f"/jmx?qry=Hadoop:service={service},name={bean}"
-            return json.loads(net.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
-        except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
-            raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
 
     def make_ready(self) -> None:
         own = self.folder / "conf"

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import elsewhere
-from storelab.stores.managed.accounts import Accounts
 from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.target import Target
 from storelab.stores.protocols.endpoint import Endpoint
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
 
 
-class Managed(Accounts):
+class Managed(Target):
     """A store of daemons."""
 
     start_timeout = 20.0  # seconds until a daemon must be healthy
@@ -118,6 +118,7 @@ class Managed(Accounts):
         if self.daemons.elsewhere():
             return elsewhere.look(self, front_ends, accounts)
         self.require()
+        self.mend()
         with self.daemons.lock():
             try:
                 self.prepare()
@@ -189,6 +190,7 @@ class Managed(Accounts):
     def down(self) -> list[int]:
         if not self.folder.exists() or self.daemons.elsewhere():
             return []
+        self.mend()
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()

@@ -112,6 +112,12 @@ class Daemons:
         out = {name: p.pid for name, p in leaders.items()}
         return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
 
+    def family_of(self, name: str) -> list[psutil.Process]:
+        """The processes of a daemon, its leader first; none where it does not run."""
+        record = self.records().get(name)
+        leader = self.process(record) if record else None
+        return [leader, *family.workers([leader])[leader.pid]] if leader else []
+
     def log_tail(self, name: str, lines: int = 4) -> str:
         """The last lines of a daemon's log on one line."""
         try:

@@ -1,7 +1,11 @@
-"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port."""
+"""Which processes belong to a daemon: by command line, by session, by where their output goes; who has a port.
+
+What is done to all of them: killed, held still, woken.
+"""
 
 import contextlib
 import os
+import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -55,3 +59,35 @@ def holder(port: int) -> str:
         return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
     except (psutil.Error, OSError):
         return ""
+
+
+HELD_S = 1.0  # until a process that got SIGSTOP stands still
+STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+
+
+def kill(whole: Sequence[psutil.Process]) -> str:
+    """SIGKILL to a daemon and its workers; returns words for people."""
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return f"pid {whole[0].pid}" if whole else ""
+
+
+def hold(whole: Sequence[psutil.Process]) -> str:
+    """SIGSTOP to a daemon and its workers; returns when they stand still, words for people."""
+    end = time.monotonic() + HELD_S
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while process.status() not in STILL and time.monotonic() < end:
+                time.sleep(0.001)
+    return f"pid {whole[0].pid}" if whole else ""
+
+
+def wake(whole: Sequence[psutil.Process]) -> None:
+    """SIGCONT, the workers first."""
+    for process in reversed(whole):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()

@@ -1,12 +1,13 @@
-"""Models of what a campaign file says: sweeps, limits, launcher, files.
+"""Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in a run.
 
-May import: `config_types`, `errors`, `figures`.
+May import: `config_types`, `errors`, `figures`, `units`.
 """
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from storelab.core.campaign.faults import Act, FaultName
 from storelab.core.config_types import (
     Boolean,
     Closed,
@@ -177,6 +178,9 @@ class Campaign(Closed):
         description="Name: a ROOT file of your own; `scale` of a read may be that name, see docs/own-files.md.",
     )
     sweeps: dict[SweepName, Sweep] = Field(min_length=1, description="Name: sweep.")
+    faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
+        default_factory=dict, description="Name: acts on a store in the middle of a run, see docs/faults.md."
+    )
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
 
     @field_validator("files")

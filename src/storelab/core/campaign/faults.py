@@ -1,0 +1,167 @@
+"""Faults of a campaign: acts on a store's daemons, drives and links, each at its time in the run.
+
+What is configured becomes, for a point, a list of plain acts (`resolved`): with their times from the agreed start, as
+they lie in the plan, in `job.json` and in the record. May import: `config_types`, `errors`, `units`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+
+from storelab.core import units
+from storelab.core.config_types import Closed, Duration, Name, Rate, Text
+from storelab.core.errors import UserError, shown
+
+NONE = "none"  # of the axis `fault`: nothing is done to the store
+MS = 10**6
+# What each act undoes: the harm that an earlier act did to the same actor. A restart takes a hung daemon's place, too.
+UNDOES: Mapping[str, tuple[str, ...]] = {
+    "resume": ("hang",),
+    "restart": ("kill", "hang"),
+    "return_drive": ("remove_drive",),
+    "empty": ("fill",),
+    "heal": ("slow", "cut"),
+}
+HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
+LOSSES = ("kill", "hang", "remove_drive", "cut")  # after these the store has one data server less
+OF_A_USER = ("command", "prompt")
+ACTS = (*HARMS, *UNDOES, *OF_A_USER)
+_SHARE = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%\s*\Z")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time in a run: nanoseconds from the agreed start, or percent of the run."""
+
+    ns: int | None
+    percent: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.percent:g} %" if self.ns is None else f"{self.ns / 1e9:g} s"
+
+    def after(self, duration_ns: int, scale: float = 1.0) -> int:
+        """Nanoseconds from the start (whole ms) in a run of this duration, which is scaled already."""
+        if self.ns is not None:
+            return round(self.ns * scale / MS) * MS
+        return round(duration_ns * (self.percent or 0) / 100 / MS) * MS
+
+
+def _moment(value: Any) -> Moment:
+    if isinstance(value, Moment):
+        return value
+    if isinstance(value, str) and (found := _SHARE.match(value)):
+        if (percent := float(found[1])) >= 100:
+            raise ValueError(f"{shown(value)} is not within the run; give less than 100 %")
+        return Moment(None, percent)
+    try:
+        return Moment(units.parse(value, "duration", ""))
+    except UserError as error:
+        raise ValueError(f"{error.problem}; write it like 10 s, 500 ms or 30 %") from None
+
+
+def _percent(value: Any) -> float:
+    found = _SHARE.match(value) if isinstance(value, str) else None
+    if not found or not 0 < float(found[1]) <= 100:
+        raise ValueError(f"{shown(value)} is no share; write it like 1 %, at most 100 %")
+    return float(found[1])
+
+
+def _several(value: Any) -> Any:
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and (twice := next((v for i, v in enumerate(names) if v in names[:i]), None)):
+        raise ValueError(f"{shown(twice)} is there twice; name it once")
+    return names
+
+
+def _fault_name(value: Any) -> Any:
+    if value == NONE:
+        raise ValueError(f"{NONE!r} stands for no fault at all; give this one another name")
+    return value
+
+
+At = Annotated[Any, PlainValidator(_moment)]
+Percent = Annotated[float, BeforeValidator(_percent)]
+Actors = Annotated[list[Text], BeforeValidator(_several)]
+FaultName = Annotated[Name, BeforeValidator(_fault_name)]
+OWN_KEYS = {  # keys that belong to certain acts only
+    "how": ("remove_drive",),
+    "delay": ("slow",),
+    "loss": ("slow",),
+    "rate": ("slow",),
+    "command": ("command",),
+    "undo": ("command",),
+    "prompt": ("prompt",),
+}
+
+
+class Act(Closed):
+    """One act on one actor, or on several at once."""
+
+    at: At = Field(description="When: from the agreed start (`10 s`, scaled like durations), or a share of the run.")
+    act: Literal[ACTS] = Field(description="What is done, see docs/faults.md.")  # type: ignore[valid-type]
+    actor: Actors = Field(
+        default_factory=list,
+        description="On whom: a daemon (`storelab status`), `data.0`, `front.0` …, or a list of them.",
+    )
+    how: Literal["gone", "read-only"] = Field("gone", description="Of `remove_drive`: renamed away, or read-only.")
+    delay: Duration | None = Field(None, description="Of `slow`: each packet from the actor comes so much later.")
+    loss: Percent | None = Field(None, description="Of `slow`: so many of the actor's packets are lost.")
+    rate: Rate | None = Field(None, description="Of `slow`: the actor sends no faster than this.")
+    command: Text | None = Field(None, description="Of `command`: a line for your shell; a status that is not 0 fails.")
+    undo: Text | None = Field(None, description="Of `command`: the line that takes it back when the run has ended.")
+    prompt: Text | None = Field(None, description="Of `prompt`: what a person at the terminal is asked to do.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Act":
+        for key, acts in OWN_KEYS.items():
+            if key in self.model_fields_set and self.act not in acts:
+                raise ValueError(f"{key!r} does not belong to {self.act!r}; it belongs to {' and '.join(acts)}")
+        if self.act in OF_A_USER and getattr(self, self.act) is None:
+            raise ValueError(f"{self.act!r} is missing; say what to {'run' if self.act == 'command' else 'ask'}")
+        if self.act not in OF_A_USER and not self.actor:
+            raise ValueError("'actor' is missing; give one like data.0, or a list")
+        if self.act == "slow" and self.delay is None and self.loss is None and self.rate is None:
+            raise ValueError("says not how slow; give `delay`, `loss` or `rate`")
+        return self
+
+    def parameters(self) -> dict[str, Any]:
+        """What the act is told beside actor and time: plain values, those that are given."""
+        names = {"delay": "delay_ns", "loss": "loss_percent", "rate": "rate_bytes_per_s"}
+        given = {key for key, acts in OWN_KEYS.items() if self.act in acts and getattr(self, key) is not None}
+        return {names.get(key, key): getattr(self, key) for key in sorted(given)}
+
+
+def resolved(acts: Sequence[Act], duration_ns: int, scale: float, place: str) -> list[dict[str, Any]]:
+    """The acts of a fault in a run of this duration, in order of time, as plain values.
+
+    duration_ns: scaled already; place: of the fault in the configuration. Raises UserError for an act that does not lie
+    within the run.
+    """
+    out = []
+    for i, act in enumerate(acts):
+        if (at := act.at.after(duration_ns, scale)) >= duration_ns:
+            raise UserError(
+                f"{place}.{i}.at",
+                f"{act.act} at {act.at} is not within the run of {units.human_duration(duration_ns)}",
+                "make it earlier, or the sweep's `duration` longer",
+            )
+        out.append({"at_ns": at, "act": act.act, "actors": list(act.actor), **act.parameters()})
+    return sorted(out, key=lambda a: a["at_ns"])
+
+
+def most_lost(acts: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The largest set of actors that are away at the same time; acts: as of `resolved`, with actors as they resolve."""
+    away: dict[str, set[str]] = {}
+    most: set[str] = set()
+    for act in acts:
+        for actor in act["actors"]:
+            if act["act"] in LOSSES:
+                away.setdefault(actor, set()).add(act["act"])
+            for harm in UNDOES.get(act["act"], ()):
+                away.get(actor, set()).discard(harm)
+        here = {actor for actor, harms in away.items() if harms}
+        most = here if len(here) > len(most) else most
+    return most

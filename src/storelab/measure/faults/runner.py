@@ -1,0 +1,222 @@
+"""Does a fault's acts, each at its time, watches what the store says of itself, and takes everything back.
+
+It is usable without a point: a store, a list of acts, and the time at which the run starts.
+
+    with Runner(store, "osd-killed", acts, duration_ns) as runner:
+        runner.start(t0_ns)
+        ...                 # the clients
+        runner.settle()     # takes back what the acts left, and waits until the store is whole
+    runner.events
+
+May import: `stores`, `core`.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from storelab.core import clock
+from storelab.core.campaign.faults import OF_A_USER, most_lost
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.measure.faults import people
+from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
+from storelab.stores.faults.acts import Acts, journal_of, resolve
+
+AHEAD_NS = 500_000_000  # an act is looked up so long before its time
+POLL_S = 0.5  # between two questions to the store
+RECOVERY_S = 240.0  # that a store is given to become whole again after the run
+Event = dict[str, Any]
+
+
+class Runner:
+    """The acts of one fault on one store in one run.
+
+    name: of the fault; acts: as of `core.campaign.faults.resolved`; report: told what a person should know; moved: told
+    of a daemon that has a new process (name, pid).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        acts: Sequence[Mapping[str, Any]],
+        front_ends: int = 1,
+        report: Callable[[str], None] = lambda line: None,
+        moved: Callable[[str, int], None] = lambda name, pid: None,
+    ):
+        self.store, self.name, self.report, self.moved = store, name, report, moved
+        self.acts = with_names(store, acts, front_ends, f"faults.{name}")
+        self.events: list[Event] = []
+        self.recovered: bool | None = None  # None: the store does not tell, or nobody waited
+        self._do, self._lock = Acts(store), threading.Lock()
+        self._over, self._quiet = threading.Event(), threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._poll: threading.Thread | None = None
+        self._state: Condition | None = None
+        self._t0_ns = 0
+        self._held = ExitStack()
+
+    def __enter__(self) -> "Runner":
+        self._held.enter_context(journal_of(self.store).taken(self.store.place))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Whatever happened, nothing stays as a fault made it."""
+        with self._held:
+            self._end_acts()
+            self._take_back()
+            self._quiet.set()
+            if self._poll:
+                self._poll.join(10)
+
+    def start(self, t0_ns: int) -> None:
+        """Begin at the agreed start (UTC ns), which lies ahead."""
+        self._t0_ns = t0_ns
+        self._poll = threading.Thread(target=self._watch, daemon=True, name="condition")
+        first = threading.Thread(target=self._run, daemon=True, name="faults")
+        self._threads.append(first)
+        for thread in (self._poll, first):
+            thread.start()
+
+    def settle(self, seconds: float = RECOVERY_S) -> None:
+        """After the run: take back what the acts left, and wait until the store says that it is whole again."""
+        self._end_acts()
+        self._take_back()
+        end = time.monotonic() + seconds
+        self._await_daemons(end)
+        while (state := self.store.condition().state) not in (CLEAN, UNKNOWN) and time.monotonic() < end:
+            time.sleep(POLL_S)
+        self._ask()
+        self.recovered = None if state == UNKNOWN else state == CLEAN
+        if self.recovered is False:
+            self.report(f"    {self.store.name} is not whole {seconds:g} s after the run: {state}, {self._detail()}")
+
+    def failed(self) -> list[str]:
+        """What could not be done, one line each."""
+        return [f"{e['act']} of {e['actor'] or 'a user'}: {e['error']}" for e in self.events if e.get("error")]
+
+    def first_ns(self) -> int:
+        """When the first act began, or was due."""
+        return min([e["time_ns"] for e in self.events if e["kind"] == "act"] or [self._t0_ns + self.acts[0]["at_ns"]])
+
+    def told(self) -> dict[str, Any]:
+        """What the record says of the fault beside its events."""
+        lost, bears = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
+        return {
+            "name": self.name,
+            "acts": self.acts,
+            "most_lost": lost,
+            "bears": bears,
+            "beyond_redundancy": len(lost) > bears,
+            "recovered": self.recovered,
+        }
+
+    # The acts
+
+    def _run(self) -> None:
+        for act in self.acts:
+            due = self._t0_ns + act["at_ns"]
+            if self._wait(due - AHEAD_NS):
+                return
+            ready = [(actor, self._ready(act, actor)) for actor in act["actors"] or [""]]
+            if self._wait(due):
+                return
+            for actor, do in ready:
+                if act["act"] in OF_A_USER:  # may take long: the next act comes at its time all the same
+                    thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+                else:
+                    self._done(act, actor, do, due)
+
+    def _wait(self, t_ns: int) -> bool:
+        """Whether the run was over before this time came."""
+        return self._over.wait(max(0, t_ns - clock.now_ns()) / 1e9)
+
+    def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
+        if act["act"] == "prompt":
+            return lambda: people.ask(act["prompt"], self._over)
+        try:
+            return self._do.ready(act, actor)
+        except (MeasurementFailed, UserError, OSError) as error:
+            return _raiser(error)
+
+    def _done(self, act: Mapping[str, Any], actor: str, do: Callable[[], str], due_ns: int, kind: str = "act") -> None:
+        """Do it, and note how it went."""
+        event = {"kind": kind, "fault": self.name, "act": act["act"], "actor": actor, "due_ns": due_ns}
+        begun, error, detail = clock.now_ns(), None, ""
+        try:
+            detail = do()
+        except (MeasurementFailed, UserError, OSError) as failure:
+            error = " ".join(str(failure).split())
+        event |= {"time_ns": begun, "done_ns": clock.now_ns(), "error": error, "detail": detail}
+        with self._lock:
+            self.events.append(event)
+            self.events.sort(key=lambda e: e["time_ns"])
+        if error:
+            self.report(f"    fault {self.name}: {act['act']} {actor}: {error}")
+        for name, pid in self.store.actors().items() if detail.startswith("pid") and act["act"] != "hang" else ():
+            if name == actor:
+                self.moved(name, pid)
+
+    def _end_acts(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(150)
+
+    def _take_back(self) -> None:
+        for harm, take_back in self._do.take_all_back(restart=True):
+            self._done(harm, harm["actor"], take_back, clock.now_ns(), "undone")
+
+    def _await_daemons(self, end: float) -> None:
+        """Until every daemon that was started again is healthy."""
+        names = {e["actor"] for e in self.events if e["kind"] != "state" and e["act"] in ("kill", "restart")}
+        for name in sorted(names & set(self.store.actors())):
+            while not self.store.daemon(name).healthy() and time.monotonic() < end:  # type: ignore[attr-defined]
+                time.sleep(0.1)
+
+    # What the store says
+
+    def _watch(self) -> None:
+        while not self._quiet.is_set():
+            self._ask()
+            self._quiet.wait(POLL_S)
+
+    def _ask(self) -> None:
+        asked = clock.now_ns()
+        try:
+            now = self.store.condition()
+        except Exception as error:  # noqa: BLE001 - whatever a sick store makes a client library raise
+            now = Condition(UNKNOWN, f"{type(error).__name__}: {error}"[:200])
+        with self._lock:
+            if self._state is None or now.state != self._state.state:
+                event = {"kind": "state", "time_ns": max(asked, self._t0_ns), "state": now.state, "detail": now.detail}
+                self.events.append(event)
+                self.events.sort(key=lambda e: e["time_ns"])
+            self._state = now
+
+    def _detail(self) -> str:
+        return self._state.detail if self._state else ""
+
+
+def with_names(store: Store, acts: Sequence[Mapping[str, Any]], front_ends: int, place: str) -> list[dict[str, Any]]:
+    """The acts with the store's own names of its actors; those of a user's commands stay. Raises UserError."""
+    return [
+        {
+            **act,
+            "actors": [
+                actor if act["act"] in OF_A_USER else resolve(store, actor, front_ends, place)
+                for actor in act["actors"]
+            ],
+        }
+        for act in acts
+    ]
+
+
+def _raiser(error: Exception) -> Callable[[], str]:
+    def fail() -> str:
+        raise error
+
+    return fail

@@ -1,0 +1,218 @@
+"""What is done to the actors of a store, and how each act is taken back.
+
+Every harm stands in the journal before it is done, so that whoever comes next can take it back. `ready` finds what an
+act needs (processes, links) ahead of its time: the act itself is then a signal or a rename. May import: `host`, `core`,
+`managed.family`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from storelab.core.campaign.faults import OF_A_USER, UNDOES
+from storelab.core.errors import MeasurementFailed, UserError, nearest
+from storelab.host import processes
+from storelab.stores.faults import drives, links
+from storelab.stores.faults.journal import Journal
+from storelab.stores.managed import family
+
+ON_DAEMONS = ("kill", "hang", "resume", "restart")
+COMMAND_S = 120.0  # that a user's command may take
+Act = Mapping[str, Any]  # as of `core.campaign.faults.resolved`
+
+
+def journal_of(store: Any) -> Journal:
+    return Journal(Path(store.state).absolute() / store.name)
+
+
+def resolve(store: Any, actor: str, front_ends: int, place: str) -> str:
+    """The store's own name of an actor: `data.0`, `front.0`, `osd.0` and `osd-0` are understood. Raises UserError."""
+    known = store.known_actors(front_ends)
+    kind, dot, number = actor.rpartition(".")
+    groups = {"data": store.data_actors(), "front": store.front_actors(front_ends)}
+    if dot and kind in groups and number.isdigit():
+        if int(number) < len(groups[kind]):
+            return groups[kind][int(number)]
+        told = f"{kind}.0 to {kind}.{len(groups[kind]) - 1}" if groups[kind] else f"no {kind}.…"
+        raise UserError(place, f"store {store.name} has no {actor}", f"it has {told}")
+    for name in (actor, actor.replace(".", "-", 1)):
+        if name in known:
+            return name
+    if not known:
+        raise UserError(
+            place,
+            f"storelab runs no daemon of store {store.name} (kind {store.settings.kind})",
+            "write the act as a `command`, or as a `prompt`",
+        )
+    raise UserError(place, f"store {store.name} has no actor {actor!r}", nearest(actor, known, "it has"))
+
+
+class Acts:
+    """The acts on one store."""
+
+    def __init__(self, store: Any):
+        self.store, self.journal = store, journal_of(store)
+
+    def require(self, act: Act, actor: str, place: str) -> None:
+        """Raises UserError where this act cannot be done to this actor; nothing is touched."""
+        kind, store = act["act"], self.store
+        if kind in OF_A_USER:
+            return
+        if kind in ON_DAEMONS:
+            if actor not in store.daemon_actors():
+                has = ", ".join(store.daemon_actors())
+                raise UserError(place, f"{kind} is done to a daemon, and {actor} is a drive", f"daemons: {has}")
+        elif kind == "remove_drive":
+            drives.require(store.drive(actor, place), act.get("how", "gone"), place)
+        elif kind == "fill":
+            store.require_full(actor, place)
+        elif kind in ("slow", "cut"):
+            links.require_root(place)
+            store.link(actor, place)
+            if kind == "slow":
+                links.require_slow(act, place)
+
+    def ready(self, act: Act, actor: str) -> Callable[[], str]:
+        """The act, to be called at its time; it returns what there is to say of it.
+
+        Raises MeasurementFailed, OSError where it cannot be done now.
+        """
+        kind = act["act"]
+        if kind in UNDOES:
+            return lambda: self._repair(kind, actor)
+        if kind == "command":
+            harm = {"act": kind, "actor": actor, "undo": act["undo"]} if act.get("undo") else None
+            return lambda: self._noted(harm, lambda: command(act["command"]))
+        harm = {"act": kind, "actor": actor, **self._facts(act, actor)}
+        do = self._harm(harm, act)
+        self.journal.add(harm)
+        return do
+
+    def _noted(self, harm: dict[str, Any] | None, do: Callable[[], str]) -> str:
+        if harm:
+            self.journal.add(harm)
+        return do()
+
+    def _facts(self, act: Act, actor: str) -> dict[str, Any]:
+        """What taking it back needs to know."""
+        kind, store = act["act"], self.store
+        if kind == "remove_drive":
+            return {"drive": str(store.drive(actor, "")), "how": act.get("how", "gone")}
+        if kind in ("slow", "cut"):
+            link = dict(store.link(actor, ""))
+            return {"link": link} | ({"routes": links.routes(link)} if kind == "cut" else {})
+        return {}
+
+    def _harm(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
+        """The call that does it, all looked up before."""
+        kind, actor, store = harm["act"], harm["actor"], self.store
+        if kind in ("kill", "hang"):
+            whole = store.daemons.family_of(actor)
+            if not whole:
+                raise MeasurementFailed(f"{actor} does not run")
+            return lambda: family.kill(whole) if kind == "kill" else family.hold(whole)
+        if kind == "remove_drive":
+            return lambda: _said(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
+        if kind == "fill":
+            return lambda: store.fill(actor)
+        if kind == "slow":
+            return lambda: _said(links.slow(harm["link"], act), harm["link"]["device"])
+        return lambda: _said(links.cut(harm["link"]), harm["link"]["device"])
+
+    def _repair(self, kind: str, actor: str) -> str:
+        """Take back what earlier acts did to this actor."""
+        if kind == "restart":
+            return self._restart(actor)
+        mine = [h for h in self.journal.harms() if h["actor"] == actor and h["act"] in UNDOES[kind]]
+        if not mine:
+            raise MeasurementFailed(f"nothing is there to {kind} at {actor}")
+        for harm in reversed(mine):
+            self.take_back(harm)
+        return ""
+
+    def _restart(self, name: str) -> str:
+        """Start a daemon with its own command; one that still runs is stopped first, one that hangs is killed.
+
+        What was noted about it, beside its process, holds for the new one too.
+        """
+        daemons = self.store.daemons
+        mine = [h for h in self.journal.harms() if h["actor"] == name and h["act"] in UNDOES["restart"]]
+        with daemons.lock():
+            before = daemons.records().get(name, {})
+            if mine:
+                family.kill(daemons.family_of(name))
+                daemons.stop([name])
+            elif daemons.family_of(name):
+                daemons.stop([name])
+            daemons.sweep([name])
+            daemon = self.store.daemon(name)
+            daemons.check_ports([daemon])
+            pid = daemons.start(daemon)
+            if more := {k: v for k, v in before.items() if k not in daemons.records()[name]}:
+                daemons.note(name, **more)
+        for harm in mine:
+            self.journal.remove(harm)
+        return f"pid {pid}"
+
+    def take_back(self, harm: dict[str, Any], restart: bool = True) -> str:
+        """Undo a harm and strike it from the journal; returns what there is to say of it.
+
+        restart: whether a daemon that was killed is started again. Raises MeasurementFailed, OSError; the harm then
+        stays in the journal.
+        """
+        kind, actor = harm["act"], harm["actor"]
+        if kind == "kill" and restart:
+            return self._restart(actor)
+        if kind == "hang":
+            family.wake(self.store.daemons.family_of(actor))
+        elif kind == "remove_drive":
+            drives.give_back(Path(harm["drive"]), harm["how"])
+        elif kind == "fill":
+            self.store.empty(actor)
+        elif kind == "slow":
+            links.quick(harm["link"])
+        elif kind == "cut":
+            links.join(harm["link"], harm["routes"])
+        elif kind == "command":
+            command(harm["undo"])
+        self.journal.remove(harm)
+        return ""
+
+    def take_all_back(self, restart: bool) -> Iterator[tuple[dict[str, Any], Callable[[], str]]]:
+        """Every harm that stands, the last one first, with the call that takes it back."""
+        for harm in reversed(self.journal.harms()):
+            yield harm, lambda harm=harm: self.take_back(harm, restart)  # type: ignore[misc]
+
+
+def mend(store: Any) -> list[str]:
+    """Take back what a storelab that was killed left in this store; returns lines for people.
+
+    Faults of a storelab that lives stay. Daemons that were killed are left to `up`.
+    """
+    journal, told = journal_of(store), []
+    if not journal.file.exists():
+        return []
+    with journal.held() as own:
+        for harm, take_back in Acts(store).take_all_back(restart=False) if own else ():
+            try:
+                take_back()
+                told.append(f"{store.name}: {harm['act']} of {harm['actor'] or 'yours'} was left behind; taken back")
+            except (MeasurementFailed, OSError) as error:
+                raise UserError(
+                    f"{journal.file}",
+                    f"{harm['act']} of {harm['actor']} was left behind and cannot be taken back: {error}",
+                    "do it by hand, then remove the file",
+                ) from None
+    return told
+
+
+def command(line: str) -> str:
+    """Run a user's line; returns the end of what it says. Raises MeasurementFailed where its status is not 0."""
+    done = processes.ask(["/bin/sh", "-c", line], COMMAND_S)
+    if done.returncode:
+        raise MeasurementFailed(f"`{line[:60]}` ended with status {done.returncode}: {processes.words(done)[:120]}")
+    return processes.words(done)[:120]
+
+
+def _said(_: None, words: str) -> str:
+    return words

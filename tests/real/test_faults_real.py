@@ -1,0 +1,248 @@
+"""Faults on a SeaweedFS that runs: acts come at their time, the store's word is noted, and nothing stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from laboratory import bucket_for
+
+from storelab.core import clock, plan
+from storelab.core.campaign.faults import Act, resolved
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.measure import point
+from storelab.measure.faults.runner import Runner
+from storelab.stores.protocols import s3_clients
+from storelab.stores.seaweedfs import SeaweedFS, Settings
+from storelab.workloads import WORKLOADS
+
+pytestmark = pytest.mark.real
+S = 10**9
+SETTINGS = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    import ports
+
+    it = SeaweedFS("sw", Settings(**SETTINGS, port=ports.block()), tmp_path_factory.mktemp("state"))
+    it.up(2)
+    try:
+        yield it
+    finally:
+        it.down()
+
+
+def plain(*given, duration=60 * S):
+    return resolved([Act.model_validate(a) for a in given], duration, 1.0, "faults.f")
+
+
+def stopped(store) -> set[str]:
+    return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
+
+
+def run(store, seconds, *given):
+    with Runner(store, "f", plain(*given), 2) as runner:
+        t0_ns = clock.now_ns() + S // 5
+        runner.start(t0_ns)
+        clock.sleep_until(t0_ns + int(seconds * S))
+        during = (stopped(store), set(store.actors()))
+        runner.settle(30)
+    return runner, t0_ns, during
+
+
+def test_killed_and_hung_and_everything_taken_back(store):
+    before = store.actors()
+    assert store.condition().state == "clean", store.condition()
+    runner, t0_ns, (still, alive) = run(
+        store,
+        3.5,
+        {"at": "600 ms", "act": "kill", "actor": "data.0"},
+        {"at": "1 s", "act": "hang", "actor": ["data.1", "front.1"]},
+        {"at": "2 s", "act": "restart", "actor": "data.0"},
+        {"at": "2500 ms", "act": "resume", "actor": "data.1"},
+        {"at": "3 s", "act": "kill", "actor": "volume.3"},
+    )
+    assert still == {"s3-2"} and "volume-3" not in alive
+    acts = [e for e in runner.events if e["kind"] == "act"]
+    assert [(e["act"], e["actor"], e["due_ns"] - t0_ns) for e in acts] == [
+        ("kill", "volume-1", 6 * S // 10),
+        ("hang", "volume-2", S),
+        ("hang", "s3-2", S),
+        ("restart", "volume-1", 2 * S),
+        ("resume", "volume-2", 5 * S // 2),
+        ("kill", "volume-3", 3 * S),
+    ]
+    assert all(e["error"] is None and 0 <= e["time_ns"] - e["due_ns"] < S // 10 for e in acts), acts
+    undone = [(e["act"], e["actor"], e["error"]) for e in runner.events if e["kind"] == "undone"]
+    assert undone == [("kill", "volume-3", None), ("hang", "s3-2", None)]
+    states = [e["state"] for e in runner.events if e["kind"] == "state"]
+    assert states[0] == "clean" and "degraded" in states and states[-1] == "clean" and runner.recovered
+    assert runner.events == sorted(runner.events, key=lambda e: e["time_ns"])
+    after = store.actors()
+    assert set(after) == set(before) and not stopped(store)
+    assert {n for n in before if before[n] != after[n]} == {"volume-1", "volume-3"}
+    records = store.daemons.records()
+    assert records["volume-1"]["pid"] == after["volume-1"], "daemons.json stays true"
+    assert not (store.folder / "faults.json").exists()
+    told = runner.told()
+    assert told["most_lost"] == ["volume-1", "volume-2"] and told["beyond_redundancy"] and told["bears"] == 1
+    store.up(2)
+    assert store.actors() == after, "the next `up` finds nothing to mend"
+    bucket = bucket_for(store, "after")
+    for end in store.endpoints(2):
+        s3_clients.for_store(store, end).put_object(Bucket=bucket.name, Key="k", Body=b"x")
+
+
+def test_an_act_that_cannot_be_done_is_told(store):
+    os.kill(store.actors()["volume-2"], signal.SIGKILL)
+    end = time.monotonic() + 5
+    while "volume-2" in store.actors() and time.monotonic() < end:
+        time.sleep(0.01)
+    said = []
+    with Runner(store, "f", plain({"at": "600 ms", "act": "kill", "actor": "data.1"}), report=said.append) as runner:
+        runner.start(clock.now_ns())
+        time.sleep(0.9)
+    assert runner.failed() == ["kill of volume-2: volume-2 does not run"] and "volume-2 does not run" in said[0]
+    store.up(2)
+
+
+def test_an_error_in_the_middle_leaves_nothing(store):
+    """Ctrl-C in the middle of a run: the hung one goes on, and the killed one is there again."""
+    acts = plain({"at": "0 s", "act": "hang", "actor": "data.0"}, {"at": "0 s", "act": "kill", "actor": "data.1"})
+    before = store.actors()
+    with pytest.raises(KeyboardInterrupt), Runner(store, "f", acts) as runner:
+        runner.start(clock.now_ns())
+        time.sleep(0.8)
+        assert stopped(store) == {"volume-1"} and "volume-2" not in store.actors()
+        raise KeyboardInterrupt
+    assert not stopped(store) and set(store.actors()) == set(before)
+    assert not (store.folder / "faults.json").exists()
+    assert [e["kind"] for e in runner.events if e["kind"] != "state"] == ["act", "act", "undone", "undone"]
+
+
+KILLED = """
+import json, sys, time
+from pathlib import Path
+from storelab.core import clock
+from storelab.measure.faults.runner import Runner
+from storelab.stores.seaweedfs import SeaweedFS, Settings
+state, settings, acts = json.loads(sys.argv[1])
+with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as runner:
+    runner.start(clock.now_ns())
+    time.sleep(60)
+"""
+
+
+def test_after_kill_9_of_storelab_the_next_one_mends(store):
+    import json
+
+    acts = plain(
+        {"at": "0 s", "act": "hang", "actor": "data.0"},
+        {"at": "0 s", "act": "remove_drive", "actor": "data.1"},
+        {"at": "0 s", "act": "kill", "actor": "data.2"},
+    )
+    drive = store.data / "volume-2"
+    told = json.dumps([str(store.state), SETTINGS | {"port": store.settings.port}, acts])
+    child = subprocess.Popen([sys.executable, "-c", KILLED, told])
+    try:
+        end = time.monotonic() + 20
+        while not (stopped(store) and not drive.exists() and "volume-3" not in store.actors()):
+            assert time.monotonic() < end and child.poll() is None
+            time.sleep(0.05)
+        assert store.mend() == [] and stopped(store), "while it lives, its faults stay"
+    finally:
+        child.kill()
+        child.wait()
+    assert stopped(store) == {"volume-1"} and not drive.exists()
+    store.up(2)
+    assert not stopped(store) and drive.exists() and "volume-3" in store.actors()
+    assert not (store.folder / "faults.json").exists() and store.status().state == "up"
+
+
+def test_a_store_that_never_recovers_is_reported(store, monkeypatch):
+    said = []
+    monkeypatch.setattr(Runner, "_take_back", lambda self: None)  # nobody starts it again
+    with Runner(store, "f", plain({"at": "0 s", "act": "kill", "actor": "data.0"}), report=said.append) as runner:
+        runner.start(clock.now_ns())
+        time.sleep(0.6)
+        runner.settle(1.5)
+        assert runner.recovered is False and runner.told()["recovered"] is False
+        assert "sw is not whole 1.5 s after the run: degraded, master: 2 of 3 volume servers" in said[0]
+        monkeypatch.undo()
+    store.up(2)
+
+
+def test_commands_are_run_and_taken_back(store, tmp_path):
+    mark = tmp_path / "mark"
+    acts = plain(
+        {"at": "0 s", "act": "command", "command": f"touch {mark}; sleep 0.3", "undo": f"rm {mark}"},
+        {"at": "100 ms", "act": "command", "command": "echo no such rack >&2; exit 3"},
+    )
+    with Runner(store, "f", acts) as runner:
+        runner.start(clock.now_ns())
+        time.sleep(0.8)
+        assert mark.exists()
+        runner.settle(30)
+    assert not mark.exists()
+    assert runner.failed() == ["command of a user: `echo no such rack >&2; exit 3` ended with status 3: no such rack"]
+    slow = next(e for e in runner.events if e["kind"] == "act" and not e["error"])
+    assert slow["done_ns"] - slow["time_ns"] > S // 4 and threading.active_count() < 20
+
+
+def test_a_point_with_a_fault(store, tmp_path):
+    """The whole way: the record has the acts, and errors after them are results."""
+    settings = SETTINGS | {"port": store.settings.port}
+    config = Config.model_validate(
+        {
+            "name": "faulty",
+            "campaign": "faulty",
+            "stores": {"sw": settings},
+            "use_stores": ["sw"],
+            "calibrate": False,
+            "repetitions": 1,
+            "results": str(tmp_path / "results"),
+            "state": str(store.state),
+            "sweeps": {
+                "s": {
+                    "workload": "put",
+                    "duration": "4 s",
+                    "warm_up": "200 ms",
+                    "axes": {"engine": "obstore", "object_size": "4 kB", "workers": 4},
+                }
+            },
+        }
+    )
+    acts = plain({"at": "1 s", "act": "kill", "actor": "data.0"}, {"at": "2 s", "act": "restart", "actor": "data.0"})
+    planned = plan.make(config, WORKLOADS)
+    faulty = [replace(p, axes=p.axes | {"fault": "f"}, fixed=p.fixed | {"acts": acts}) for p in planned]
+    record = point.point(config, faulty, faulty[0].key)
+    assert record["valid"] and record["fault"]["recovered"] and record["fault"]["name"] == "f"
+    kinds = [(e["kind"], e.get("act") or e.get("state")) for e in record["events"]]
+    assert kinds[0] == ("state", "clean") and ("act", "kill") in kinds and ("act", "restart") in kinds
+    kill = next(e for e in record["events"] if e.get("act") == "kill")
+    assert abs(kill["time_ns"] - record["start_ns"] - S) < S // 10
+    assert {c["name"]: c["ok"] for c in record["checks"]}["fault f"]
+    wrong = [replace(p, fixed=p.fixed | {"acts": plain(acts_of("data.7"))}) for p in faulty]
+    with pytest.raises(UserError, match=r"store sw has no data\.7; it has data\.0 to data\.2"):
+        point.point(config, wrong, wrong[0].key, again=True)
+    bad = plain({"at": "1 s", "act": "command", "command": "exit 7"})
+    wrong = [replace(p, fixed=p.fixed | {"acts": bad}) for p in faulty]
+    with pytest.raises(MeasurementFailed, match="check 'fault f' failed: command of a user: `exit 7` ended with"):
+        point.point(config, wrong, wrong[0].key, again=True)
+
+
+def acts_of(actor):
+    return {"at": "1 s", "act": "kill", "actor": actor}
+
+
+def test_nothing_is_left(store):
+    """Runs last: no lock, no journal, no process that stands still."""
+    assert not stopped(store) and not list(Path(store.folder).glob("faults.json"))
