@@ -170,7 +170,12 @@ def test_the_go_tests(scratch, command):
     race = ["-race"] if shutil.which("gcc") else []
     environ = golang.go_environ(scratch) | ({"CGO_ENABLED": "1"} if race else {})
     done = subprocess.run(
-        ["go", command, *race, "./..."], cwd=golang.LOADGEN.own, env=environ, capture_output=True, text=True, timeout=900
+        ["go", command, *race, "./..."],
+        cwd=golang.LOADGEN.own,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if not race and command == "test":
