@@ -35,7 +35,7 @@ ROOMS = {  # what makes or judges a number, paths below src/storelab
     "tables": ("analysis/tables/*", "analysis/parts/*", "analysis/sizing.py"),
     "verdicts": ("analysis/tables/verdicts/*", "analysis/tables/noise.py", "analysis/tables/scaling.py"),
     "compare": ("analysis/compare/sides.py",),
-    "plan": ("core/plan.py", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
+    "plan": ("core/plan/*", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
     "calibration": ("core/calibration.py", "workloads/calibrate/*"),
     "readplan": ("readplan/[clmrst]*.py",),
     "decoding": ("datasets/root/[bdhprs]*.py",),
@@ -47,7 +47,7 @@ ROOMS = {  # what makes or judges a number, paths below src/storelab
             "measure/check*.py",
             "measure/record.py",
         ),
-        *("gang/clocks.py", "host/monitor.py", "workloads/reading.py", "engines/s5cmd/output.py"),
+        *("gang/clocks.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd/output.py"),
     ),
 }
 # They compare with what the code said before, look at pictures and pages, or start programs that see no fault.

@@ -220,7 +220,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
 
 
 def test_the_post_office_serves_who_knows_the_token(tmp_path):
-    office = post.Office(tmp_path, None, "127.0.0.1")
+    office = post.Office(tmp_path, (), "127.0.0.1")
     try:
         place = post.RemoteFolder(office.url, office.ticket())
         place.put("ready.0", {"a": 1})
@@ -240,7 +240,7 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
             place.get(".hidden")
         with socket.create_connection(("127.0.0.2", urlsplit(office.url).port), 5):
             pass  # nodes know this host by another address than it does itself
-        other = post.Office(tmp_path, None, "127.0.0.1")
+        other = post.Office(tmp_path, (), "127.0.0.1")
         try:
             with pytest.raises(OSError, match="certificate verify failed"):
                 post.RemoteFolder(other.url, office.ticket()).get("ready.0")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storelab.core import axes, calibration, campaign, model, plan
+from storelab.core.plan import sweeps
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
@@ -335,7 +336,7 @@ def test_how_long_a_calibration_lasts(values, between, seconds):
 )
 def test_files_scale_to_the_nearest_by_ratio(scale, factor, nearest):
     """6, 80 and 757 MB: between S and M the middle lies at sqrt(6 * 80) = 21.9 MB."""
-    found = plan._scaled_values(axes.SCALE, scale, factor, "x")
+    found = sweeps._scaled_values(axes.SCALE, scale, factor, "x")
     sizes = {"S": 6, "M": 80, "L": 757}
     assert found == [nearest] == [min(sizes, key=lambda s: abs(math.log(sizes[s] / (sizes[scale] * factor))))]
 
@@ -346,7 +347,7 @@ def test_scaled_sweeps(objects, factor, ns):
     ms = ns // 10**6 * 10**6
     sweep = campaign.Sweep(workload="get", axes={"clients": [1, 4, 10]}, scaled_axes=["clients"], objects=objects)
     sweep = sweep.model_copy(update={"duration": ms, "warm_up": 0})
-    found = plan.scaled(sweep, factor, "x", GET)
+    found = sweeps.scaled(sweep, factor, "x", GET)
     if factor == 1:
         assert found == sweep
         return

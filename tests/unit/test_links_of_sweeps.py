@@ -12,7 +12,7 @@ from storelab.core.model import Point
 from storelab.engines.common.wire import Counts
 from storelab.engines.planned.client import PlannedClient
 from storelab.readplan import Link
-from storelab.workloads import links
+from storelab.workloads.reading import links
 
 LINK = Link(1e-3, 1e-5, 1e-4, 1e9, 1e8, 8, ((32768, 1e-4), (131072, 3e-4)))
 

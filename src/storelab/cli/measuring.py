@@ -101,6 +101,7 @@ def check(settings: Settings) -> None:
 @click.pass_obj
 def plan(settings: Settings, write: bool) -> None:
     """List the points in the order of measuring: number, state, engine and size, key."""
+    from storelab import workloads
     from storelab.core.model import SAID_ALWAYS, said
     from storelab.workloads import WORKLOADS
 
@@ -113,7 +114,7 @@ def plan(settings: Settings, write: bool) -> None:
         plan_file.write(config, points, WORKLOADS)
         return
     _say_overruled(settings)
-    what = {p.key: " ".join(said(p, WORKLOADS[p.workload], SAID_ALWAYS)) for p in points}
+    what = {p.key: " ".join(said(p, workloads.of(p), SAID_ALWAYS)) for p in points}
     wide = max(map(len, what.values()))
     for p in points:
         folder = config.raw / p.key
@@ -136,22 +137,23 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 
     config, points = load(settings)
     stores = load_stores(config)
-    wanted = {(p.store, planning.deployment(p), p.dataset["name"]): p for p in points if p.dataset}
+    every = [(p, part.point.dataset) for p in points for part in p.parts() if part.point.dataset]
+    wanted = {(p.store, planning.deployment(p), read["name"]): (p, read) for p, read in every}
     wanted = {k: p for k, p in wanted.items() if only in (None, k[0]) and dataset in (None, k[2])}
     if not wanted:
         raise UserError(
             "stage", f"the plan has no data set {dataset or ''} for {only or 'any store'}", "see `storelab plan`"
         )
-    for p in wanted.values():
+    for p, read in wanted.values():
         try:
             store = deployed(stores[p.store], p.axes)
             store.up(1, p.axes.get("accounts", 1))
             with scratch.using(config.scratch):
-                staging.ensure(config, store, p.dataset, again)
+                staging.ensure(config, store, read, again)
         except (UserError, MeasurementFailed) as error:
-            for waits in points:  # so that the paper of the others can be built, and says so
-                if (waits.store, waits.dataset) == (p.store, p.dataset):
-                    given_up.leave(config, waits, f"its data set {p.dataset['name']} is not staged: {error}")
+            for waits, its in every:  # so that the paper of the others can be built, and says so
+                if (waits.store, its) == (p.store, read):
+                    given_up.leave(config, waits, f"its data set {read['name']} is not staged: {error}")
             raise
 
 

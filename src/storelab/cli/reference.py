@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from storelab.core import campaign, config, config_types, stores, units
+from storelab.core.axes import roles
 from storelab.core.campaign import faults
 from storelab.core.model import Axis
 
@@ -124,6 +125,7 @@ def configuration() -> str:
     for title, model in {
         "## What is measured: `campaigns/*.yaml`": campaign.Campaign,
         "### `sweeps.<name>`": campaign.Sweep,
+        "### `sweeps.<name>.roles.<name>`": campaign.Role,
         "### `files.<name>`": campaign.RootFile,
         "### `faults.<name>`: a list of these": faults.Act,
         "### `figures.<name>`": config.Figure,
@@ -136,4 +138,6 @@ def configuration() -> str:
     head = ["", "| axis | type | default | meaning |", "|---|---|---|---|"]
     for workload in WORKLOADS.values():
         lines += ["", f"### `{workload.name}`", "", workload.help, *head, *map(axis_row, workload.axes)]
+    whole = "Axes of the whole point, in `axes` of the sweep; the other axes of a role's workload stand in the role."
+    lines += ["", "### sweeps with `roles`", "", whole, *head, *map(axis_row, roles.of_point(()))]
     return "\n".join(lines) + "\n"

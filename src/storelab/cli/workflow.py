@@ -115,7 +115,8 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     for marker in gone:
         (status / marker).unlink(missing_ok=True)
     marks = f"{status}/staged"
-    staged = {k: [f"{marks}/{p.store}/{p.dataset['name']}.done"] if p.dataset else [] for k, p in points.items()}
+    read = {k: [part.point.dataset for part in p.parts() if part.point.dataset] for k, p in points.items()}
+    staged = {k: [f"{marks}/{points[k].store}/{d['name']}.done" for d in sets] for k, sets in read.items()}
     return Workflow(
         True,
         str(campaign_dir),

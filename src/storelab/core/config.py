@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores, yaml_text
-from storelab.core.campaign import Campaign, Launcher, Limits, RootFile, Sweep
+from storelab.core.campaign import Campaign, Launcher, Limits, Role, RootFile, Sweep
 from storelab.core.campaign.faults import Act
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
 from storelab.core.errors import UserError, nearest, require_known, shown
@@ -238,6 +238,8 @@ def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     models["faults"] = Act
+    if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
+        models["sweeps"] = Role
     if loc[:1] == ["stores"]:
         models["stores"] = stores.load(_merged(layers)["stores"][loc[1]]["kind"]).Settings
     return list(models.get(loc[0] if loc else "", Config).model_fields)

@@ -19,7 +19,7 @@ from pydantic import (
 
 from storelab.core import stores, units
 from storelab.core.errors import UserError, shown
-from storelab.core.model import NAME
+from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 MOST_NAME = 64  # signs of a name: it becomes part of paths
@@ -96,6 +96,12 @@ def _window(value: Any) -> int:
     return ns
 
 
+def _role_name(value: Any) -> str:
+    if OF_ROLE in _name(value):
+        raise ValueError(f"{shown(value)} is no name of a role; use letters, digits and '-'")
+    return str(value)
+
+
 def _once(values: list[Any]) -> list[Any]:
     """A list in which nothing is there twice."""
     if twice := next((v for i, v in enumerate(values) if v in values[:i]), None):
@@ -118,6 +124,7 @@ Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1)]
 Wait = Annotated[int, BeforeValidator(_wait)]
 Window = Annotated[int, BeforeValidator(_window)]
 Name = Annotated[str, BeforeValidator(_name)]
+RoleName = Annotated[str, BeforeValidator(_role_name)]
 SweepName = Annotated[str, BeforeValidator(_sweep_name)]
 Text = Annotated[str, BeforeValidator(_text)]
 Host = Annotated[str, BeforeValidator(_host)]

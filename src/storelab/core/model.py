@@ -7,7 +7,7 @@ A *point* is a store, a workload, the value of every axis of that workload, and 
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storelab.core import units
@@ -15,6 +15,7 @@ from storelab.core.errors import UserError, shown
 
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the plan. `axes` holds every axis, defaults too; `fixed` what is no axis (durations in ns)."""
+    """One point of the plan. `axes` holds every axis, defaults too; `fixed` what is no axis (durations in ns).
+
+    `fixed["roles"]`, where it does several things at once: name, workload, begin_ns, end_ns, shares (axes of the point
+    that the workload has too), fixed (its own), and dataset where it reads one, of each role in order.
+    """
 
     store: str
     workload: str
@@ -139,6 +144,52 @@ class Point:
         """Store, workload, axes and rep: a record is this point's if and only if these agree."""
         return {"store": self.store, "workload": self.workload, "axes": self.axes, "rep": self.rep}
 
+    @property
+    def clients(self) -> int:
+        """Clients of its gang, over all roles."""
+        return sum(len(part.ranks) for part in self.parts())
+
+    def parts(self) -> "list[Part]":
+        """Its roles in their order; of a point without roles itself, as the one part without a name."""
+        told = self.fixed.get("roles")
+        if told is None:
+            return [Part("", 0, self, 0, self.fixed.get("duration_ns", 0), range(self.axes.get("clients", 1)))]
+        out: list[Part] = []
+        for number, role in enumerate(told):
+            name, begin, end = role["name"], role["begin_ns"], role["end_ns"]
+            head = f"{name}{OF_ROLE}"
+            own = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
+            fixed = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed")} | {"duration_ns": end - begin}
+            point = replace(
+                self,
+                workload=role["workload"],
+                axes={axis: self.axes[axis] for axis in role["shares"]} | own,
+                sweep=f"{self.sweep}.roles.{name}",
+                seed=derive_seed(self.seed, name),
+                fixed=fixed | role["fixed"],
+                dataset=role.get("dataset"),
+            )
+            first = out[-1].ranks.stop if out else 0
+            out.append(Part(name, number, point, begin, end, range(first, first + own["clients"])))
+        return out
+
+
+@dataclass(frozen=True)
+class Part:
+    """A role of a point: its own point (an ordinary one of its workload, with plain axes; `sweep` is the place of the
+    role in the configuration), when it begins and ends after the start, the ranks of its clients in the gang."""
+
+    name: str
+    number: int
+    point: Point
+    begin_ns: int
+    end_ns: int
+    ranks: range
+
+    def attempt(self, attempt: str) -> str:
+        """Its own id of an attempt at the whole point: no two roles make the same keys."""
+        return f"{attempt}-{self.number}" if self.name else attempt
+
 
 def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) -> str:
     """`<store>/<workload>/<axis~value_axis~value…_rep~n>`; axes that stand at their default are left out."""
@@ -152,10 +203,13 @@ SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that people are told ev
 def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
     """Axes of a point for people, `engine=s5cmd`: those off their default, engine and size always; or only `names`."""
     axes = [a for a in workload.axes if a.name in point.axes]
-    wanted = (
-        a for a in axes if (a.name in names if names else a.name in SAID_ALWAYS or point.axes[a.name] != a.default)
-    )
-    first = sorted(wanted, key=lambda a: a.name not in SAID_ALWAYS)
+    plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # of a role: without its name
+    wanted = [
+        a
+        for a in axes
+        if (plain[a.name] in names if names else plain[a.name] in SAID_ALWAYS or point.axes[a.name] != a.default)
+    ]
+    first = sorted(wanted, key=lambda a: plain[a.name] not in SAID_ALWAYS)
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 

@@ -18,7 +18,7 @@ class Job:
     """All that one client needs, besides credentials, which stand in its environment."""
 
     point: Point
-    client: int  # 0 … clients - 1
+    client: int  # 0 … clients - 1, of its role
     endpoint: Endpoint
     buckets: list[Bucket]
     scratch: Path  # a folder of its own on tmpfs
@@ -28,6 +28,12 @@ class Job:
     account: int = 0  # whose keys stand in its environment
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
     extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
+    rank: int = -1  # in the gang, where it is not `client`: a point may have several roles
+
+    @property
+    def number(self) -> int:
+        """The client's number in records."""
+        return self.client if self.rank < 0 else self.rank
 
     @property
     def own_buckets(self) -> list[Bucket]:

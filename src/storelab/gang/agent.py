@@ -91,8 +91,10 @@ class Agent:
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
         self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
         self.local = self.home.path
-        own = {"scratch": str(self.home.scratch), "manifest": self.uplink.fetch(self.data["manifest"], self.local)}
-        records.write_json(self.local / "job.json", self.data | own)
+        job = self.data | {"scratch": str(self.home.scratch)}
+        for own in (job, *job.get("roles", ())):
+            own |= {"scratch": job["scratch"], "manifest": self.uplink.fetch(own["manifest"], self.local)}
+        records.write_json(self.local / "job.json", job)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
         launcher = LocalLauncher(self.local, self.ranks, environs)

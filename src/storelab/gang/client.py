@@ -25,22 +25,26 @@ from storelab.workloads import WORKLOADS
 
 
 def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
-    data = records.read_json(folder / "job.json")
-    endpoints = data["endpoints"]
+    """The client's own job, which is that of its role where the point has roles; and what its gang agrees on, with
+    `role` and `begin_ns` of such a client."""
+    gang = records.read_json(folder / "job.json")
+    data = next((role for role in gang.get("roles", ()) if rank in role["ranks"]), gang)
+    client, endpoints = rank - data.get("ranks", [0])[0], data["endpoints"]
     job = Job(
         point=Point(**data["point"]),
-        client=rank,
-        endpoint=Endpoint(**endpoints[rank % len(endpoints)]),
+        client=client,
+        endpoint=Endpoint(**endpoints[client % len(endpoints)]),
         buckets=[Bucket(**b) for b in data["buckets"]],
-        scratch=Path(data["scratch"]) / f"{data['attempt']}-{rank}",
+        scratch=Path(gang["scratch"]) / f"{gang['attempt']}-{rank}",
         manifest=Path(data["manifest"]) if data["manifest"] else None,
         attempt=data["attempt"],
         limits=data["limits"],
-        account=rank % data["accounts"],
+        account=client % data["accounts"],
         endpoints=[Endpoint(**e) for e in endpoints],
         extra=data.get("extra", {}),
+        rank=rank,
     )
-    return job, data
+    return job, gang | {key: data[key] for key in ("role", "begin_ns") if key in data}
 
 
 def usage() -> dict[str, float]:
@@ -95,23 +99,26 @@ def run(folder: Path, rank: int) -> int:
         "pid": os.getpid(),
         "clock_offset_ns": int(os.environ.get(clock.OFFSET, "0")),
         "endpoint": job.endpoint.url,
+        **({"role": data["role"]} if "role" in data else {}),
     }
     try:
         client.prepare()
         before = usage()
         place, about = rendezvous.Folder(folder), {"host": out["host"], "pid": out["pid"]}
         start = rendezvous.join(place, rank, data["size"], data["timeout_ns"] / 1e9, about)
-        deadline = start.t0_ns + job.point.fixed["duration_ns"]
-        clock.sleep_until(start.t0_ns)
+        due = start.t0_ns + data.get("begin_ns", 0)  # of a role that begins later
+        deadline = due + job.point.fixed["duration_ns"]
+        clock.sleep_until(due)
         begun = clock.now_ns()
         client.run(begun, deadline)
         ended = clock.now_ns()
         after = usage()
         out |= {
             "t0_ns": start.t0_ns,
+            "begin_ns": due,
             "deadline_ns": deadline,
             "saw_go_in_time": start.saw_in_time,
-            "lateness_ns": begun - start.t0_ns,
+            "lateness_ns": begun - due,
             "start_ns": begun,
             "end_ns": min(ended, deadline),
             "cpu_user_s": after["cpu_user_s"] - before["cpu_user_s"],

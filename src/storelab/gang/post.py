@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import ssl
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,11 @@ class Office(Background, ThreadingHTTPServer):
     and another address to others.
     """
 
-    def __init__(self, folder: Path, manifest: Path | None, host: str, port: int = 0):
+    def __init__(self, folder: Path, manifests: Iterable[Path], host: str, port: int = 0):
         import trustme
 
         self.place, self.token = Folder(folder), secrets.token_hex(16)
-        self.manifest = {p.name: p for p in _with_side_cars(manifest)} if manifest else {}
+        self.manifest = {p.name: p for manifest in manifests for p in _with_side_cars(manifest)}
         authority = trustme.CA()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert(host).configure_cert(context)

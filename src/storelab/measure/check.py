@@ -63,13 +63,24 @@ def summarise(points: list[Point], store: str) -> Summary:
         out.points[p.workload] += 1
         out.seconds[p.workload] += p.fixed["duration_ns"] / 1e9
         out.buckets = max(out.buckets, p.axes.get("buckets", p.axes.get("accounts", 1)))
-        out.scratch_bytes = max(out.scratch_bytes, scratch_bytes(p))
-    datasets = {p.dataset["name"]: p.dataset for p in own if p.dataset}.values()
-    made = [(p.fixed["objects"], p.axes["object_size"]) for p in own if p.workload == "delete"]
-    out.staged_bytes = sum(map(stage.dataset_bytes, datasets)) + max((n * size for n, size in made), default=0)
+        out.scratch_bytes = max(out.scratch_bytes, sum(scratch_bytes(part.point) for part in p.parts()))
+    datasets = {q.dataset["name"]: q.dataset for q in in_parts(own) if q.dataset}.values()
+    made = [_made(p) for p in own]
+    out.staged_bytes = sum(map(stage.dataset_bytes, datasets)) + max((size for _, size in made), default=0)
     staged = (d.get("objects") or stage.root_copies(d) for d in datasets)
     out.staged_objects = sum(staged) + max((n for n, _ in made), default=0)
     return out
+
+
+def _made(point: Point) -> tuple[int, int]:
+    """(number, bytes) of the objects that are made for a point before its clients start."""
+    own = [(q.fixed["objects"], q.axes["object_size"]) for q in in_parts([point]) if q.workload == "delete"]
+    return sum(n for n, _ in own), sum(n * size for n, size in own)
+
+
+def in_parts(points: list[Point]) -> list[Point]:
+    """The points; in place of one with roles the points of its roles."""
+    return [part.point for p in points for part in p.parts()]
 
 
 def _own_first(points: list[Point]) -> list[Point]:
@@ -88,9 +99,10 @@ def named_files(config: Config) -> None:
 
 def files(points: list[Point]) -> None:
     """The user's own ROOT files that the plan reads. Raises UserError."""
-    for dataset in {p.dataset["name"]: p.dataset for p in points if p.dataset and "file" in p.dataset}.values():
+    every = in_parts(points)
+    for dataset in {p.dataset["name"]: p.dataset for p in every if p.dataset and "file" in p.dataset}.values():
         if own_file.check(dataset) == "RNTuple":
-            for point in points:
+            for point in every:
                 if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
                     raise UserError(
                         f"sweeps.{point.sweep}.axes.engine",
@@ -110,8 +122,8 @@ def limits(config: Config, points: list[Point]) -> None:
         ):
             _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
     for p in _own_first(points):
-        clients = p.axes.get("clients", 1)
-        workers, who = clients * p.axes.get("workers", 1), f"sweep {p.sweep} asks for"
+        each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} asks for"
+        clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
         _within(config, "connections", workers, f"{who} {workers} workers")
 
@@ -123,7 +135,7 @@ def _within(config: Config, what: str, value: int, problem: str, show: Callable[
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """What a store cannot or may not do. Raises UserError."""
-    for p in _own_first(points):
+    for p in in_parts(_own_first(points)):
         settings = config.stores[p.store]
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
@@ -143,7 +155,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
-                f"sweeps.{p.sweep}.axes.buckets",
+                check_axes.place(p, "buckets"),
                 f"store {p.store} has the one bucket {settings.bucket!r}",
                 "sweep one bucket, or let storelab make buckets",
             )
@@ -165,7 +177,7 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
 
 def _able(point: Point, store: Store, workload: Workload) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
-    place, axes, needs = f"sweeps.{point.sweep}.axes", point.axes, workload.needs
+    axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
     changed(store, axes)
     if "used_bytes" in needs and not store.tells_used:
@@ -180,19 +192,22 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
             raise UserError(
-                f"{place}.{axis}", f"store {store.name} (kind {store.settings.kind}) has at most {most}", mend
+                check_axes.place(point, axis),
+                f"store {store.name} (kind {store.settings.kind}) has at most {most}",
+                mend,
             )
     owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
     if most and owned > most:
         raise UserError(
-            f"{place}.buckets",
+            check_axes.place(point, "buckets"),
             f"an account of store {store.name} may have {most} buckets, {owned} are asked",
             "sweep fewer buckets, or more `accounts`",
         )
     if "second_account" not in needs and axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
         raise UserError(
-            f"{place}.accounts",
-            f"{axes['accounts']} accounts need as many buckets and clients",
+            check_axes.place(point, "accounts"),
+            f"{axes['accounts']} accounts need as many buckets and clients"
+            + (f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""),
             "raise `buckets` and `clients`, or lower `accounts`",
         )
 
@@ -214,7 +229,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
 
     Raises UserError that says what installs it.
     """
-    used = {STAGING, *(p.axes["engine"] for p in points)} & CATALOGUE.keys()
+    used = {STAGING, *(p.axes["engine"] for p in in_parts(points))} & CATALOGUE.keys()
     for name in sorted(used):
         if CATALOGUE[name].program:
             engines.load(CATALOGUE[name].program)()

@@ -3,23 +3,35 @@
 What an engine obeys stands in the catalogue.
 """
 
+from storelab import workloads
 from storelab.core import units
+from storelab.core.axes import roles
 from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.stores.base import Store
-from storelab.workloads import WORKLOADS
 
 
 def possible(point: Point, store: Store) -> None:
     """Raises UserError at the first value that cannot be."""
+    for part in point.parts():
+        _possible(part.point, store)
+
+
+def place(point: Point, axis: str) -> str:
+    """Where the configuration says an axis of a point, or of a role: one of the whole point stands in the sweep's."""
+    sweep = point.sweep.partition(".roles.")[0] if axis in roles.WHOLE_NAMES else point.sweep
+    return f"sweeps.{sweep}.axes.{axis}"
+
+
+def _possible(point: Point, store: Store) -> None:
     _speaks(point, store)
     _obeyed(point)
     _parts(point, store)
-    WORKLOADS[point.workload].possible(point)
+    workloads.of(point).possible(point)
     if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
         raise UserError(
-            _place(point, "transport"),
+            place(point, "transport"),
             f"http asks for S3 or HTTP, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
             "sweep transport `default`, or leave the store out",
         )
@@ -32,25 +44,21 @@ def _speaks(point: Point, store: Store) -> None:
         return
     others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
     raise UserError(
-        _place(point, "engine"),
+        place(point, "engine"),
         f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks "
         f"{store.protocol}",
         f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
     )
 
 
-def _place(point: Point, axis: str) -> str:
-    return f"sweeps.{point.sweep}.axes.{axis}"
-
-
 def _obeyed(point: Point) -> None:
     """Axes off their default that the point's engine does not obey."""
     engine = point.axes["engine"]
-    for axis in WORKLOADS[point.workload].axes:
+    for axis in workloads.of(point).axes:
         able = obeyed(point.workload).get(axis.name)
         if able is not None and engine not in able and point.axes[axis.name] != axis.default:
             raise UserError(
-                _place(point, axis.name), f"engine {engine} has no {axis.name}", f"sweep engine {' or '.join(able)}"
+                place(point, axis.name), f"engine {engine} has no {axis.name}", f"sweep engine {' or '.join(able)}"
             )
 
 
@@ -60,13 +68,13 @@ def _parts(point: Point, store: Store) -> None:
         return
     if engine in CATALOGUE and part % (unit := CATALOGUE[engine].part_unit):
         raise UserError(
-            _place(point, "part_size"),
+            place(point, "part_size"),
             f"{units.format_size(part)} is no multiple of {units.format_size(unit)}, as {engine} wants",
             f"write it like {units.format_size(16 * unit)}",
         )
     if point.workload == "put" and part < size and not store.multipart():
         raise UserError(
-            _place(point, "part_size"),
+            place(point, "part_size"),
             f"store {store.name} takes no multipart uploads",
             "leave it out: each object goes in a single PUT",
         )

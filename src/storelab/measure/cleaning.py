@@ -6,10 +6,10 @@ May import: `workloads`, `stores`, `core`.
 import json
 from contextlib import suppress
 
+from storelab import workloads
 from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.stores.base import Store
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, written
 
 
@@ -20,9 +20,10 @@ def ours(config: Config, store: Store) -> written.Written:
         with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one tells of nothing
             run = json.loads(head.read_bytes())
             point = Point(**run["point"])
-            made = WORKLOADS[point.workload].makes(point, run["attempt"])
-            if made:
-                out.attempt(run["attempt"], point.axes.get("clients", 1), made)
+            for part in point.parts():
+                name = part.attempt(run["attempt"])
+                if made := workloads.of(part.point).makes(part.point, name):
+                    out.attempt(name, len(part.ranks), made)
     return out
 
 

@@ -23,7 +23,7 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
 
     That is the packages of its engines, and of the embedded store.
     """
-    used = {p.axes["engine"] for p in points} & CATALOGUE.keys()
+    used = {part.point.axes["engine"] for p in points for part in p.parts()} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
     software = {k: v for k, v in environment.packages().items() if k in measuring}
     return plan.to_json(config, points, workloads) | {"software": software, "file": file_of(config)}
@@ -45,10 +45,12 @@ def differences(config: Config, points: list[Point]) -> list[str]:
     out: list[str] = []
     for point in measured:
         then = before[point.key]
-        fixed, dataset = point.fixed, point.dataset or {}
-        out += _changes(f"sweep {point.sweep}", then["fixed"], fixed, sorted({*fixed, *then["fixed"]}))
+        fixed, was = _settings(point.fixed), _settings(then["fixed"])
+        out += _changes(f"sweep {point.sweep}", was, fixed, sorted({*fixed, *was}))
         own = ("file", "tree")  # of a ROOT file of the user's own
-        out += _changes(f"files.{point.axes.get('scale')}", then.get("dataset") or {}, dataset, own)
+        for part, its in zip(point.parts(), Point(**then).parts(), strict=False):
+            scale = part.point.axes.get("scale")
+            out += _changes(f"files.{scale}", its.point.dataset or {}, part.point.dataset or {}, own)
     for name in {p.store for p in measured}:
         now = config.stores[name].model_dump(mode="json")
         told = _with_defaults(config.stores[name], old["stores"].get(name, {}))
@@ -57,6 +59,15 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         software = old.get("software", {})
         out += _changes("", software, environment.packages(), software)
     return list(dict.fromkeys(out))
+
+
+def _settings(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """What is no axis of a point, that of its roles by their names."""
+    out = {k: v for k, v in fixed.items() if k != "roles"}
+    for role in fixed.get("roles", ()):
+        told = {k: v for k, v in role.items() if k in ("workload", "begin_ns", "end_ns")} | role["fixed"]
+        out |= {f"roles.{role['name']}.{k}": v for k, v in told.items()}
+    return out
 
 
 def _changes(place: str, then: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str]) -> list[str]:

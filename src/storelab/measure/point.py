@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from storelab import workloads
 from storelab.core import evidence, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Point
+from storelab.core.model import Part, Point
 from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
@@ -28,7 +29,6 @@ from storelab.measure.faults.runner import Runner
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
-from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import left_over, stage, written
 
@@ -99,7 +99,8 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
 
 @dataclass
 class Attempt:
-    """One try at a point: what its steps share. `work` is its folder, `job` what the clients are told."""
+    """One try at a point: what its steps share. `work` is its folder, `job` what the clients are told: with a job of
+    its own for each role, where there are roles."""
 
     config: Config
     point: Point
@@ -110,8 +111,14 @@ class Attempt:
     job: dict[str, Any]
 
     @property
-    def writes(self) -> bool:
-        return self.workload.direction == "write"
+    def parts(self) -> list[tuple[Part, dict[str, Any]]]:
+        """The point's roles with their jobs, or the point itself."""
+        parts = self.point.parts()
+        return [*zip(parts, self.job.get("roles", [self.job]), strict=True)]
+
+    @property
+    def writing(self) -> list[tuple[Part, dict[str, Any]]]:
+        return [(part, job) for part, job in self.parts if workloads.of(part.point).direction == "write"]
 
 
 @dataclass
@@ -129,9 +136,10 @@ class Outcome:
 def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> dict[str, Any]:
     """One point, from the store to the record. `why`: the reason to measure it again. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
-    manifest = stage.ensure(config, store, chosen.dataset) if chosen.dataset else None
+    datasets = {p.dataset["name"]: p.dataset for p in (part.point for part in chosen.parts()) if p.dataset}
+    manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
     with attempts.begun(config, chosen.key) as work:
-        return _attempted(_new_attempt(config, chosen, store, manifest, work), points, why)
+        return _attempted(_new_attempt(config, chosen, store, manifests, work), points, why)
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
@@ -164,29 +172,36 @@ def _mend(store: Store) -> None:
         stage.report(f"    {line}")
 
 
-def _new_attempt(config: Config, chosen: Point, store: Store, manifest: Path | None, work: Path) -> Attempt:
-    job = job_data(config, chosen, store, manifest, work.name)
-    return Attempt(config, chosen, store, WORKLOADS[chosen.workload], work.name, work, job)
+def _new_attempt(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], work: Path) -> Attempt:
+    job = job_data(config, chosen, store, manifests, work.name)
+    if "roles" in chosen.fixed:
+        job["roles"] = [role_data(config, part, store, manifests, work.name, chosen.clients) for part in chosen.parts()]
+    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job)
 
 
 def _write_job(attempt: Attempt, points: list[Point]) -> None:
     """`job.json`, with what the workload adds. Uploads are noted first: a crash leaves nothing unknown behind."""
-    config, store, chosen, job = attempt.config, attempt.store, attempt.point, attempt.job
-    if attempt.writes:
-        left_over.add(config, store.name, chosen, 0, 0)
-        written.note_attempt(config, store, attempt.name, chosen, attempt.workload.makes(chosen, attempt.name))
-        job["limits"]["room_bytes"] = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
-    attempt.workload.before(config, store, chosen, job)
-    records.write_json(attempt.work / "job.json", job)
+    config, store, chosen = attempt.config, attempt.store, attempt.point
+    writers = sum(len(part.ranks) for part, _ in attempt.writing)
+    for part, job in attempt.writing:
+        own, name = part.point, part.attempt(attempt.name)
+        left_over.add(config, store.name, own, 0, 0)
+        written.note_attempt(config, store, name, own, workloads.of(own).makes(own, name))
+        room = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
+        job["limits"]["room_bytes"] = room * len(part.ranks) // writers
+    attempt.workload.before(config, store, chosen, attempt.job)
+    records.write_json(attempt.work / "job.json", attempt.job)
 
 
 def _environs(attempt: Attempt) -> list[dict[str, str]]:
-    """The credentials of each account, as environment variables."""
+    """The credentials of each account, as environment variables; with roles, those of each client."""
     accounts = attempt.job["accounts"]
     environs = [own.environ() if own else {} for own in map(attempt.store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in attempt.workload.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
-    return environs
+    if "roles" not in attempt.job:
+        return environs
+    return [environs[client % job["accounts"]] for part, job in attempt.parts for client in range(len(part.ranks))]
 
 
 def _launch(attempt: Attempt) -> Outcome:
@@ -195,7 +210,7 @@ def _launch(attempt: Attempt) -> Outcome:
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, _environs(attempt))
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns)
-    clients, seconds = chosen.axes["clients"], [t / 1e9 for t in (config.gang_timeout, duration_ns)]
+    clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
             starts = [watch.start, *([fault.start] if fault else [])]
@@ -203,7 +218,8 @@ def _launch(attempt: Attempt) -> Outcome:
             results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
             if fault:
                 fault.settle()
-        checks = [c for r in results for c in r["checks"]] + hook.checks(fault)
+        checks = [c | {"name": f"{r['role']}: {c['name']}"} if "role" in r else c for r in results for c in r["checks"]]
+        checks += hook.checks(fault)
         checks += module.after(store, chosen, job, work)
         observed = module.observe(store, chosen, job, work)
     finally:
@@ -222,12 +238,13 @@ def _gather(attempt: Attempt, outcome: Outcome) -> None:
     if columns := outcome.watch.columns():  # behind those of the nodes, where there are others
         index = outcome.launcher.participants if config.launcher.kind != choose.LOCAL else 0
         records.write_table(attempt.work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
-    if not attempt.writes:
-        return
-    if "objects" not in attempt.workload.needs:  # else the objects were made, and noted, before
-        size_bytes, objects = (sum(r[what] for r in results) for what in ("bytes", "operations"))
-        left_over.add(config, store.name, attempt.point, size_bytes, objects)
-    left_over.remove(config, store)
+    for part, _ in attempt.writing:
+        if "objects" not in workloads.of(part.point).needs:  # else the objects were made, and noted, before
+            own = [results[rank] for rank in part.ranks]
+            size_bytes, objects = (sum(r[what] for r in own) for what in ("bytes", "operations"))
+            left_over.add(config, store.name, part.point, size_bytes, objects)
+    if attempt.writing:
+        left_over.remove(config, store)
 
 
 def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
@@ -241,14 +258,26 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     return run if outcome.observed is None else run | {"observed": outcome.observed}
 
 
-def job_data(config: Config, chosen: Point, store: Store, manifest: Path | None, attempt: str) -> dict[str, Any]:
-    """`job.json`: what the clients need; nothing secret."""
+def role_data(
+    config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
+) -> dict[str, Any]:
+    """The job of a role in `job.json`. clients: of the whole gang, who share the limits."""
+    job = job_data(config, part.point, store, manifests, part.attempt(attempt))
+    for limit in ("throughput", "requests_per_s"):
+        if bound := job["limits"][limit]:
+            job["limits"][limit] = bound * len(part.ranks) / clients
+    return job | {"role": part.name, "ranks": [*part.ranks], "begin_ns": part.begin_ns}
+
+
+def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
+    """`job.json`: what the clients need; nothing secret. manifests: of data sets, by name."""
+    manifest = manifests[chosen.dataset["name"]] if chosen.dataset else None
     accounts = chosen.axes.get("accounts", 1)
     count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
     return {
         "point": asdict(chosen),
         "attempt": attempt,
-        "size": chosen.axes["clients"],
+        "size": chosen.clients,
         "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
         "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
         "accounts": accounts,

@@ -8,11 +8,11 @@ import statistics
 from contextlib import suppress
 from pathlib import Path
 
+from storelab import workloads
 from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.model import Point, said
 from storelab.measure import given_up
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
 MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
@@ -24,7 +24,7 @@ def announce(config: Config, points: list[Point], chosen: Point) -> None:
     tried = len(points) - len(todo) + 1
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
-    what = " ".join([*said(chosen, WORKLOADS[chosen.workload]), f"rep={chosen.rep:03d}"])
+    what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
     stage.report(
         f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"

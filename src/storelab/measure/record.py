@@ -15,6 +15,7 @@ from storelab.host import environment
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
+APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # of a client's result, not of the client alone
 
 
 def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -47,8 +48,9 @@ def _held(results: list[dict[str, Any]]) -> float:
     held = [(r["engine"]["hung_s"], r) for r in results if r["engine"].get("hung")]
     if not held:
         return 0.0
-    places = sum(r["engine"]["settings"]["workers"] for r in results)
-    return sum(seconds for seconds, _ in held) * 1e9 / (places * (held[0][1]["deadline_ns"] - held[0][1]["t0_ns"]))
+    own = [r for r in results if r["engine"].get("hung") is not None]
+    whole = sum(r["engine"]["settings"]["workers"] * (r["deadline_ns"] - r["begin_ns"]) for r in own)
+    return sum(seconds for seconds, _ in held) * 1e9 / whole
 
 
 def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
@@ -56,7 +58,7 @@ def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[d
 
     Errors of operations are results, see `budget`.
     """
-    seconds = (results[0]["deadline_ns"] - results[0]["t0_ns"]) / 1e9
+    seconds = (max(r["deadline_ns"] for r in results) - results[0]["t0_ns"]) / 1e9
     if limits["throughput"] and sum(r["bytes"] for r in results) > limits["throughput"] * seconds:
         raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
     if bad := [c for c in checks if not c["ok"]]:
@@ -73,9 +75,11 @@ def run_json(
     watched: dict[str, Any],
 ) -> dict[str, Any]:
     """The record of the point without its files, see docs/records.md."""
+    roles = roles_of(config, chosen, results)
     spent = budget(config, results)
+    spent["reason"] = next((role["budget"]["reason"] for role in roles if role["budget"]["reason"]), spent["reason"])
     # What one client met; `engine` below is what holds for the whole point.
-    clients = [{k: v for k, v in r.items() if k not in ("engine", "checks", "t0_ns", "deadline_ns")} for r in results]
+    clients = [{k: v for k, v in r.items() if k not in APART} for r in results]
     for client, result in zip(clients, results, strict=True):
         client["engine"] = {k: v for k, v in result["engine"].items() if k not in ENGINE}
     host = dict(watched, client_cpu_s=sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results))
@@ -87,7 +91,7 @@ def run_json(
         "attempt": attempt,
         "launcher": config.launcher.kind,
         "start_ns": results[0]["t0_ns"],
-        "deadline_ns": results[0]["deadline_ns"],
+        "deadline_ns": results[0]["t0_ns"] + chosen.fixed["duration_ns"],
         "lead_ns": config.lead,
         "clients": clients,
         "host": host,
@@ -102,7 +106,22 @@ def run_json(
         "engine": {k: results[0]["engine"][k] for k in ENGINE},
         "checks": checks,
         "events": [],
+        **({"roles": roles} if roles else {}),
     }
+
+
+def roles_of(config: Config, chosen: Point, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each role did, with the ranks of its clients, its engine and budget; nothing of a point without roles."""
+    out = []
+    for part in chosen.parts() if "roles" in chosen.fixed else ():
+        own = [results[rank] for rank in part.ranks]
+        spent = budget(config, own)
+        if spent["reason"]:
+            spent["reason"] = f"role {part.name}: {spent['reason']}"
+        told = {"name": part.name, "workload": part.point.workload, "axes": part.point.axes, "clients": [*part.ranks]}
+        times = {"begin_ns": own[0]["begin_ns"], "end_ns": own[0]["deadline_ns"]}
+        out.append(told | times | {"engine": {k: own[0]["engine"][k] for k in ENGINE}, "budget": spent})
+    return out
 
 
 def put_in_place(run: dict[str, Any], work: Path, folder: Path, why: str = "measured again by request") -> None:

@@ -4,7 +4,10 @@ what they read.
 May import: `engines`, `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
 """
 
+from storelab.core.model import Point
 from storelab.engines import load
+from storelab.workloads.base import Workload
+from storelab.workloads.roles import Roles
 
 _REGISTRY = (
     "storelab.workloads.put:PUT",
@@ -13,8 +16,8 @@ _REGISTRY = (
     "storelab.workloads.delete:DELETE",
     "storelab.workloads.metadata.stat:STAT",
     "storelab.workloads.metadata.list:LIST",
-    "storelab.workloads.read_volume:READ_VOLUME",
-    "storelab.workloads.read_entries:READ_ENTRIES",
+    "storelab.workloads.reading.read_volume:READ_VOLUME",
+    "storelab.workloads.reading.read_entries:READ_ENTRIES",
     "storelab.workloads.replay.workload:REPLAY",
     "storelab.workloads.events.workload:EVENTS",
     "storelab.workloads.space:SPACE",
@@ -23,3 +26,11 @@ _REGISTRY = (
     "storelab.workloads.calibrate.workload:CALIBRATE",
 )
 WORKLOADS = {w.name: w for w in map(load, _REGISTRY)}
+
+
+def of(point: Point) -> Workload:
+    """The workload of a point; where it has roles, those of all of them together."""
+    parts = point.parts()
+    if parts[0].point is point:
+        return WORKLOADS[point.workload]
+    return Roles.of(point.workload, {part.name: WORKLOADS[part.point.workload] for part in parts})

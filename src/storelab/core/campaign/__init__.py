@@ -5,9 +5,9 @@ May import: `config_types`, `errors`, `figures`, `units`.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from storelab.core.campaign.faults import Act, FaultName
+from storelab.core.campaign.faults import Act, At, FaultName
 from storelab.core.config_types import (
     Boolean,
     Closed,
@@ -16,6 +16,7 @@ from storelab.core.config_types import (
     Name,
     Once,
     Rate,
+    RoleName,
     Size,
     SweepName,
     Text,
@@ -92,12 +93,36 @@ class Launcher(Closed):
     silence: Wait = Field("30 s", description="A node that has given no sign of life for so long is lost.")
 
 
-class Sweep(Closed):
-    """One workload over the product of its axes."""
+class Role(Closed):
+    """What some clients of a point do beside those of other roles, see docs/roles.md."""
 
-    workload: str = Field(description="Name of the workload, see the list of workloads below.")
+    workload: str = Field(description="Name of its workload, see the list of workloads below.")
     axes: dict[str, Any] = Field(
-        default_factory=dict, description="Axis: value or list of values; what is not named stands at its default."
+        default_factory=dict,
+        description="Axis: value or list of values. Axes of the whole point stand in those of the sweep.",
+    )
+    scaled_axes: Annotated[list[str], Once] = Field(default_factory=list, description="As those of a sweep.")
+    begin: At = Field(
+        "0 s",
+        description="When its clients begin: from the agreed start (`10 s`, scaled), or a share of the run (`30 %`).",
+    )
+    end: At | None = Field(None, description="When they end, likewise; default: at the deadline.")
+    objects: int = Field(64, ge=1, description="Objects staged for it, or made for it to delete.")
+
+
+class Sweep(Closed):
+    """One workload, or several roles at once, over the product of their axes."""
+
+    workload: str = Field("", description="Name of the workload, see the list of workloads below; none with `roles`.")
+    roles: dict[RoleName, Role] = Field(
+        default_factory=dict, description="Name: role. All of them at once, instead of `workload`; see docs/roles.md."
+    )
+    axes: dict[str, Any] = Field(
+        default_factory=dict,
+        description=(
+            "Axis: value or list of values; what is not named stands at its default. With `roles`: those of the whole "
+            "point."
+        ),
     )
     scaled_axes: Annotated[list[str], Once] = Field(
         default_factory=list,
@@ -115,6 +140,16 @@ class Sweep(Closed):
     stores: Annotated[list[Name], Once] | None = Field(
         None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`."
     )
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "Sweep":
+        if not self.workload and not self.roles:
+            raise ValueError("'workload' is missing; name one, or several things at once in `roles`")
+        if self.workload and self.roles:
+            raise ValueError("has a `workload` and `roles`; make the workload one of the roles")
+        if self.roles and (given := sorted({"objects", "scaled_axes"} & self.model_fields_set)):
+            raise ValueError(f"`{given[0]}` is of a role where there are roles; write it in `roles.<name>`")
+        return self
 
 
 class RootFile(Closed):

@@ -271,14 +271,14 @@ class SelectionClient(Client):
         rows = sorted(good + self.ops, key=lambda r: r["end_ns"])
         n = len(rows)
         ops: dict[str, Any] = {
-            "client": [self.job.client] * n,
+            "client": [self.job.number] * n,
             "worker": [0] * n,
             "op": ["READ"] * n,
             "object": [self.key] * n,
             "count": [1] * n,
             **{k: [r[k] for r in rows] for k in ("bytes", *shared, "status", "error")},
         }
-        reads = {"client": [self.job.client] * len(self.reads)} | {
+        reads = {"client": [self.job.number] * len(self.reads)} | {
             k: [r[k] for r in self.reads] for k in (self.reads[0] if self.reads else ())
         }
         engine = {

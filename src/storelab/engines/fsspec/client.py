@@ -183,7 +183,7 @@ class FsspecClient(TransferClient):
         columns = list(zip(*self.rows, strict=True)) or [[] for _ in range(7)]
         names = ("worker", "object", "bytes", "start_ns", "end_ns", "status", "error")
         n, protocol = len(self.rows), self.endpoint.protocol
-        ops = {"client": [self.job.client] * n, "op": [self.op] * n, "count": [1] * n}
+        ops = {"client": [self.job.number] * n, "op": [self.op] * n, "count": [1] * n}
         ops |= dict(zip(names, columns, strict=True))
         library = DISTRIBUTION[protocol]
         return self.outcome(

@@ -103,7 +103,7 @@ class LoadgenClient(TransferClient):
             "seed": derive_seed(job.point.seed, job.client),
             "timeout_s": TIMEOUT_S,
             "drain_s": self.drain_s,
-            "client": job.client,
+            "client": job.number,
             "most_single": max(1, bins.MOST_SINGLE // axes["clients"]),
             "records": str(self.records),
         }

@@ -206,12 +206,12 @@ class ObstoreClient(TransferClient):
         intended = columns["intended_ns"] if self.arrival_rate else None
         if not bins.stay_single(n, self.clients):
             out = bins.binned(self.start_ns, *times.values(), self.op, errors, statuses, intended, sums)
-            return out | {"client": np.full(len(out["end_ns"]), self.job.client, np.int16)}
+            return out | {"client": np.full(len(out["end_ns"]), self.job.number, np.int16)}
         return {
             **sums,
             **times,
             "worker": columns["worker"],
-            "client": np.full(n, self.job.client, np.int16),
+            "client": np.full(n, self.job.number, np.int16),
             "op": np.full(n, self.op, object),
             "status": statuses,
             "error": errors,

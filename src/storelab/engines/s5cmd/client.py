@@ -179,7 +179,7 @@ class S5cmdClient(TransferClient):
             raise limit.because(text[:300] for _, text in output.lines(self.printed[1][:1])) from None
 
     def result(self) -> Result:
-        out = output.parse(self.job.client, self.op, self.size, *self.printed)
+        out = output.parse(self.job.number, self.op, self.size, *self.printed)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
         self.messages = {name: said["message"] for name, said in out.messages.items()}
         checks = [

@@ -24,7 +24,7 @@ def make(config: Config, point: Point, folder: Path, environs: list[dict[str, st
     """
     settings = config.launcher
     if settings.kind == LOCAL:
-        return LocalLauncher(folder, point.axes["clients"], environs)
+        return LocalLauncher(folder, point.clients, environs)
     seconds = point.fixed["duration_ns"] / 1e9
     if reason := credentials.too_short(os.environ, seconds):
         raise MeasurementFailed(reason)
@@ -71,13 +71,13 @@ def most_nodes(config: Config) -> int:
 
 def nodes_of(config: Config, point: Point) -> int:
     """How many nodes the gang of a point takes if each point is its own job. Raises UserError."""
-    return len(_spread(point, config.launcher.nodes or point.axes["clients"]))
+    return len(_spread(point, config.launcher.nodes or point.clients))
 
 
 def _spread(point: Point, nodes: int) -> list[list[int]]:
     """Ranks of the point's clients by node. Raises UserError: there are too few nodes."""
-    per_node, place = point.axes.get("clients_per_node", 0), f"sweeps.{point.sweep}.axes.clients"
-    return remote.spread(point.axes["clients"], per_node, nodes, place)
+    place = f"sweeps.{point.sweep}" + (".roles" if "roles" in point.fixed else ".axes.clients")
+    return remote.spread(point.clients, point.axes.get("clients_per_node", 0), nodes, place)
 
 
 def lives_outside(config: Config, store: Store, front_ends: int) -> None:
@@ -101,10 +101,10 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
     if config.launcher.kind == LOCAL:
         for p in points:
             k = p.axes.get("clients_per_node", 0)
-            if k and k < p.axes["clients"]:
+            if k and k < p.clients:
                 raise UserError(
                     f"sweeps.{p.sweep}.axes.clients_per_node",
-                    f"{p.axes['clients']} clients, {k} on a node, need several nodes, and the launcher is local",
+                    f"{p.clients} clients, {k} on a node, need several nodes, and the launcher is local",
                     "choose launcher.kind srun or htcondor, or sweep fewer clients",
                 )
         return

@@ -127,8 +127,8 @@ class RemoteLauncher(Launcher):
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
-            manifest = Path(job["manifest"]) if job["manifest"] else None
-            self.office = post.Office(self.folder, manifest, host_names(self.settings.address)[0], self.settings.port)
+            manifests = [Path(own["manifest"]) for own in (job, *job.get("roles", ())) if own["manifest"]]
+            self.office = post.Office(self.folder, manifests, host_names(self.settings.address)[0], self.settings.port)
             credentials.send(self.folder, "ticket", self.office.ticket())
         self.launch()
 

@@ -13,8 +13,8 @@ from storelab.core.axes import AHEAD
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root.generated import SCALES
-from storelab.workloads import links
 from storelab.workloads.base import Workload
+from storelab.workloads.reading import links
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config

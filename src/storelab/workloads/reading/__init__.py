@@ -1,4 +1,7 @@
-"""What the workloads that read ROOT files share: cold reads, and which ways of making requests go together."""
+"""What the workloads that read ROOT files share: cold reads, and which ways of making requests go together.
+
+May import: `links`, `base`, `stores`, `core`.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.workloads import links
 from storelab.workloads.base import Workload
+from storelab.workloads.reading import links
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config

@@ -1,33 +1,24 @@
-"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json`.
+"""What one sweep asks for, or one role of it: the values of its axes, scaled, and the data set that it reads. Pure."""
 
-Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the
-order of the blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine
-fall on all points alike (interleaving). Before and after them the calibration, if the campaign has one.
-"""
-
-import itertools
 import math
-import random
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from storelab.core import axes as declared
-from storelab.core import calibration, figures, units
-from storelab.core.campaign import SCALES, Sweep
+from storelab.core import units
+from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
-from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
+from storelab.core.model import Axis, Workload
 
-SCHEMA = 1
 MOST_POINTS = 100_000  # each has a folder of its own
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
-CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
+Asked = TypeVar("Asked", Sweep, Role)
 
 
-def sweep_axes(name: str, sweep: Sweep, workload: Workload) -> list[list[Any]]:
-    """The values of each of the workload's axes, typed, defaults filled in. Raises UserError."""
-    place = f"sweeps.{name}"
+def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list[Any]]:
+    """The values of each of the workload's axes, typed, defaults filled in. `place`: of the sweep, or its role, in the
+    configuration. Raises UserError."""
     known = [a.name for a in workload.axes]
     for key in sweep.axes:
         require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
@@ -53,8 +44,8 @@ def _listed(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
-def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep:
-    """The sweep with durations (whole ms), number of objects and `scaled_axes` times `factor`; the other axes stay.
+def scaled(sweep: Asked, factor: float, place: str, workload: Workload) -> Asked:
+    """The sweep, or role, with durations (whole ms), number of objects and `scaled_axes` times `factor`; other axes stay.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """
@@ -69,6 +60,7 @@ def scaled(sweep: Sweep, factor: float, place: str, workload: Workload) -> Sweep
     times = {
         name: max(1, round(ns * factor / ms)) * ms if (ns := getattr(sweep, name)) else 0
         for name in ("duration", "warm_up")
+        if isinstance(sweep, Sweep)
     }
     known = {a.name: a for a in workload.axes}
     values = {
@@ -167,114 +159,23 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 
 
-def _buckets_filled(name: str, sweep: Sweep, workload: Workload) -> None:
-    """Raises UserError where the sweep itself asks for fewer objects than buckets; where it names no number of
-    objects, or `scale` lowers it, each bucket has one."""
+def buckets_filled(place: str, sweep: Sweep | Role, buckets: Any, workload: Workload) -> None:
+    """Raises UserError where the sweep, or role, itself asks for fewer objects than buckets; where it names no number
+    of objects, or `scale` lowers it, each bucket has one. `buckets`: the axis, as it is given."""
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
         return
-    counts = [n for n in _listed(sweep.axes.get("buckets", 1)) if isinstance(n, int)]
+    counts = [n for n in _listed(buckets) if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(
-            f"sweeps.{name}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"give {most}"
+            f"{place}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"give {most}"
         )
 
 
-def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
-    """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
-    points: dict[str, Point] = {}
-    asked = 0
-    figures.resolved(
-        config.figures, [w for w in workloads.values() if w.name in {s.workload for s in config.sweeps.values()}]
-    )
-    for name, sweep in config.sweeps.items():
-        problem = f"no workload {sweep.workload!r}"
-        require_known(f"sweeps.{name}.workload", sweep.workload, workloads, problem, "one of:")
-        workload = workloads[sweep.workload]
-        _buckets_filled(name, sweep, workload)
-        sweep = scaled(sweep, config.scale, f"sweeps.{name}", workload)
-        if sweep.warm_up >= sweep.duration:
-            raise UserError(
-                f"sweeps.{name}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`"
-            )
-        columns = sweep_axes(name, sweep, workload)
-        used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(used) * reps
-        if asked > MOST_POINTS:
-            raise UserError(
-                f"sweeps.{name}",
-                f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
-                "sweep fewer values, or lower `repetitions`",
-            )
-        for values in itertools.product(*columns):
-            axes = dict(zip((a.name for a in workload.axes), values, strict=True))
-            fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
-            if workload.dataset == "payload" or "objects" in workload.needs:
-                fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
-            dataset = dataset_of(config, f"sweeps.{name}", workload, axes, fixed)
-            for store, rep in itertools.product(used, range(1, reps + 1)):
-                key = point_key(store, workload, axes, rep)
-                point = Point(
-                    store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset
-                )
-                other = points.setdefault(key, point)
-                if other.fixed != fixed:
-                    raise UserError(
-                        f"sweeps.{name}",
-                        f"point {key} stands in sweep {other.sweep!r} too, with other settings",
-                        "let the two sweeps differ in an axis, or agree",
-                    )
-    ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
-    return order(list((ceilings | points).values()), config.seed)
-
-
-def stores_of(config: Config, points: list[Point]) -> list[str]:
-    """The campaign's stores, and the null server where the plan has points of it."""
-    return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
-
-
-def deployment(point: Point) -> tuple[str, ...]:
-    """Store and values of the axes that make its deployment."""
-    return point.store, *(str(point.axes.get(a.name, a.default)) for a in declared.DEPLOYMENT)
-
-
-def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1.
-
-    A calibration comes first and last.
-    """
-    first, points, last = calibration.in_order(points)
-    for part in (first, last):
-        part.sort(key=lambda p: p.key)
-        random.Random(derive_seed(seed, calibration.WORKLOAD)).shuffle(part)
-    rng = random.Random(derive_seed(seed, "order"))
-    out = first
-    for rep in sorted({p.rep for p in points}):
-        deployments = sorted({deployment(p) for p in points if p.rep == rep})
-        rng.shuffle(deployments)
-        for one in deployments:
-            block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
-            rng.shuffle(block)
-            out += block
-    return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
-
-
-def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """`plan.json`: all that the analysis needs to know of the plan. Stores without anything secret."""
-    used = {p.workload for p in points}
-    return {
-        "schema": SCHEMA,
-        "campaign": {k: getattr(config, k) for k in CAMPAIGN},
-        "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
-        "limits": config.limits.model_dump(mode="json"),
-        "workloads": {
-            name: {"help": w.help, "axes": [a.declared() for a in w.axes]}
-            for name, w in workloads.items()
-            if name in used
-        },
-        "points": [asdict(p) for p in points],
-        **(
-            {"figures": figures.resolved(config.figures, [w for n, w in workloads.items() if n in used])}
-            if config.figures
-            else {}
-        ),
-    }
+def staged_for(
+    config: Config, place: str, sweep: Sweep | Role, workload: Workload, axes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """(number of objects, where the workload has one; the data set that it reads, if any). Raises UserError."""
+    fixed = {}
+    if workload.dataset == "payload" or "objects" in workload.needs:
+        fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
+    return fixed, dataset_of(config, place, workload, axes, fixed)

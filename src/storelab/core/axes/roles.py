@@ -1,0 +1,51 @@
+"""Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`).
+
+May import: `core.axes.clients`, `core.axes.deployment`, `core.axes.transfers`, `core.model`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from storelab.core.axes import clients, deployment, transfers
+from storelab.core.model import OF_ROLE, Axis, Workload
+
+FAULT = Axis(
+    "fault",
+    "text",
+    "none",
+    "Fault",
+    "What happens to the store meanwhile: `none`, or a name in the campaign's `faults`.",
+    heading="Fault",
+    words="{}",
+    values={"none": ""},
+)
+WHOLE = (  # of the whole point, whatever its roles
+    transfers.BUCKETS,
+    transfers.FRONT_ENDS,
+    transfers.ACCOUNTS,
+    *(axis for axis in vars(deployment).values() if isinstance(axis, Axis)),
+    clients.CLIENTS_PER_NODE,
+    FAULT,
+)
+WHOLE_NAMES = tuple(axis.name for axis in WHOLE)
+
+
+def of_point(faults: Iterable[str]) -> tuple[Axis, ...]:
+    """The axes of the whole point; `fault` may be one of these names."""
+    known = (FAULT.default, *faults)
+    return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in WHOLE)
+
+
+def own(workload: Workload) -> tuple[Axis, ...]:
+    """The axes of a workload that are a role's own."""
+    return tuple(axis for axis in workload.axes if axis.name not in WHOLE_NAMES)
+
+
+def named(role: str, workload: Workload) -> tuple[Axis, ...]:
+    """A role's own axes as the point has them."""
+    return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in own(workload))
+
+
+def of(faults: Iterable[str], roles: Mapping[str, Workload]) -> tuple[Axis, ...]:
+    """All axes of a point with these roles: name -> workload."""
+    return (*of_point(faults), *(axis for role, workload in roles.items() for axis in named(role, workload)))

@@ -1,0 +1,154 @@
+"""Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json`.
+
+Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the
+order of the blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine
+fall on all points alike (interleaving). Before and after them the calibration, if the campaign has one.
+
+May import: `sweeps` (what a sweep asks for), `roles` (several at once), `core`.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from storelab.core import axes as declared
+from storelab.core import calibration, figures
+from storelab.core.campaign import Sweep
+from storelab.core.config import Config
+from storelab.core.errors import UserError, require_known, shown
+from storelab.core.model import Point, Workload, derive_seed, point_key
+from storelab.core.plan import roles
+from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
+
+SCHEMA = 1
+MOST_FOLDER = 240  # signs of the name of a point's folder: 255 bytes are the most, and `.done` comes behind it
+TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # in plan.json, of a sweep with roles
+CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
+
+
+def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
+    """The workloads, and those of the configuration's sweeps with roles. Raises UserError for a wrong role."""
+    return {**workloads, **roles.declared(config, workloads)}
+
+
+def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
+    """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
+    points: dict[str, Point] = {}
+    asked, known = 0, every(config, workloads)
+    used = {workload_of(name, sweep) for name, sweep in config.sweeps.items()}
+    figures.resolved(config.figures, [w for n, w in known.items() if n in used])
+    for name, sweep in config.sweeps.items():
+        place, its, several = f"sweeps.{name}", workload_of(name, sweep), None
+        if not sweep.roles:
+            require_known(f"{place}.workload", its, workloads, f"no workload {its!r}", "one of:")
+        workload = known[its]
+        if not sweep.roles:
+            buckets_filled(place, sweep, sweep.axes.get("buckets", 1), workload)
+            sweep = scaled(sweep, config.scale, place, workload)
+        if sweep.warm_up >= sweep.duration:
+            raise UserError(f"{place}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
+        if sweep.roles:
+            several = roles.Roles(config, name, sweep, workloads)
+            sweep = several.sweep
+        columns = several.columns() if several else sweep_axes(place, sweep, workload)
+        used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
+        asked += math.prod(map(len, columns)) * len(used) * reps
+        if asked > MOST_POINTS:
+            raise UserError(
+                place,
+                f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
+                "sweep fewer values, or lower `repetitions`",
+            )
+        for values in itertools.product(*columns):
+            axes = dict(zip((a.name for a in workload.axes), values, strict=True))
+            fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
+            more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
+            fixed |= more
+            for store, rep in itertools.product(used, range(1, reps + 1)):
+                key = point_key(store, workload, axes, rep)
+                _fits(place, key)
+                point = Point(
+                    store, workload.name, axes, rep, key, name, derive_seed(config.seed, key), 0, fixed, dataset
+                )
+                other = points.setdefault(key, point)
+                if other.fixed != fixed:
+                    raise UserError(
+                        place,
+                        f"point {key} stands in sweep {other.sweep!r} too, with other settings",
+                        "let the two sweeps differ in an axis, or agree",
+                    )
+    ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
+    return order(list((ceilings | points).values()), config.seed)
+
+
+def workload_of(name: str, sweep: Sweep) -> str:
+    """Name of the workload of a sweep."""
+    return f"{roles.PREFIX}{name}" if sweep.roles else sweep.workload
+
+
+def _fits(place: str, key: str) -> None:
+    """Raises UserError where the point's folder would have a longer name than file systems take."""
+    if len(folder := key.rpartition("/")[2]) > MOST_FOLDER:
+        raise UserError(
+            place,
+            f"the folder of a point would have a name of {len(folder)} signs, the most is {MOST_FOLDER}",
+            "shorten the names of the roles, or leave more axes at their default",
+        )
+
+
+def stores_of(config: Config, points: list[Point]) -> list[str]:
+    """The campaign's stores, and the null server where the plan has points of it."""
+    return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
+
+
+def deployment(point: Point) -> tuple[str, ...]:
+    """Store and values of the axes that make its deployment."""
+    return point.store, *(str(point.axes.get(a.name, a.default)) for a in declared.DEPLOYMENT)
+
+
+def order(points: list[Point], seed: int) -> list[Point]:
+    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1.
+
+    A calibration comes first and last.
+    """
+    first, points, last = calibration.in_order(points)
+    for part in (first, last):
+        part.sort(key=lambda p: p.key)
+        random.Random(derive_seed(seed, calibration.WORKLOAD)).shuffle(part)
+    rng = random.Random(derive_seed(seed, "order"))
+    out = first
+    for rep in sorted({p.rep for p in points}):
+        deployments = sorted({deployment(p) for p in points if p.rep == rep})
+        rng.shuffle(deployments)
+        for one in deployments:
+            block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
+            rng.shuffle(block)
+            out += block
+    return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
+
+
+def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    """`plan.json`: all that the analysis needs to know of the plan. Stores without anything secret."""
+    used = {p.workload: p for p in points}
+    declarations = {name: w for name, w in every(config, workloads).items() if name in used}
+    return {
+        "schema": SCHEMA,
+        "campaign": {k: getattr(config, k) for k in CAMPAIGN},
+        "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
+        "limits": config.limits.model_dump(mode="json"),
+        "workloads": {
+            name: {"help": w.help, "axes": [a.declared() for a in w.axes]} | _roles_of(used[name])
+            for name, w in declarations.items()
+        },
+        "points": [asdict(p) for p in points],
+        **({"figures": figures.resolved(config.figures, declarations.values())} if config.figures else {}),
+    }
+
+
+def _roles_of(point: Point) -> dict[str, Any]:
+    """The roles of a workload, which one of its points has; nothing of one without roles."""
+    told = {role["name"]: {k: role[k] for k in TOLD_OF_ROLE} for role in point.fixed.get("roles", ())}
+    return {"roles": told} if told else {}
