@@ -89,7 +89,9 @@ def lab(tmp_path):
                 "repetitions": 1,
                 "calibrate": False,
                 "sweeps": {
-                    n: {"duration": WINDOWS.get(s["workload"], "1200 ms"), "warm_up": "100 ms", "objects": 12, **s}
+                    n: {"duration": WINDOWS.get(s.get("workload"), "1200 ms"), "warm_up": "100 ms"}
+                    | ({} if "roles" in s else {"objects": 12})
+                    | s
                     for n, s in sweeps.items()
                 },
             }

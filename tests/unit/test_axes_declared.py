@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storelab.core import axes, calibration, campaign, model, plan
-from storelab.core.plan import sweeps
 from storelab.core.config import Config
 from storelab.core.errors import UserError
+from storelab.core.plan import sweeps
 from storelab.workloads import WORKLOADS
 
 PROPERTY = settings(max_examples=40, deadline=None, database=None, derandomize=True)

@@ -84,7 +84,12 @@ def test_a_larger_sample_begins_with_the_smaller_one() -> None:
 def test_what_makes_numbers_is_drawn_from() -> None:
     rooms = mutants.modules()
     assert set(rooms.values()) == set(mutants.ROOMS)
-    for module in ("analysis/records/windows.py", "core/plan/sweeps.py", "readplan/choose.py", "engines/common/guard.py"):
+    for module in (
+        "analysis/records/windows.py",
+        "core/plan/sweeps.py",
+        "readplan/choose.py",
+        "engines/common/guard.py",
+    ):
         assert module in rooms
     assert rooms["analysis/tables/noise.py"] == "verdicts" and "analysis/latex/write.py" not in rooms
 

@@ -10,7 +10,7 @@ from storelab.core import model, plan, records
 from storelab.core.config import Config, load
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.measure import check, check_axes, cleaning, plan_file, point, record
+from storelab.measure import check, check_axes, cleaning, jobs, plan_file, record
 from storelab.workloads import WORKLOADS
 from storelab.workloads.roles import files_of
 
@@ -377,7 +377,7 @@ def test_clients_share_the_limits_of_the_point(tmp_path):
     one = made()[0]
     manifests = {"payload-4kB-10x1": Path("m.json")}
     own = {
-        part.name: point.role_data(config, part, Bucketful(config), manifests, "0123abcd", one.clients)
+        part.name: jobs.role_data(config, part, Bucketful(config), manifests, "0123abcd", one.clients)
         for part in one.parts()
     }
     assert [own[n]["limits"]["throughput"] for n in ROLES] == [20e6, 10e6, 30e6]
@@ -395,8 +395,7 @@ def test_a_client_finds_its_role_by_its_rank(tmp_path):
 
     config, one = configured(scratch=str(tmp_path)), made({"axes": {"accounts": 2, "buckets": 2}})[0]
     store, manifests = Bucketful(config), {"payload-4kB-10x2a2": tmp_path / "m.json"}
-    job = point.job_data(config, one, store, manifests, "0123abcd")
-    job["roles"] = [point.role_data(config, p, store, manifests, "0123abcd", one.clients) for p in one.parts()]
+    job = jobs.of_point(config, one, store, manifests, "0123abcd")
     for role in (job, *job["roles"]):
         role["endpoints"] = [{"url": f"http://127.0.0.1:{n}", "protocol": "s3"} for n in (1, 2)]
     records.write_json(tmp_path / "job.json", job)

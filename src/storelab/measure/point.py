@@ -8,7 +8,7 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, check_axes, given_up, plan_file, progress, record
+from storelab.measure import attempts, check, check_axes, given_up, jobs, plan_file, progress, record
 from storelab.measure.faults import check as fault_check
 from storelab.measure.faults import hook
 from storelab.measure.faults.runner import Runner
@@ -173,9 +173,7 @@ def _mend(store: Store) -> None:
 
 
 def _new_attempt(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], work: Path) -> Attempt:
-    job = job_data(config, chosen, store, manifests, work.name)
-    if "roles" in chosen.fixed:
-        job["roles"] = [role_data(config, part, store, manifests, work.name, chosen.clients) for part in chosen.parts()]
+    job = jobs.of_point(config, chosen, store, manifests, work.name)
     return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job)
 
 
@@ -256,35 +254,3 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     return run if outcome.observed is None else run | {"observed": outcome.observed}
-
-
-def role_data(
-    config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
-) -> dict[str, Any]:
-    """The job of a role in `job.json`. clients: of the whole gang, who share the limits."""
-    job = job_data(config, part.point, store, manifests, part.attempt(attempt))
-    for limit in ("throughput", "requests_per_s"):
-        if bound := job["limits"][limit]:
-            job["limits"][limit] = bound * len(part.ranks) / clients
-    return job | {"role": part.name, "ranks": [*part.ranks], "begin_ns": part.begin_ns}
-
-
-def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
-    """`job.json`: what the clients need; nothing secret. manifests: of data sets, by name."""
-    manifest = manifests[chosen.dataset["name"]] if chosen.dataset else None
-    accounts = chosen.axes.get("accounts", 1)
-    count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
-    return {
-        "point": asdict(chosen),
-        "attempt": attempt,
-        "size": chosen.clients,
-        "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
-        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
-        "accounts": accounts,
-        "scratch": str(scratch.folder(config.scratch)),
-        "scratch_base": str(Path(config.scratch)),
-        "manifest": str(manifest.resolve()) if manifest else None,
-        "lead_ns": config.lead,
-        "timeout_ns": config.gang_timeout,
-        "limits": config.limits.model_dump(mode="json"),
-    }

@@ -45,7 +45,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload) -> Asked:
-    """The sweep, or role, with durations (whole ms), number of objects and `scaled_axes` times `factor`; other axes stay.
+    """The sweep, or role, with durations (whole ms), objects and `scaled_axes` times `factor`; the rest stays.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """

@@ -1,0 +1,54 @@
+"""`job.json`: what the clients of a point are told; nothing secret. With roles, a job for each of them besides.
+
+May import: `workloads`, `stores`, `host`, `core`.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from storelab.core.config import Config
+from storelab.core.model import Part, Point
+from storelab.host import scratch
+from storelab.stores.base import Store
+from storelab.workloads.staging import stage
+
+
+def of_point(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
+    """The job of a point. manifests: of the data sets that it reads, by name."""
+    job = job_data(config, chosen, store, manifests, attempt)
+    if "roles" in chosen.fixed:
+        job["roles"] = [role_data(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
+    return job
+
+
+def role_data(
+    config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
+) -> dict[str, Any]:
+    """The job of a role in `job.json`. clients: of the whole gang, who share the limits."""
+    job = job_data(config, part.point, store, manifests, part.attempt(attempt))
+    for limit in ("throughput", "requests_per_s"):
+        if bound := job["limits"][limit]:
+            job["limits"][limit] = bound * len(part.ranks) / clients
+    return job | {"role": part.name, "ranks": [*part.ranks], "begin_ns": part.begin_ns}
+
+
+def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
+    """The job of clients that do one thing."""
+    manifest = manifests[chosen.dataset["name"]] if chosen.dataset else None
+    accounts = chosen.axes.get("accounts", 1)
+    count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
+    return {
+        "point": asdict(chosen),
+        "attempt": attempt,
+        "size": chosen.clients,
+        "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
+        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
+        "accounts": accounts,
+        "scratch": str(scratch.folder(config.scratch)),
+        "scratch_base": str(Path(config.scratch)),
+        "manifest": str(manifest.resolve()) if manifest else None,
+        "lead_ns": config.lead,
+        "timeout_ns": config.gang_timeout,
+        "limits": config.limits.model_dump(mode="json"),
+    }
