@@ -67,6 +67,8 @@ type Job struct {
 	Client     int         `json:"client"`
 	MostSingle int         `json:"most_single"` // above this number, operations are written as bins
 	Records    string      `json:"records"`     // Parquet file to write
+	Ledger     string      `json:"ledger"`      // file with a header, to which what is written is added; "": none
+	Rewrite    *Rewrite    `json:"rewrite"`     // PUT and DELETE over a bounded set of keys
 }
 
 // Endpoint is one front-end.
@@ -96,6 +98,16 @@ type Upload struct {
 	Bucket int    `json:"bucket"`
 	Prefix string `json:"prefix"`
 }
+
+// Rewrite is a bounded set of keys for each worker, which it puts, overwrites and deletes.
+type Rewrite struct {
+	Keys    int     `json:"keys"`    // of each worker at a time
+	Deletes float64 `json:"deletes"` // share of deletions among the operations on objects that are there
+	Stamp   []byte  `json:"stamp"`   // base64: what every object begins with, before its key's number and generation
+}
+
+// StampSize is the number of bytes at the begin of a rewritten object that tell which write it is of.
+const StampSize = 24
 
 // Range gives the ranges of GET_RANGE.
 type Range struct {
@@ -247,6 +259,11 @@ func (j *Job) check() error {
 			return err
 		}
 	}
+	if j.Rewrite != nil {
+		if err := j.checkRewrite(); err != nil {
+			return err
+		}
+	}
 	if os.Getenv("AWS_ACCESS_KEY_ID") == "" || os.Getenv("AWS_SECRET_ACCESS_KEY") == "" {
 		return fmt.Errorf("credentials are missing: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment")
 	}
@@ -269,7 +286,7 @@ func (j *Job) checkObjects() error {
 	if len(o.Bucket) != len(o.Key) || (len(o.Body) != len(o.Key) && len(o.Body) != 0) {
 		return fmt.Errorf("objects: columns of %d keys, %d buckets, %d bodies: give each object all of them", len(o.Key), len(o.Bucket), len(o.Body))
 	}
-	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) {
+	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) && j.Rewrite == nil {
 		return fmt.Errorf("objects: none, and operations read or delete them")
 	}
 	for i, b := range o.Bucket {
@@ -306,6 +323,25 @@ func (j *Job) checkObjects() error {
 		if found.Size() != j.ObjectSize {
 			return fmt.Errorf("bodies[%d] = %s: has %d B where object_size = %d B", i, name, found.Size(), j.ObjectSize)
 		}
+	}
+	return nil
+}
+
+func (j *Job) checkRewrite() error {
+	w := j.Rewrite
+	switch {
+	case len(j.Operations) != 2 || !j.Has(Put) || !j.Has(Delete):
+		return fmt.Errorf("rewrite: it takes the operations PUT and DELETE, and no other")
+	case w.Keys < 1 || w.Keys > 1_000_000:
+		return fmt.Errorf("rewrite.keys = %d: 1 to 1000000 of each worker", w.Keys)
+	case !(w.Deletes >= 0 && w.Deletes <= 1):
+		return fmt.Errorf("rewrite.deletes = %g: 0 to 1", w.Deletes)
+	case len(w.Stamp) != StampSize-12:
+		return fmt.Errorf("rewrite.stamp: %d B: %d B in base64", len(w.Stamp), StampSize-12)
+	case j.ObjectSize < StampSize:
+		return fmt.Errorf("object_size = %d: rewrite needs %d B or more, to tell its versions apart", j.ObjectSize, StampSize)
+	case j.PartSize > 0 && j.ObjectSize > j.PartSize:
+		return fmt.Errorf("part_size = %d: rewrite puts whole objects", j.PartSize)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type request struct {
 	bucket, key   string
 	from, to      int64 // Range, if to > 0
 	body          []byte
+	stamp         []byte // sent instead of as many bytes of the body's begin
 	md5           string
 }
 
@@ -76,7 +77,7 @@ func (c *conn) send(open net.Conn, q *request) error {
 		out = append(append(out, '?'), q.query...)
 	}
 	out = append(append(append(out, " HTTP/1.1\r\nHost: "...), host...), "\r\n"...)
-	out = c.sign.Append(out, c.run.wall(), q.method, host, path, q.query, c.run.payload(q.body))
+	out = c.sign.Append(out, c.run.wall(), q.method, host, path, q.query, c.run.payload(q.body, q.stamp))
 	if q.to > 0 {
 		out = strconv.AppendInt(append(out, "Range: bytes="...), q.from, 10)
 		out = append(strconv.AppendInt(append(out, '-'), q.to-1, 10), "\r\n"...)
@@ -89,16 +90,17 @@ func (c *conn) send(open net.Conn, q *request) error {
 	}
 	out = append(out, "\r\n"...)
 	if len(q.body) <= together {
-		out = append(out, q.body...)
+		out = append(append(out, q.stamp...), q.body[len(q.stamp):]...)
 		c.out = out
 		_, err := open.Write(out)
 		return err
 	}
+	out = append(out, q.stamp...)
 	c.out = out
 	if _, err := open.Write(out); err != nil {
 		return err
 	}
-	for done := 0; done < len(q.body); {
+	for done := len(q.stamp); done < len(q.body); {
 		c.moved()
 		n := min(len(q.body)-done, atOnce)
 		if _, err := open.Write(q.body[done : done+n]); err != nil {

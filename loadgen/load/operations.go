@@ -35,7 +35,7 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		if r.inParts {
 			return r.putParts(l, t, bucket)
 		}
-		return r.plain(l.main, &request{method: "PUT", bucket: bucket, key: t.key, body: r.bodies[t.body]})
+		return r.plain(l.main, &request{method: "PUT", bucket: bucket, key: t.key, body: r.bodies[t.body], stamp: t.stamp})
 	case job.Get:
 		if r.inParts {
 			return r.getParts(l, t, bucket, verify)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"storelab/loadgen/job"
+	"storelab/loadgen/ledger"
 	"storelab/loadgen/records"
 	"storelab/loadgen/sigv4"
 )
@@ -52,6 +53,8 @@ type Run struct {
 	turn                                    atomic.Int64 // round robin
 	mu                                      sync.Mutex
 	messages                                map[string]string // first message of each class
+	book                                    *ledger.Book      // nil: none is kept
+	broken                                  error             // why the run cannot count
 }
 
 // Summary is what the records do not contain.
@@ -114,6 +117,11 @@ func New(j *job.Job) (*Run, error) {
 		r.plan.Kinds = append(r.plan.Kinds, r.kind(o.Op))
 	}
 	r.keeper = records.NewKeeper(r.plan)
+	if j.Ledger != "" {
+		if r.book, err = ledger.Open(j.Ledger); err != nil {
+			return nil, fmt.Errorf("ledger: %s: %w", j.Ledger, err)
+		}
+	}
 	r.addWorkers()
 	r.piece = max(smallestPiece, min(largestPiece, buffersOfAll/len(r.conns)))
 	return r, nil
@@ -159,10 +167,10 @@ func (r *Run) kind(op string) records.Kind {
 
 // object returns the name that an operation's number stands for.
 func (r *Run) object(kind, number int) string {
-	if r.job.Operations[kind].Op != job.Put {
+	if r.job.Operations[kind].Op != job.Put && r.job.Rewrite == nil {
 		return r.job.Objects.Key[number]
 	}
-	return fmt.Sprintf("%s%08d", r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
+	return uploaded(r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
 }
 
 // Connect dials all connections. An untrusted certificate is an error. If a server does not answer, Connect dials no
@@ -220,15 +228,28 @@ func clockOffset() (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-func (r *Run) payload(body []byte) string {
+// payload is what the signature says of a body that begins with the stamp instead of its own first bytes.
+func (r *Run) payload(body, stamp []byte) string {
 	switch {
 	case len(body) == 0:
 		return sigv4.Empty
 	case r.job.Payload == "sha256":
-		sum := sha256.Sum256(body)
-		return hex.EncodeToString(sum[:])
+		sum := sha256.New()
+		sum.Write(stamp)
+		sum.Write(body[len(stamp):])
+		return hex.EncodeToString(sum.Sum(nil))
 	}
 	return sigv4.Unsigned
+}
+
+// fail ends the run: what it did does not count.
+func (r *Run) fail(err error) {
+	r.mu.Lock()
+	if r.broken == nil {
+		r.broken = err
+	}
+	r.mu.Unlock()
+	r.Stop()
 }
 
 // Do works from the start to the deadline, and at most `drain_s` and a moment longer. It calls progress now and then,
@@ -272,8 +293,13 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	return out
 }
 
-// Write writes the records.
+// Write writes the records. It refuses those of a run that broke.
 func (r *Run) Write(out *Summary) (err error) {
-	out.Totals, err = r.keeper.Write(r.job.Records)
+	if r.broken != nil {
+		return r.broken
+	}
+	if out.Totals, err = r.keeper.Write(r.job.Records); err != nil {
+		err = fmt.Errorf("records cannot be written: %w", err)
+	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"storelab/loadgen/job"
+	"storelab/loadgen/ledger"
 )
 
 // task is one operation to do. number: index in the job's objects, or the upload's number, or the number of objects of
@@ -18,6 +19,9 @@ type task struct {
 	body         int
 	from, to     int64
 	many         []int // objects of a DELETE_MULTI
+	write        byte  // what the ledger is told of it: ledger.New, Overwrite or Delete; 0: nothing
+	generation   uint32
+	stamp        []byte // what the object begins with, instead of the body's first bytes
 	continuation string
 }
 
@@ -43,10 +47,14 @@ func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	return func(t *task) bool {
 		n += j.Workers
 		place := j.Uploads[(j.FirstPut+n)%len(j.Uploads)]
-		t.number, t.bucket, t.key, t.body = n, place.Bucket, fmt.Sprintf("%s%08d", place.Prefix, n), n%len(j.Bodies)
+		t.number, t.bucket, t.key, t.body = n, place.Bucket, uploaded(place.Prefix, n), n%len(j.Bodies)
+		t.write, t.generation = ledger.New, 1
 		return true
 	}
 }
+
+// uploaded is the key of an upload.
+func uploaded(prefix string, number int) string { return fmt.Sprintf("%s%08d", prefix, number) }
 
 // reads are all objects, each once before any is repeated. All workers share one shuffled order; each goes through it
 // with its own start and step, new in every turn, so that no worker keeps an order in memory.

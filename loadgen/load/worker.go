@@ -1,12 +1,14 @@
 package load
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
 
 	"storelab/loadgen/job"
+	"storelab/loadgen/ledger"
 	"storelab/loadgen/records"
 	"storelab/loadgen/sigv4"
 )
@@ -23,6 +25,8 @@ type worker struct {
 	objects, bytes, bad, asks atomic.Int64 // done, failed; operations
 	begun                     int64        // operations
 	hungNs                    int64        // from the begin of an operation that hung to the deadline; 0: none did
+	page                      *ledger.Writer
+	rewrite                   *rewriter // instead of sources
 }
 
 func (r *Run) addWorkers() {
@@ -34,7 +38,14 @@ func (r *Run) addWorkers() {
 	for i := range j.Workers {
 		w := &worker{run: r, number: i, lanes: make([]*lane, len(r.targets)), notes: r.keeper.Worker(i)}
 		w.rng = rand.New(rand.NewPCG(j.Seed, ^uint64(i)))
-		w.sources = sources(j, order, pieces, i)
+		if j.Rewrite != nil {
+			w.rewrite = newRewriter(j, i)
+		} else {
+			w.sources = sources(j, order, pieces, i)
+		}
+		if r.book != nil {
+			w.page = r.book.Writer(i)
+		}
 		for kind, o := range j.Operations {
 			w.tasks = append(w.tasks, task{kind: kind, op: o.Op})
 		}
@@ -82,8 +93,12 @@ func (w *worker) work(due *arrivals) {
 		w.begun++
 		r.targets[endpoint].busy.Add(1)
 		begun := r.now()
+		if !w.noted(t, begun) {
+			return
+		}
 		got, err := r.do(l, t, verify)
 		ended := r.now()
+		w.ended(t, err == nil, ended)
 		r.targets[endpoint].busy.Add(-1)
 		if r.cut.Load() {
 			if r.hung.Load() {
@@ -93,6 +108,28 @@ func (w *worker) work(due *arrivals) {
 			return
 		}
 		w.note(t, &got, err, begun, ended, at, endpoint)
+	}
+}
+
+// noted writes the operation into the ledger, before its request is sent. If that fails, everything ends.
+func (w *worker) noted(t *task, now int64) bool {
+	if w.page == nil || t.write == 0 {
+		return true
+	}
+	if err := w.page.Begin(t.number, t.generation, t.write, now); err != nil {
+		w.run.fail(fmt.Errorf("the ledger cannot be written: %w", err))
+		return false
+	}
+	return true
+}
+
+// ended tells the ledger that an operation was acknowledged, before the next one begins.
+func (w *worker) ended(t *task, ok bool, now int64) {
+	if ok && w.page != nil && t.write != 0 {
+		w.page.Ack(now)
+	}
+	if w.rewrite != nil {
+		w.rewrite.done(ok)
 	}
 }
 
@@ -149,6 +186,9 @@ func short(s string) string {
 
 // task is the next task, of an operation drawn by the shares of the mix; nil if all are finished.
 func (w *worker) task() *task {
+	if w.rewrite != nil {
+		return w.rewrite.task()
+	}
 	total := 0.0
 	for kind, o := range w.run.job.Operations {
 		if w.sources[kind] != nil {

@@ -54,6 +54,7 @@ DEFAULTS = {
         "parallel_parts": (0, 0),
         "batch": (1, 1),
         "keys": (1000, 1),
+        "keys_per_worker": (256, 1),
         "page_size": (1000, 1),
         "prefix_depth": (0, 0),
         "range_size": (4000, 1),
@@ -96,7 +97,7 @@ def test_numbers_have_no_other_axis():
 
 ROLES = {
     "ceiling": "engine payload clients_per_node scheme clients workers part_size parallel_parts batch range_size object_size",
-    "load": "clients workers buckets accounts front_ends part_size parallel_parts batch page_size offset merge max_range_gap thrift max_amplification",
+    "load": "clients workers buckets accounts front_ends part_size parallel_parts batch page_size keys_per_worker offset merge max_range_gap thrift max_amplification",
     "curve": "clients workers buckets front_ends",
     "told": "scale entry_fraction volume_fraction max_range_gap navigation cache read_ahead step range_size object_size keys",
     "setting": "redundancy servers backing scheme",

@@ -3,7 +3,7 @@
 // It reads one JSON job from standard input (see package job and docs/loadgen.md), and credentials from
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. It writes one JSON object per line to standard error:
 // {"ready": …} when everything is connected, {"progress": …} five times a second, {"summary": …} at the end, after the
-// records were written. Exit status: 0; 1 if the records could not be written; 2, with one line of text and no records,
+// records were written. Exit status: 0; 1 if the records, or the ledger, could not be written; 2, with one line of text and no records,
 // for an invalid job; 130 or 143 if a signal ended it early, with the records so far.
 package main
 
@@ -115,7 +115,7 @@ func run(in io.Reader) int {
 	}()
 	summary := r.Do(func(sums load.Sums) { say("progress", sums) })
 	if err := r.Write(&summary); err != nil {
-		fmt.Fprintln(os.Stderr, "loadgen: records cannot be written:", err)
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
 		return 1
 	}
 	say("summary", summary)

@@ -28,6 +28,7 @@ class Job:
     account: int = 0  # whose keys stand in its environment
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
     extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
+    ledger: Path | None = None  # where the client keeps its ledger, if it keeps one: in the folder of the attempt
     rank: int = -1  # in the gang, where it is not `client`: a point may have several roles
 
     @property

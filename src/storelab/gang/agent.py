@@ -151,7 +151,7 @@ class Agent:
         done, ended = here.present("result"), self.launcher.ended()
         for rank in sorted((done | ended.keys()) - self.relayed):
             if rank in here.present("result"):
-                for path in sorted(self.local.glob(f"*.{rank}.parquet")):
+                for path in sorted([*self.local.glob(f"*.{rank}.parquet"), *self.local.glob(f"ledger.{rank}")]):
                     self.uplink.put_file(path)
                 self.uplink.put(
                     f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host}

@@ -43,6 +43,7 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
         endpoints=[Endpoint(**e) for e in endpoints],
         extra=data.get("extra", {}),
         rank=rank,
+        ledger=folder / f"ledger.{rank}",
     )
     return job, gang | {key: data[key] for key in ("role", "begin_ns") if key in data}
 

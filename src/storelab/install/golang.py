@@ -66,7 +66,7 @@ LOADGEN = Program(
     ),
     0.8e9,
     Path(__file__).parents[3] / "loadgen",
-    ("loadgen", "nullserver", "linkproxy"),
+    ("loadgen", "nullserver", "linkproxy", "lossyproxy"),
 )
 
 

@@ -23,6 +23,7 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, check_axes, given_up, jobs, plan_file, progress, record
+from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
 from storelab.measure.faults import hook
 from storelab.measure.faults.runner import Runner
@@ -123,7 +124,8 @@ class Attempt:
 
 @dataclass
 class Outcome:
-    """What the gang left: the clients' results, all checks, what the workload observed, the launcher, the monitor."""
+    """What the gang left: the clients' results, all checks, what the workload observed, the launcher, the monitor, and
+    what was read back of a ledger."""
 
     results: list[dict[str, Any]]
     checks: list[dict[str, Any]]
@@ -131,6 +133,7 @@ class Outcome:
     launcher: Any
     watch: Monitor
     fault: Runner | None
+    durability: dict[str, Any] | None
 
 
 def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> dict[str, Any]:
@@ -208,6 +211,7 @@ def _launch(attempt: Attempt) -> Outcome:
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, _environs(attempt))
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns)
+    readings = Readings(store, work, job, chosen.seed)
     clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
@@ -222,7 +226,8 @@ def _launch(attempt: Attempt) -> Outcome:
         observed = module.observe(store, chosen, job, work)
     finally:
         watch.stop()
-    return Outcome(results, checks, observed, launcher, watch, fault)
+    readings.at_end()
+    return Outcome(results, checks, observed, launcher, watch, fault, readings.record())
 
 
 def _each(calls: list[Callable[[int], None]], t0_ns: int) -> None:
@@ -253,4 +258,5 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     run = hook.record(run, outcome.fault, attempt.work)
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
-    return run if outcome.observed is None else run | {"observed": outcome.observed}
+    more = {"observed": outcome.observed, "durability": outcome.durability}
+    return run | {name: value for name, value in more.items() if value is not None}

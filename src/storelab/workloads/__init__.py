@@ -14,6 +14,7 @@ _REGISTRY = (
     "storelab.workloads.get:GET",
     "storelab.workloads.get_range:GET_RANGE",
     "storelab.workloads.delete:DELETE",
+    "storelab.workloads.rewrite:REWRITE",
     "storelab.workloads.metadata.stat:STAT",
     "storelab.workloads.metadata.list:LIST",
     "storelab.workloads.reading.read_volume:READ_VOLUME",

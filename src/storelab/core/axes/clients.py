@@ -40,6 +40,15 @@ PAYLOAD = Axis(
     choices=("default", "unsigned", "sha256"),
     ceiling=True,
 )
+LEDGER = Axis(
+    "ledger",
+    "text",
+    "none",
+    "Ledger",
+    "`kept`: every write is noted before it is sent, and when it is acknowledged; all of them are read back at the end "
+    "(docs/durability.md).",
+    choices=("none", "kept"),
+)
 CODEC = Axis(
     "codec",
     "text",

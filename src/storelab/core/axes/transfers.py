@@ -139,6 +139,28 @@ OBJECT_SIZE = Axis(
     ceiling=True,
     told=True,
 )
+# Of rewrites.
+KEYS_PER_WORKER = Axis(
+    "keys_per_worker",
+    "int",
+    256,
+    "Keys per worker",
+    "Keys that a worker puts, overwrites and deletes, at a time; nobody else writes them.",
+    heading="Keys per worker",
+    words="{} per worker",
+    noun="key",
+    load=True,
+)
+DELETIONS = Axis(
+    "deletions",
+    "percent",
+    25.0,
+    "Deletions",
+    "Share of deletions among the operations on objects that are there; the others overwrite. A key without an object "
+    "is put.",
+    heading="Deletions [%]",
+    words="{} % deletions",
+)
 # Of listings.
 KEYS = Axis(
     "keys",

@@ -19,7 +19,7 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
-from storelab.engines.common import bins, shares
+from storelab.engines.common import bins, ledger, shares
 from storelab.engines.common.arrivals import drain_s
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.names import put_key
@@ -198,10 +198,12 @@ class LoadgenPut(LoadgenClient):
     def told(self) -> dict[str, Any]:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         name = put_key(self.job.attempt, self.job.client, 0).removesuffix("00000000")
+        kept = self.job.point.axes.get("ledger") == "kept"
         return {
             "bodies": [str(f) for f in files],
             "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
             "first_put": self.job.client,
+            **({"ledger": str(ledger.begin(self.job, rewritten=False))} if kept else {}),
         }
 
 

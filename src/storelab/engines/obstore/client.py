@@ -16,11 +16,12 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
+from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
-from storelab.engines.common import bins, pauses, s3_library
+from storelab.engines.common import bins, ledger, pauses, s3_library
 from storelab.engines.common.arrivals import Closed, Open, drain_s
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
@@ -39,6 +40,8 @@ class ObstoreClient(TransferClient):
     engine = "obstore"
     multi_delete = False  # by requests of several keys
     store_per_bucket = False  # requests to a bucket itself need one
+    ledger: Path | None = None  # where what is written is noted
+    performs: tuple[str, ...] = ()  # operations, where they are several
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -94,6 +97,10 @@ class ObstoreClient(TransferClient):
     def names(self, keys: Any) -> list[str | None]:
         """Object names of operations, from their `Task.key`, shape (n,)."""
 
+    def operations(self, keys: Any) -> Any:
+        """The operation of all tasks, or an array with that of each, from their `Task.key`."""
+        return self.op
+
     @abstractmethod
     def requests(self) -> int:
         """HTTP requests of one operation."""
@@ -135,7 +142,8 @@ class ObstoreClient(TransferClient):
         stride = self.clients * self.processes
         guard = Guard(self.job.limits, stride)
         workers = list(range(index, self.workers, self.processes))
-        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard)
+        book = ledger.Book(self.ledger) if self.ledger else None
+        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book)
         pipe.send("ready")
         start_ns, deadline_ns = self.times.get()
         arrivals: Closed | Open = Closed(deadline_ns)
@@ -190,7 +198,7 @@ class ObstoreClient(TransferClient):
             good,
             importlib.metadata.version("obstore"),
             settings,
-            {self.op: self.requests()},
+            dict.fromkeys(self.performs or (self.op,), self.requests()),
             checks,
             **{name: sum(f[name] for f in self.facts) for name in ("hung", "hung_s", "not_begun")},
             pauses=pauses.together([f["pauses"] for f in self.facts]),
@@ -202,17 +210,17 @@ class ObstoreClient(TransferClient):
 
         n = len(errors)
         sums = {name: columns[name] for name in ("count", "bytes", "requests")}
-        times = {name: columns[name] for name in ("start_ns", "end_ns")}
+        times, op = {name: columns[name] for name in ("start_ns", "end_ns")}, self.operations(columns["object"])
         intended = columns["intended_ns"] if self.arrival_rate else None
         if not bins.stay_single(n, self.clients):
-            out = bins.binned(self.start_ns, *times.values(), self.op, errors, statuses, intended, sums)
+            out = bins.binned(self.start_ns, *times.values(), op, errors, statuses, intended, sums)
             return out | {"client": np.full(len(out["end_ns"]), self.job.number, np.int16)}
         return {
             **sums,
             **times,
             "worker": columns["worker"],
             "client": np.full(n, self.job.number, np.int16),
-            "op": np.full(n, self.op, object),
+            "op": np.full(n, op, object),
             "status": statuses,
             "error": errors,
             "first_byte_ns": np.ma.masked_equal(columns["first_byte_ns"], 0),

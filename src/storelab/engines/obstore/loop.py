@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from storelab.core import clock
 from storelab.core.records import HUNG
 from storelab.engines.common.arrivals import IN_FLIGHT, Closed, Open, drain_s
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard, LimitExceeded
+from storelab.engines.common.ledger import Book
 
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
@@ -36,6 +37,8 @@ class Task(NamedTuple):
     end: int = 0
     paths: tuple[str, ...] = ()
     count: int = 1  # objects, also where it fails
+    note: tuple[int, int, int] = (0, 0, 0)  # for the ledger: number of the key, generation, kind of write
+    slot: Any = None  # what learns that the operation was acknowledged
 
 
 class Outcome(NamedTuple):
@@ -60,6 +63,7 @@ class Loop:
     size: int  # bytes of an object; limits how many answers are kept
     requests: int  # HTTP requests of one operation
     guard: Guard
+    book: Book | None = None  # the ledger
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
@@ -99,6 +103,7 @@ class Loop:
     def _work(self, i: int, arrivals: Closed | Open) -> None:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
+        operation = self.book.noted(self.operation, worker) if self.book else self.operation
         for n in itertools.count():
             if self.stop is not None or (task := next(tasks, None)) is None or (turn := arrivals.next()) is None:
                 return
@@ -106,7 +111,10 @@ class Loop:
             self.busy[i] = (task, begun, due)
             status = error = 0
             try:
-                done = self.operation(task, n % EVERY == 0)
+                done = operation(task, n % EVERY == 0)
+            except LimitExceeded as limit:
+                self.stop = limit
+                return
             except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
                 kind, status = classify(caught)
                 self.messages.setdefault(kind, said(caught))

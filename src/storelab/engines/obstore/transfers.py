@@ -10,7 +10,7 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.datasets import payload
-from storelab.engines.common import shares
+from storelab.engines.common import ledger, shares
 from storelab.engines.common.ranges import begins
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check, Result
@@ -29,12 +29,14 @@ class ObstorePut(ObstoreClient):
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         self.bodies = [_mapped(f) for f in files]
+        if self.job.point.axes.get("ledger") == "kept":
+            self.ledger = ledger.begin(self.job, rewritten=False)
         self.in_parts = bool(self.part_size) and self.size > self.part_size
 
     def tasks(self, worker: int) -> Iterator[Task]:
         for n in itertools.count(worker, self.workers):
             to = self.upload(n)
-            yield Task(n, to.number, self.paths[to.number] + to.key, to.body)
+            yield Task(n, to.number, self.paths[to.number] + to.key, to.body, note=(n, 1, ledger.NEW))
 
     def names(self, keys: Any) -> list[str | None]:
         return [self.upload(n).key for n in keys.tolist()]

@@ -1,0 +1,41 @@
+"""The proxy that breaks its word (`loadgen/cmd/lossyproxy`) in front of a store, and the lies that it told."""
+
+import json
+import subprocess
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from storelab.host import processes
+from storelab.install import program
+
+
+class LossyProxy:
+    """`with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`; `proxy.told` and `proxy.standing` once `stop()` was
+    called: lies by kind, in all, and those that no later write healed."""
+
+    def __init__(self, url: str, lies: str, every: int = 1000, seed: int = 1):
+        self.command = [str(program("lossyproxy", "loadgen", "lossy_proxy")), "-target", urlsplit(url).netloc]
+        self.command += ["-lies", lies, "-every", str(every), "-seed", str(seed)]
+        self.told: dict[str, int] = {}
+        self.standing: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self.process: subprocess.Popen[str] = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, text=True, preexec_fn=processes.die_with_parent()
+        )
+        self.url = f"http://127.0.0.1:{self._said()['port']}"
+        return self
+
+    def _said(self) -> dict[str, Any]:
+        assert self.process.stdout
+        return json.loads(self.process.stdout.readline())
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            sums = self._said()
+            self.told, self.standing = sums["told"], sums["standing"]
+            self.process.wait(timeout=10)
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

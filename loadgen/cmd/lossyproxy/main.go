@@ -1,0 +1,69 @@
+// Command lossyproxy is an S3 proxy that acknowledges writes and does not keep some of them; see package lossy.
+//
+// It writes {"port": …} to standard output when it listens, and at the end, on SIGTERM or SIGINT, {"told": …,
+// "standing": …}: numbers of lies by kind, in all, and those that no later write healed.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"storelab/loadgen/lossy"
+)
+
+var version = "unknown" // set by the linker: hash of the sources
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address and port to listen at; port 0: any")
+	target := flag.String("target", "", "address and port of the server")
+	lies := flag.String("lies", "all", "none, all, or some of drop,flip,stale,resurrect")
+	every := flag.Int("every", 1000, "lie about one write of so many")
+	seed := flag.Uint64("seed", 1, "seed of the draws")
+	below := flag.String("below", "/put/", "lie only about keys whose path contains this")
+	tell := flag.Bool("version", false, "print the version and end")
+	flag.Parse()
+	if *tell {
+		fmt.Println(version)
+		return
+	}
+	if err := serve(*listen, *target, *lies, *every, *seed, *below); err != nil {
+		fmt.Fprintln(os.Stderr, "lossyproxy:", err)
+		os.Exit(2)
+	}
+}
+
+func say(value any) { _ = json.NewEncoder(os.Stdout).Encode(value) }
+
+func serve(listen, target, lies string, every int, seed uint64, below string) error {
+	if _, _, err := net.SplitHostPort(target); err != nil {
+		return fmt.Errorf("-target: %q is no address and port", target)
+	}
+	kinds, err := lossy.Kinds(lies)
+	if err != nil {
+		return fmt.Errorf("-lies: %w", err)
+	}
+	if every < 1 {
+		return fmt.Errorf("-every = %d: at least 1", every)
+	}
+	socket, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	p := &lossy.Proxy{Target: target, Lies: kinds, Every: every, Seed: seed, Below: below}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+	server := &http.Server{Handler: p}
+	go server.Serve(socket)
+	say(map[string]int{"port": socket.Addr().(*net.TCPAddr).Port})
+	<-ended
+	server.Close()
+	told, standing := p.Sums()
+	say(map[string]map[string]int{"told": told, "standing": standing})
+	return nil
+}

@@ -1,0 +1,246 @@
+// Package lossy is an S3 proxy that breaks its word: it acknowledges some writes and does not keep them. What reads
+// back a ledger of acknowledged writes must catch it. Requests go on as they came, with the Host that the client signed.
+//
+// It knows which of its lies still stand: a later write of the same key, passed on and acknowledged, heals them.
+package lossy
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kinds of lies.
+const (
+	Drop      = "drop"      // a PUT or DELETE is acknowledged, and not passed on
+	Flip      = "flip"      // one byte of an upload is changed
+	Stale     = "stale"     // after an overwrite, the object before it is served
+	Resurrect = "resurrect" // a deleted object is served again
+)
+
+// All lists them.
+var All = []string{Drop, Flip, Stale, Resurrect}
+
+// Proxy passes requests to Target (host:port), and lies about one write of Every, of those whose path contains Below.
+type Proxy struct {
+	Target string
+	Lies   []string // kinds; none: it is honest
+	Every  int
+	Seed   uint64
+	Below  string
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	keys map[string]*key
+	told map[string]int // lies so far, by kind
+	once sync.Once
+	away *http.Client
+}
+
+// content is what a path holds, by a sum of its bytes.
+type content struct {
+	there bool
+	sum   uint64
+}
+
+// key is what is known of one path.
+type key struct {
+	acked content // what the client was told is there
+	real  content // what the server has
+	body  []byte  // of what was acknowledged last, if a lie may need it
+	serve []byte  // instead of what the server has
+	lie   string  // the last one
+}
+
+var sums = maphash.MakeSeed()
+
+func holds(body []byte) content { return content{true, maphash.Bytes(sums, body)} }
+
+// stands says whether what is served is not what was acknowledged.
+func (k *key) stands() bool {
+	served := k.real
+	if k.serve != nil {
+		served = holds(k.serve)
+	}
+	return served != k.acked
+}
+
+// Sums counts the lies so far, and those that no later write healed, by kind.
+func (p *Proxy) Sums() (told, standing map[string]int) {
+	p.once.Do(p.begin)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	standing = map[string]int{}
+	for _, k := range p.keys {
+		if k.stands() {
+			standing[k.lie]++
+		}
+	}
+	return maps.Clone(p.told), standing
+}
+
+func (p *Proxy) begin() {
+	p.rng = rand.New(rand.NewPCG(p.Seed, 0))
+	p.keys, p.told = map[string]*key{}, map[string]int{}
+	p.away = &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 1 << 12, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// ServeHTTP answers one request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	p.once.Do(p.begin)
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return
+	}
+	plain := q.URL.RawQuery == "" && strings.Contains(q.URL.Path, p.Below) && len(p.Lies) > 0
+	switch {
+	case plain && (q.Method == "PUT" || q.Method == "DELETE"):
+		p.write(w, q, body)
+	case plain && q.Method == "GET":
+		if instead := p.instead(q.URL.Path); instead != nil {
+			http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(instead))
+			return
+		}
+		p.pass(w, q, body)
+	default:
+		p.pass(w, q, body)
+	}
+}
+
+func (p *Proxy) instead(path string) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := p.keys[path]; k != nil {
+		return k.serve
+	}
+	return nil
+}
+
+// write draws whether to lie about a write, and which lie its kind allows.
+func (p *Proxy) write(w http.ResponseWriter, q *http.Request, body []byte) {
+	p.mu.Lock()
+	k := p.keys[q.URL.Path]
+	if k == nil {
+		k = &key{}
+		p.keys[q.URL.Path] = k
+	}
+	before, lie := k.body, ""
+	if p.rng.IntN(p.Every) == 0 {
+		able := []string{Drop}
+		switch {
+		case q.Method == "DELETE" && before != nil:
+			able = append(able, Resurrect)
+		case q.Method == "PUT" && len(body) > 0:
+			able = append(able, Flip)
+			if before != nil {
+				able = append(able, Stale)
+			}
+		}
+		able = slices.DeleteFunc(able, func(kind string) bool { return !slices.Contains(p.Lies, kind) })
+		if len(able) > 0 {
+			lie = able[p.rng.IntN(len(able))]
+		}
+	}
+	at := 0
+	if lie == Flip {
+		at = p.rng.IntN(len(body))
+	}
+	p.mu.Unlock()
+
+	sent := body
+	if lie == Flip {
+		sent = bytes.Clone(body)
+		sent[at] ^= 0x10
+	}
+	if lie != Drop {
+		if !p.pass(w, q, sent) {
+			return
+		}
+	} else if q.Method == "PUT" {
+		w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+	} else {
+		w.WriteHeader(http.StatusNoContent)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	put := q.Method == "PUT"
+	if lie != Drop {
+		k.real, k.serve = content{}, nil
+		if put {
+			k.real = holds(sent)
+		}
+	}
+	if lie == Stale || lie == Resurrect {
+		k.serve = before
+	}
+	k.acked, k.body = content{}, nil
+	if put {
+		k.acked = holds(body)
+		if p.remembers() {
+			k.body = body
+		}
+	}
+	if lie != "" {
+		k.lie = lie
+		p.told[lie]++
+	}
+}
+
+// remembers says whether some lie needs what was uploaded before.
+func (p *Proxy) remembers() bool {
+	return slices.Contains(p.Lies, Stale) || slices.Contains(p.Lies, Resurrect)
+}
+
+// pass passes a request on and its answer back; false: it was not acknowledged.
+func (p *Proxy) pass(w http.ResponseWriter, q *http.Request, body []byte) bool {
+	on, err := http.NewRequestWithContext(q.Context(), q.Method, "http://"+p.Target+q.URL.RequestURI(), bytes.NewReader(body))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return false
+	}
+	on.Header, on.Host, on.ContentLength = q.Header.Clone(), q.Host, int64(len(body))
+	on.URL.RawPath = q.URL.RawPath
+	answer, err := p.away.Do(on)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return false
+	}
+	defer answer.Body.Close()
+	for name, values := range answer.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.StatusCode)
+	if _, err := io.Copy(w, answer.Body); err != nil {
+		panic(http.ErrAbortHandler) // the client sees that it is not whole
+	}
+	return answer.StatusCode/100 == 2
+}
+
+// Kinds reads a list of lies, as `drop,flip`; `none` and `all` are known too.
+func Kinds(text string) ([]string, error) {
+	switch text {
+	case "none":
+		return nil, nil
+	case "all":
+		return All, nil
+	}
+	kinds := strings.Split(text, ",")
+	for _, kind := range kinds {
+		if !slices.Contains(All, kind) {
+			return nil, fmt.Errorf("%q is no lie: none, all, or some of %s", kind, strings.Join(All, ","))
+		}
+	}
+	return kinds, nil
+}

@@ -1,0 +1,162 @@
+"""The ledger of a client: what it wrote into the store, and what of it was acknowledged, in a file that outlives it.
+
+A write is noted before its request is sent, its acknowledgement before the worker's next operation begins. Entries
+stand in pages of the file that are mapped: they are in the kernel's page cache at once, and stay there when the
+process is killed. `loadgen/ledger` writes the same file. Standard library, `clock`, `guard`, `names`, `contract`.
+"""
+
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab.core import clock
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.names import put_key
+from storelab.engines.contract import Job
+from storelab.stores.protocols.endpoint import Bucket
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SCHEMA = 1
+PAGE = 16 << 10  # of one worker; the header takes whole pages
+NEW, OVERWRITE, DELETE = 1, 2, 3  # kinds of writes
+KINDS = {NEW: "put", OVERWRITE: "overwrite", DELETE: "delete"}
+_ENTRY, _ACK = struct.Struct("<IIHB5xqq"), struct.Struct("<q")  # in this order: an entry without its begin is none
+_FIELDS = [("number", "<u4"), ("generation", "<u4"), ("worker", "<u2"), ("kind", "u1"), ("zeros", "V5")]
+_STAMP = struct.Struct("<12sQI")
+STAMP = _STAMP.size  # bytes at the begin of a rewritten object that tell which write it is of
+
+
+def mark(attempt: str, client: int) -> bytes:
+    """The part of the stamp that all objects of a client share."""
+    return hashlib.sha256(f"{attempt}\0{client}".encode()).digest()[:12]
+
+
+def stamp(client: bytes, number: int, generation: int) -> bytes:
+    """What a rewritten object begins with. client: its `mark`."""
+    return _STAMP.pack(client, number, generation)
+
+
+def stamped(head: bytes) -> tuple[bytes, int, int]:
+    """(mark of the client, number of the key, generation) in the begin of an object."""
+    return _STAMP.unpack(head[:STAMP])
+
+
+def begin(job: Job, rewritten: bool) -> Path:
+    """Make the client's ledger, with its header: all that one needs to read its objects back. rewritten: every object
+    begins with its stamp."""
+    head = {
+        "schema": SCHEMA,
+        "attempt": job.attempt,
+        "client": job.client,
+        "buckets": [asdict(b) for b in job.own_buckets],
+        "account": job.account,
+        "object_size": job.point.axes["object_size"],
+        "data_seed": job.point.fixed["data_seed"],
+        "rewritten": rewritten,
+    }
+    text = json.dumps(head).encode() + b"\n"
+    assert job.ledger is not None
+    job.ledger.write_bytes(text + bytes(-len(text) % PAGE))
+    return job.ledger
+
+
+class Book:
+    """A ledger that the threads of this process write into; other processes may do so too."""
+
+    def __init__(self, path: Path):
+        self.path, self.file, self.lock = path, os.open(path, os.O_RDWR), threading.Lock()
+
+    def page(self) -> mmap.mmap:
+        """A new page. Zeros are written first: a full disk is told here, not by a signal later."""
+        with self.lock:
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+            try:
+                end = os.fstat(self.file).st_size
+                if os.pwrite(self.file, bytes(PAGE), end) != PAGE:
+                    os.ftruncate(self.file, end)
+                    raise OSError(28, "no room for a page")
+                return mmap.mmap(self.file, PAGE, offset=end)
+            except OSError as error:
+                raise LimitExceeded(f"the ledger cannot be written ({error.strerror})") from None
+            finally:
+                fcntl.flock(self.file, fcntl.LOCK_UN)
+
+    def noted(self, operation: Callable[[Any, bool], Any], worker: int) -> Callable[[Any, bool], Any]:
+        """The operation of one worker, with its entry in the ledger. Its tasks say in `note` what they write: number
+        of the key, generation, kind. Raises LimitExceeded where the ledger cannot be written; nothing is sent then."""
+        page, at, now = self.page(), 0, clock.now_ns
+
+        def do(task: Any, keep: bool) -> Any:
+            nonlocal page, at
+            if at == PAGE:
+                page.close()
+                page, at = self.page(), 0
+            entry, at = at, at + _ENTRY.size
+            number, generation, kind = task.note
+            _ENTRY.pack_into(page, entry, number, generation, worker, kind, now(), 0)
+            done = operation(task, keep)
+            _ACK.pack_into(page, entry + 24, now())
+            return done
+
+        return do
+
+
+class Ledger:
+    """A ledger as it is read: its header, and the entries so far; whoever writes may still be at it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        with open(path, "rb") as f:
+            line = f.readline()
+        self.head: dict[str, Any] = json.loads(line)
+        self.first = -(-len(line) // PAGE) * PAGE
+        self.buckets = [Bucket(**b) for b in self.head["buckets"]]
+        self.mark = mark(self.head["attempt"], self.head["client"])
+
+    def entries(self) -> "np.ndarray":
+        """Entries by key, then by generation: the order in which the key's only writer made them."""
+        import numpy as np
+
+        dtype = np.dtype([*_FIELDS, ("begin_ns", "<i8"), ("ack_ns", "<i8")])
+        found = np.fromfile(self.path, dtype, offset=self.first)
+        found = found[found["begin_ns"] > 0]
+        return found[np.lexsort((found["generation"], found["number"]))]
+
+    def place(self, number: int) -> tuple[Bucket, str]:
+        """(bucket, whole key) of a key's number."""
+        client = self.head["client"]
+        bucket = self.buckets[(client + number) % len(self.buckets)]
+        return bucket, bucket.prefix + put_key(self.head["attempt"], client, number)
+
+    def body(self, number: int, generation: int) -> int:
+        """Which of the payload's bodies the object has."""
+        from storelab.datasets import payload
+
+        return (number + (generation if self.head["rewritten"] else 0)) % payload.BODIES
+
+
+def ledgers(folder: Path) -> Iterator[Ledger]:
+    """All ledgers of an attempt."""
+    yield from map(Ledger, sorted(folder.glob("ledger.*")))
+
+
+def acknowledged(folder: Path) -> tuple[dict[str, int], int]:
+    """(acknowledged writes by kind, writes that were begun and never acknowledged) of all clients of an attempt."""
+    counts, unknown = dict.fromkeys(KINDS.values(), 0), 0
+    for ledger in ledgers(folder):
+        entries = ledger.entries()
+        known = entries["ack_ns"] > 0
+        unknown += int((~known).sum())
+        for kind, name in KINDS.items():
+            counts[name] += int((known & (entries["kind"] == kind)).sum())
+    return counts, unknown

@@ -1,0 +1,185 @@
+"""Looks at the objects of one account's ledgers and judges each: `python -m storelab.measure.durability.look`.
+
+A process of its own: the library may abort at its exit (see engines/obstore/loop.py), and keys stay in its environment.
+It reads one JSON object on standard input, and writes one on standard output.
+"""
+
+import json
+import mmap
+import os
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storelab.core import clock
+from storelab.datasets import payload
+from storelab.engines.common import ledger, s3_library
+from storelab.measure.durability.judge import ABSENT, FAULTS, FOREIGN, FOREVER, UNREADABLE, Write, judge
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+THREADS = 16
+MOST_EXAMPLES = 10
+CHUNK = 1 << 20
+TRIES, PAUSE_S = 3, 0.5  # of a look that fails, each through the next front-end
+WAITS = {"read_timeout": "10s", "timeout": "1h"}
+CLOCKS_NS = 100_000_000  # writes that were acknowledged so shortly before a look count as in flight: clocks differ
+
+
+class Key(NamedTuple):
+    """A key that was written: its ledger's index, number, and writes in order."""
+
+    ledger: int
+    number: int
+    writes: list[Write]
+
+
+def keys(books: Sequence[ledger.Ledger]) -> list[Key]:
+    """All keys of which at least one write was acknowledged, with their writes."""
+    out: list[Key] = []
+    for index, book in enumerate(books):
+        columns = book.entries()
+        names = ("number", "generation", "kind", "begin_ns", "ack_ns")
+        last = None
+        for number, generation, kind, begin_ns, ack_ns in zip(*(columns[n].tolist() for n in names), strict=True):
+            if number != last:
+                out.append(Key(index, number, []))
+                last = number
+            out[-1].writes.append(Write(generation, kind == ledger.DELETE, begin_ns, ack_ns))
+    return [key for key in out if any(w.ack_ns for w in key.writes)]
+
+
+class Bodies:
+    """The payload's bodies of all ledgers, mapped."""
+
+    def __init__(self, scratch: Path, books: Sequence[ledger.Ledger]):
+        self.of = [
+            [_mapped(f) for f in payload.body_files(scratch, b.head["data_seed"], b.head["object_size"])] for b in books
+        ]
+
+
+def _mapped(path: Path) -> memoryview:
+    with open(path, "rb") as f:
+        return memoryview(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) if path.stat().st_size else b"")
+
+
+class Looker:
+    """Reads objects by the library obstore, through several front-ends."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], books: Sequence[ledger.Ledger], bodies: Bodies):
+        import obstore
+
+        self.obstore, self.books, self.bodies, self.ends = obstore, books, bodies, endpoints
+        self.stores: dict[tuple[int, str], Any] = {}
+        self.lock = threading.Lock()
+
+    def _store(self, end: int, bucket: Bucket) -> Any:
+        with self.lock:
+            if (end, bucket.name) not in self.stores:
+                self.stores[end, bucket.name] = s3_library.store(self.ends[end], bucket.name, WAITS)
+            return self.stores[end, bucket.name]
+
+    def look(self, key: Key, turn: int) -> tuple[int, int, int, str]:
+        """(generation that is seen, or ABSENT, FOREIGN, UNREADABLE; begin and end of the look; the last error)."""
+        bucket, name = self.books[key.ledger].place(key.number)
+        begin_ns, error = clock.now_ns(), ""
+        for n in range(TRIES):
+            if n:
+                time.sleep(PAUSE_S)
+            begin_ns = clock.now_ns()
+            try:
+                answer = self.obstore.get(self._store((turn + n) % len(self.ends), bucket), name)
+                return self._recognised(key, answer), begin_ns, clock.now_ns(), ""
+            except FileNotFoundError:
+                return ABSENT, begin_ns, clock.now_ns(), ""
+            except Exception as caught:  # noqa: BLE001 - whatever the library raises: it could not be read
+                error = " ".join(str(caught).split())[:200] or type(caught).__name__
+        return UNREADABLE, begin_ns, clock.now_ns(), error
+
+    def _recognised(self, key: Key, answer: Any) -> int:
+        """Which of the key's generations these bytes are; every byte is compared."""
+        book, bodies, at = self.books[key.ledger], self.bodies.of[key.ledger], 0
+        generation, body, same = key.writes[0].generation, None, True
+        for piece in answer.stream(min_chunk_size=CHUNK):
+            data = memoryview(piece)
+            if body is None:
+                if book.head["rewritten"]:
+                    if len(data) < ledger.STAMP:
+                        return FOREIGN
+                    generation = self._stamped(book, key, bytes(data[: ledger.STAMP]))
+                    if generation == FOREIGN:
+                        return FOREIGN
+                    at, data = ledger.STAMP, data[ledger.STAMP :]
+                body = bodies[book.body(key.number, generation)]
+            same = same and data == body[at : at + len(data)]
+            at += len(data)
+        return generation if same and at == book.head["object_size"] else FOREIGN
+
+    @staticmethod
+    def _stamped(book: ledger.Ledger, key: Key, head: bytes) -> int:
+        mark, number, generation = ledger.stamped(head)
+        return generation if (mark, number) == (book.mark, key.number) else FOREIGN
+
+
+def _told(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> dict[str, Any]:
+    """An example for people."""
+    bucket, name = book.place(key.number)
+    last = max((w for w in key.writes if w.ack_ns), key=lambda w: w.ack_ns)
+    what = "its deletion" if last.deletes else f"version {last.generation}"
+    words = {ABSENT: "nothing", FOREIGN: "bytes that were not written to it", UNREADABLE: f"no answer: {error}"}
+    return {
+        "key": f"{bucket.name}/{name}",
+        "fault": fault,
+        "acknowledged": what,
+        "acknowledged_ns": last.ack_ns,
+        "read": words.get(seen, f"version {seen}"),
+    }
+
+
+def reading(job: dict[str, Any]) -> dict[str, Any]:
+    """Look at the keys and judge them. job: ledgers (paths), endpoints, scratch, live, most (keys), seconds, seed."""
+    books = [ledger.Ledger(Path(p)) for p in job["ledgers"]]
+    looker = Looker([Endpoint(**e) for e in job["endpoints"]], books, Bodies(Path(job["scratch"]), books))
+    known = keys(books)
+    rng, states = random.Random(job["seed"]), len(known)
+    chosen = rng.sample(known, min(states, job["most"]))
+    until = time.monotonic() + job["seconds"]
+    seen: list[tuple[Key, int, int, int, str]] = []
+
+    def work(part: int) -> None:
+        for turn in range(part, len(chosen), THREADS):
+            if time.monotonic() > until:
+                return
+            seen.append((chosen[turn], *looker.look(chosen[turn], turn)))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    later = {(k.ledger, k.number): k.writes for k in keys(books)} if job["live"] else {}
+    found: Counter[str] = Counter()
+    examples = []
+    for key, generation, begin_ns, end_ns, error in seen:
+        if job["live"]:
+            key = key._replace(writes=later[key.ledger, key.number])
+            fault = judge(key.writes, generation, begin_ns - CLOCKS_NS, end_ns + CLOCKS_NS)
+        else:
+            fault = judge(key.writes, generation, FOREVER, FOREVER)
+        found[fault] += 1
+        if fault and len(examples) < MOST_EXAMPLES:
+            examples.append(_told(key, books[key.ledger], fault, generation, error))
+    return {"states": states, "read": len(seen), **{f: found[f] for f in FAULTS}, "examples": examples}
+
+
+def main() -> None:
+    out = reading(json.loads(sys.stdin.read()))
+    sys.stdout.write(json.dumps(out) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The readings of an attempt's ledgers: while an actor is down, after the recovery, at the end (room `measure`).
+
+`Readings(…).take("down", live=True)` may be called from any thread while clients write; `record()` is what the record
+keeps under `durability`. Nothing is done, and nothing recorded, where no client keeps a ledger.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from storelab.core import clock
+from storelab.core.errors import MeasurementFailed
+from storelab.engines.common import ledger
+from storelab.host import processes
+from storelab.measure.durability.judge import FAULTS
+from storelab.measure.durability.look import MOST_EXAMPLES
+from storelab.stores.base import Store
+from storelab.workloads.staging.stage import report
+
+MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading: of more, a sample is read
+SECONDS, GRACE_S = 600.0, 120.0  # of one reading; for those looks that are at it then
+
+
+class Readings:
+    def __init__(self, store: Store, folder: Path, job: dict[str, Any], seed: int):
+        """folder: of the attempt; job: what stands in its `job.json`; seed: of samples."""
+        self.store, self.folder, self.job, self.seed = store, folder, job, seed
+        self.taken: list[dict[str, Any]] = []
+
+    def take(
+        self, when: str, live: bool = False, most: int = MOST_STATES, seconds: float = SECONDS
+    ) -> dict[str, Any] | None:
+        """Read back what was acknowledged; None where there is no ledger. when: `down`, `recovered` or `end`.
+
+        live: clients still write. most: keys that are read, `seconds`: how long. Raises MeasurementFailed where it
+        cannot be done at all; a store that does not answer is a result.
+        """
+        accounts: dict[int, list[ledger.Ledger]] = {}
+        for book in ledger.ledgers(self.folder):
+            accounts.setdefault(book.head["account"], []).append(book)
+        if not accounts:
+            return None
+        out: dict[str, Any] = {"when": when, "time_ns": clock.now_ns()}
+        sums: dict[str, Any] = dict.fromkeys(("states", "read", *FAULTS), 0)
+        examples: list[dict[str, Any]] = []
+        for account, books in sorted(accounts.items()):
+            size = max(b.head["object_size"] for b in books)
+            bound = min(most, max(1, MOST_BYTES // max(1, size))) // len(accounts) or 1
+            found = self._asked(account, books, live, bound, seconds / len(accounts))
+            examples += found.pop("examples")
+            sums = {name: sums[name] + found[name] for name in sums}
+        out |= sums | {"examples": examples[:MOST_EXAMPLES]}
+        self.taken.append(out)
+        return out
+
+    def at_end(self) -> None:
+        """The last reading, told on the terminal: data that are lost are a result, and no failure of the point."""
+        if self.take("end"):
+            for reading in self.taken:
+                report(f"    {told(reading)}")
+
+    def _asked(self, account: int, books: list[ledger.Ledger], live: bool, most: int, seconds: float) -> dict[str, Any]:
+        task = {
+            "ledgers": [str(b.path) for b in books],
+            "endpoints": self.job["endpoints"],
+            "scratch": self.job["scratch"],
+            "live": live,
+            "most": most,
+            "seconds": seconds,
+            "seed": self.seed,
+        }
+        own = self.store.credentials(account)
+        environ = os.environ | (own.environ() if own else {})
+        command = [sys.executable, "-m", "storelab.measure.durability.look"]
+        done = processes.ask(command, seconds + GRACE_S, environ, json.dumps(task))
+        if done.returncode:
+            raise MeasurementFailed(f"the ledger could not be read back: {processes.words(done)}")
+        return json.loads(done.stdout)
+
+    def record(self) -> dict[str, Any] | None:
+        """`durability` of the record; None where no ledger was kept."""
+        if not any(True for _ in ledger.ledgers(self.folder)):
+            return None
+        counts, unknown = ledger.acknowledged(self.folder)
+        return {"acknowledged": counts, "unacknowledged": unknown, "readings": self.taken}
+
+
+def told(reading: dict[str, Any]) -> str:
+    """One reading in words, for the terminal."""
+    part = f"{reading['read']} of {reading['states']}" if reading["read"] < reading["states"] else f"{reading['read']}"
+    when = {"down": "while an actor was down", "recovered": "after the recovery"}.get(reading["when"], "at the end")
+    wrong = ", ".join(f"{reading[fault]} {fault}" for fault in FAULTS if reading[fault])
+    line = f"durability: {part} acknowledged states read back {when}: {wrong or 'all are right'}"
+    if not wrong or not reading["examples"]:
+        return line
+    first = reading["examples"][0]
+    return f"{line}; {first['key']}: {first['acknowledged']} was acknowledged, read: {first['read']}"

@@ -1,0 +1,185 @@
+"""Ledgers and their reading back, on a real store: an honest one raises no alarm, every lie that stands is found; a killed client leaves a
+whole ledger."""
+
+import signal
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+from laboratory import needs_loadgen
+from lossy_proxy import LossyProxy
+
+from storelab.core.model import Point
+from storelab.engines.common import ledger
+from storelab.engines.contract import Job
+from storelab.engines.loadgen.client import LoadgenPut
+from storelab.measure.durability.judge import FAULTS
+from storelab.measure.durability.readings import Readings
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+pytestmark = [pytest.mark.real, needs_loadgen]
+ENGINES = [pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"]
+AXES = {"clients": 2, "workers": 4, "buckets": 3}
+REWRITES = {
+    "workload": "rewrite",
+    "axes": AXES | {"keys_per_worker": 100, "object_size": "1 kB"},
+    "duration": "1500 ms",
+}
+
+
+def external(url: str) -> dict:
+    return {"kind": "s3", "endpoint": url}
+
+
+def only(sweep: dict, **axes) -> dict:
+    return sweep | {"axes": sweep["axes"] | axes}
+
+
+def faults(reading: dict) -> dict[str, int]:
+    return {f: reading[f] for f in FAULTS if reading[f]}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
+    puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": engine, "object_size": "20 kB"}}
+    measured = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=only(REWRITES, engine=engine), put=puts)
+    for point, record, rows in measured:
+        durability = record["durability"]
+        (reading,) = durability["readings"]
+        assert (
+            record["valid"]
+            and all(c["ok"] for c in record["checks"])
+            and "ledger" in {c["name"] for c in record["checks"]}
+        )
+        assert reading["when"] == "end" and not faults(reading) and not reading["examples"]
+        assert reading["read"] == reading["states"] > 100 and reading["time_ns"] > record["deadline_ns"]
+        acked, done = durability["acknowledged"], Counter(r["op"] for r in rows if not r["error"])
+        assert durability["unacknowledged"] == 0 and all(r["error"] is None for r in rows)
+        assert acked["put"] + acked["overwrite"] == done["PUT"] and acked["delete"] == done["DELETE"]
+        if point.workload == "rewrite":
+            assert min(acked.values()) > 20 and reading["states"] <= 2 * 4 * 100
+            assert {(r["op"], r["bytes"]) for r in rows} == {("PUT", 1000), ("DELETE", 0)}
+        else:
+            assert acked == {"put": reading["states"], "overwrite": 0, "delete": 0}
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("acknowledged states read back at the end: all are right") == 2, told
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("lies", ["drop", "flip", "stale", "resurrect", "all"])
+def test_every_lie_that_stands_is_found(lab, seaweedfs, keys, engine, lies):
+    with LossyProxy(seaweedfs.endpoints(1)[0].url, lies, every=12, seed=5) as proxy:
+        ((_, record, _),) = lab(external(proxy.url), rewrite=only(REWRITES, engine=engine))
+        proxy.stop()
+    (reading,) = record["durability"]["readings"]
+    found = faults(reading)
+    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "as many as stand, and no other"
+    possible = {
+        "flip": {"corrupted"},
+        "stale": {"stale"},
+        "resurrect": {"resurrected"},
+        "drop": {"lost", "stale", "resurrected"},
+    }
+    assert set(found) <= possible.get(lies, set(FAULTS)) and "unreadable" not in found
+    assert record["valid"], "lost data are a result, and no failure"
+    assert len(reading["examples"]) == min(10, sum(found.values()))
+    for example in reading["examples"]:
+        assert (
+            example["fault"] in found
+            and example["acknowledged_ns"] < record["deadline_ns"] + 5e9
+            and "/put/" in example["key"]
+        )
+
+
+def test_puts_that_were_dropped_are_lost(lab, seaweedfs, keys):
+    axes = AXES | {"ledger": "kept", "engine": "loadgen"}
+    with LossyProxy(seaweedfs.endpoints(1)[0].url, "drop,flip", every=50) as proxy:
+        ((_, record, _),) = lab(external(proxy.url), put={"workload": "put", "axes": axes})
+        proxy.stop()
+    (reading,) = record["durability"]["readings"]
+    assert (
+        faults(reading) == {"lost": proxy.standing["drop"], "corrupted": proxy.standing["flip"]}
+        and proxy.told == proxy.standing
+    )
+
+
+def test_looks_while_clients_write(lab, seaweedfs, keys, monkeypatch):
+    """Through the hook of the fault runner: taken in the middle of the traffic, an honest store raises no alarm, and a lying one does."""
+    taken, original = [], Readings.__init__
+
+    def begun(self, store, folder, job, seed):
+        original(self, store, folder, job, seed)
+
+        def take():
+            while not list(folder.glob("ledger.*")):
+                time.sleep(0.02)
+            time.sleep(0.8)
+            taken.append(self.take("down", live=True, seconds=10))
+
+        self.thread = threading.Thread(target=take)
+        self.thread.start()
+
+    monkeypatch.setattr(Readings, "__init__", begun)
+    sweep = only(REWRITES, engine="loadgen") | {"duration": "3 s"}
+    ((_, record, _),) = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=sweep)
+    first, last = record["durability"]["readings"]
+    assert first["when"] == "down" and first["time_ns"] < record["deadline_ns"] and first["read"] > 50
+    assert not faults(first) and not faults(last), (first, last)
+    with LossyProxy(seaweedfs.endpoints(1)[0].url, "all", every=20) as proxy:
+        ((_, record, _),) = lab(external(proxy.url), rewrite=sweep)
+    assert faults(record["durability"]["readings"][0]) and len(taken) == 2
+
+
+class Counting(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    got: ClassVar[list[str]] = []
+    answered: ClassVar[list[str]] = []
+
+    def do_PUT(self):
+        self.got.append(self.path)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answered.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
+    """kill -9: what the server got is in the ledger as begun, what it answered as acknowledged, but for one operation of each worker."""
+    Counting.got, Counting.answered, workers = [], [], 6
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    attempt = tmp_path / "attempt"
+    attempt.mkdir()
+    axes = {"object_size": 4000, "workers": workers, "clients": 1, "ledger": "kept"}
+    point = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
+    end = Endpoint(f"http://127.0.0.1:{server.server_address[1]}")
+    scratch = tmp_path / "scratch" / "c"
+    client = LoadgenPut(Job(point, 0, end, [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0"))
+    try:
+        client.prepare()
+        now = time.time_ns()
+        client._tell({"start_ns": now, "deadline_ns": now + 60 * 10**9})
+        while len(Counting.answered) < 500:
+            time.sleep(0.01)
+        client.process.send_signal(signal.SIGKILL)
+        client.process.wait(10)
+    finally:
+        client.close()
+        server.shutdown()
+    assert client.process.returncode == -signal.SIGKILL
+    entries = ledger.Ledger(attempt / "ledger.0").entries()
+    read = ledger.Ledger(attempt / "ledger.0")
+    begun = {f"/b/{read.place(n)[1]}" for n in entries["number"].tolist()}
+    acked = {f"/b/{read.place(n)[1]}" for n in entries["number"][entries["ack_ns"] > 0].tolist()}
+    assert set(Counting.got) <= begun and acked <= set(Counting.answered)
+    assert len(set(Counting.answered) - acked) <= workers and len(acked) >= 500 - workers

@@ -1,0 +1,267 @@
+"""The judging of read-backs against all that could have happened, and ledgers as they are written and read."""
+
+import itertools
+import json
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from storelab.core.model import Point
+from storelab.engines.common import ledger
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.contract import Job
+from storelab.measure.durability import readings
+from storelab.measure.durability.judge import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+STEP = 8  # between the begins of two writes; an acknowledgement comes half-way
+
+
+def reference(ops):
+    """What may be there in the end, of (effect, acknowledged) in order: the last of every order in which they can have taken effect. An
+    operation that was acknowledged comes before all that began later; one that was not may come at any later time, or never."""
+    out = set()
+    for n in range(len(ops) + 1):
+        for order in itertools.permutations(range(len(ops)), n):
+            whole = all(i in order for i, (_, acked) in enumerate(ops) if acked)
+            fits = not any(b < a and ops[b][1] for a, b in itertools.combinations(order, 2))
+            if whole and fits:
+                out.add(ops[order[-1]][0] if order else ABSENT)
+    return out
+
+
+def histories(most):
+    """All orders of acknowledged and unknown puts and deletions of one key."""
+    for n in range(1, most + 1):
+        for kinds in itertools.product((False, True), repeat=n):
+            for acks in itertools.product((False, True), repeat=n):
+                yield [
+                    Write(i + 1, deletes, STEP * (i + 1), STEP * (i + 1) + STEP // 2 if acked else 0)
+                    for i, (deletes, acked) in enumerate(zip(kinds, acks, strict=True))
+                ]
+
+
+def test_what_may_be_seen_in_the_end_is_what_some_order_leaves():
+    tried = 0
+    for writes in histories(4):
+        assert allowed(writes) == reference([(w.effect, w.ack_ns > 0) for w in writes]), writes
+        tried += 1
+    assert tried == 4 + 16 + 64 + 256
+
+
+def seen_by(times, writes, at):
+    """What a read at a moment sees, if the writes took effect at these times (None: never)."""
+    done = [(t, w.effect) for t, w in zip(times, writes, strict=True) if t is not None and t <= at]
+    return max(done, default=(0, ABSENT))[1]
+
+
+def test_what_may_be_seen_meanwhile_is_what_some_moment_shows():
+    """Writes take effect at their begin, at their acknowledgement, or (unknown) at any such time later; reads lie between these times."""
+    for writes in histories(3):
+        times = range(STEP, STEP * (len(writes) + 2), STEP // 2)
+        looks = [t + STEP // 4 for t in range(0, times[-1] + 1, STEP // 2)]
+        moments = [
+            (w.begin_ns, w.ack_ns) if w.ack_ns else [None, *(t for t in times if t >= w.begin_ns)] for w in writes
+        ]
+        seen = {at: {seen_by(world, writes, at) for world in itertools.product(*moments)} for at in looks}
+        for begin, stop in itertools.combinations_with_replacement(looks, 2):
+            true = set().union(*(seen[at] for at in looks if begin <= at <= stop))
+            assert allowed(writes, begin, stop) == true, (writes, begin, stop)
+
+
+def test_the_words_of_each_fault():
+    put, over, gone = Write(1, False, 10, 15), Write(2, False, 20, 25), Write(3, True, 30, 35)
+    assert [judge([put], s) for s in (1, ABSENT, FOREIGN, UNREADABLE, 2)] == [
+        "",
+        "lost",
+        "corrupted",
+        "unreadable",
+        "corrupted",
+    ]
+    assert [judge([put, over], s) for s in (2, 1, ABSENT)] == ["", "stale", "lost"]
+    assert [judge([put, over, gone], s) for s in (ABSENT, 1, 2, FOREIGN, 3)] == [
+        "",
+        "resurrected",
+        "resurrected",
+        "corrupted",
+        "corrupted",
+    ]
+    again = Write(4, False, 40, 45)
+    assert [judge([put, over, gone, again], s) for s in (4, 2, ABSENT, 5)] == ["", "stale", "lost", "corrupted"]
+    unknown = Write(4, False, 40, 0)
+    assert [judge([put, over, gone, unknown], s) for s in (4, ABSENT, 1)] == ["", "", "resurrected"]
+    # Meanwhile: a version that is written only after the look cannot be seen by it.
+    assert (
+        judge([put, over], 2, 12, 18) == "corrupted"
+        and judge([put, over], 2, 12, 21) == ""
+        and judge([put, over], 1, 21, 24) == ""
+    )
+    assert (
+        judge([put, over], 1, 26, 27) == "stale"
+        and judge([put], ABSENT, 12, 13) == ""
+        and judge([put], ABSENT, 16, 17) == "lost"
+    )
+
+
+def job(folder, clients=1, rank=0, size=4000, buckets=2):
+    point = Point("s", "put", {"object_size": size, "clients": clients}, 1, "k", "s", 5, 0, {"data_seed": 7})
+    places = [Bucket(f"b{i}", "p/", i % 2) for i in range(buckets)]
+    return Job(point, rank, Endpoint("http://x"), places, folder, None, "a1b2", ledger=folder / f"ledger.{rank}")
+
+
+def task(number, generation, kind, fails=False):
+    return SimpleNamespace(note=(number, generation, kind), fails=fails)
+
+
+def operation(task, keep):
+    if task.fails:
+        raise OSError("no answer")
+    return "done"
+
+
+def test_a_ledger_of_several_threads_is_read_whole(tmp_path):
+    workers, each = 5, 2 * ledger.PAGE // 32 + 3
+    book = ledger.Book(ledger.begin(job(tmp_path), rewritten=True))
+
+    def work(worker):
+        do = book.noted(operation, worker)
+        for n in range(each):
+            try:
+                assert do(task(worker + workers * (n % 50), n // 50 + 1, 1 + n % 3, n % 7 == 0), False) == "done"
+            except OSError:
+                assert n % 7 == 0
+
+    threads = [threading.Thread(target=work, args=(w,)) for w in range(workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    entries = ledger.Ledger(tmp_path / "ledger.0").entries()
+    assert len(entries) == workers * each
+    expected = sorted(
+        (w + workers * (n % 50), n // 50 + 1, w, 1 + n % 3, n % 7 != 0) for w in range(workers) for n in range(each)
+    )
+    columns = ("number", "generation", "worker", "kind")
+    assert [(*r, a > 0) for *r, a in zip(*(entries[c].tolist() for c in (*columns, "ack_ns")), strict=True)] == expected
+    known = entries[entries["ack_ns"] > 0]
+    assert (known["ack_ns"] >= known["begin_ns"]).all() and len({*entries["begin_ns"].tolist()}) > 1
+    counts, unknown = ledger.acknowledged(tmp_path)
+    assert unknown == sum(not e[-1] for e in expected)
+    assert counts == {name: sum(e[3] == kind and e[-1] for e in expected) for kind, name in ledger.KINDS.items()}
+
+
+def test_an_entry_is_in_the_file_before_the_operation_and_its_end_before_the_next(tmp_path):
+    path = ledger.begin(job(tmp_path), rewritten=False)
+    found = []
+
+    def look(task, keep):
+        found.append([(int(e["number"]), int(e["ack_ns"]) > 0) for e in ledger.Ledger(path).entries()])
+
+    do = ledger.Book(path).noted(look, 3)
+    for number in range(3):
+        do(task(number, 1, ledger.NEW), False)
+    assert found == [[(0, False)], [(0, True), (1, False)], [(0, True), (1, True), (2, False)]]
+
+
+def test_processes_share_a_ledger(tmp_path):
+    path = ledger.begin(job(tmp_path), rewritten=False)
+    children = []
+    for i in range(3):
+        if not (pid := os.fork()):
+            do = ledger.Book(path).noted(operation, i)
+            for n in range(1000):
+                do(task(i + 3 * n, 1, ledger.NEW), False)
+            os._exit(0)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+    assert ledger.Ledger(path).entries()["number"].tolist() == list(range(3000))
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_client_before_it_writes(tmp_path, monkeypatch):
+    path = ledger.begin(job(tmp_path), rewritten=False)
+    done = []
+    do = ledger.Book(path).noted(lambda task, keep: done.append(task), 0)
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: 100)
+    for n in range(ledger.PAGE // 32):
+        do(task(n, 1, ledger.NEW), False)
+    with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(no room"):
+        do(task(n + 1, 1, ledger.NEW), False)
+    assert len(done) == ledger.PAGE // 32 == len(ledger.Ledger(path).entries())
+
+
+def test_the_header_tells_where_each_object_lies(tmp_path):
+    one = job(tmp_path, clients=4, rank=2, buckets=4)
+    ledger.begin(one, rewritten=True)
+    read = ledger.Ledger(tmp_path / "ledger.2")
+    assert [b.name for b in read.buckets] == ["b0", "b2"], "those of the client's account"
+    assert read.place(5) == (Bucket("b2", "p/", 0), "p/put/a1b2/2/00000005")
+    assert read.head["object_size"] == 4000 and [read.body(5, g) for g in (1, 2, 3)] == [2, 3, 0]
+    ledger.begin(job(tmp_path, rank=3), rewritten=False)
+    assert [ledger.Ledger(tmp_path / "ledger.3").body(5, g) for g in (1, 2)] == [1, 1]
+    marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
+    assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
+
+
+def test_many_buckets_make_a_header_of_several_pages(tmp_path):
+    ledger.begin(job(tmp_path, buckets=900), rewritten=False)
+    path = tmp_path / "ledger.0"
+    assert path.stat().st_size % ledger.PAGE == 0 and path.stat().st_size > ledger.PAGE
+    ledger.Book(path).noted(operation, 1)(task(4, 1, ledger.NEW), False)
+    assert ledger.Ledger(path).entries()["number"].tolist() == [4]
+
+
+def reading(**found):
+    whole = {
+        "when": "end",
+        "states": 100,
+        "read": 100,
+        "lost": 0,
+        "corrupted": 0,
+        "stale": 0,
+        "resurrected": 0,
+        "unreadable": 0,
+    }
+    return whole | {"examples": []} | found
+
+
+def test_a_reading_in_words():
+    assert readings.told(reading()) == "durability: 100 acknowledged states read back at the end: all are right"
+    assert readings.told(reading(read=20, when="down")) == (
+        "durability: 20 of 100 acknowledged states read back while an actor was down: all are right"
+    )
+    example = {"key": "b/k", "fault": "stale", "acknowledged": "version 3", "read": "version 2"}
+    assert readings.told(reading(stale=2, lost=1, when="recovered", examples=[example])) == (
+        "durability: 100 acknowledged states read back after the recovery: 1 lost, 2 stale; b/k: version 3 was acknowledged, read: version 2"
+    )
+
+
+def test_readings_ask_for_each_account_and_sum_up(tmp_path, monkeypatch):
+    for rank in range(3):
+        one = job(tmp_path, clients=3, rank=rank)
+        ledger.begin(Job(**(vars(one) | {"account": rank % 2})), rewritten=False)
+    asked = []
+
+    def ask(command, timeout_s, environ, feed):
+        asked.append((environ["KEY"], json.loads(feed)))
+        found = reading(read=7, lost=1, examples=[{"key": str(i)} for i in range(8)])
+        del found["when"]
+        return SimpleNamespace(returncode=0, stdout=json.dumps(found), stderr="")
+
+    monkeypatch.setattr(readings.processes, "ask", ask)
+    store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
+    taken = readings.Readings(store, tmp_path, {"endpoints": ["e"], "scratch": "s"}, 9)
+    out = taken.take("down", live=True, most=50, seconds=60)
+    assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"]) for key, t in asked] == [
+        ("k0", 2, 25, 30, True),
+        ("k1", 1, 25, 30, True),
+    ]
+    assert (out["read"], out["lost"], out["states"], len(out["examples"])) == (14, 2, 200, 10)
+    assert taken.record() == {
+        "acknowledged": {"put": 0, "overwrite": 0, "delete": 0},
+        "unacknowledged": 0,
+        "readings": [out],
+    }
+    nothing = readings.Readings(store, tmp_path / "none", {}, 9)
+    assert nothing.take("end") is None and nothing.record() is None
