@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
     from storelab.stores.base import Store
 
-_FILE = re.compile(r"(ops|reads|result)\.(\d+)(\.parquet)?")  # that a client leaves
+_FILE = re.compile(r"(ops|reads|result|ledger)\.(\d+)(\.parquet)?")  # that a client leaves
 
 
 @dataclass(frozen=True)
