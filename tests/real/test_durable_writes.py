@@ -12,16 +12,22 @@ import pytest
 from laboratory import needs_loadgen
 from lossy_proxy import LossyProxy
 
+from storelab.core import plan
+from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.contract import Job
 from storelab.engines.loadgen.client import LoadgenPut
+from storelab.measure import point
 from storelab.measure.durability.judge import FAULTS
 from storelab.measure.durability.readings import Readings
+from storelab.stores import everywhere
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.real, needs_loadgen]
-ENGINES = [pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"]
+HEAVY = pytest.mark.heavy
+ENGINES = [pytest.param("obstore", marks=HEAVY), "loadgen"]
 AXES = {"clients": 2, "workers": 4, "buckets": 3}
 REWRITES = {
     "workload": "rewrite",
@@ -46,7 +52,7 @@ def faults(reading: dict) -> dict[str, int]:
 def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
     puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": engine, "object_size": "20 kB"}}
     measured = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=only(REWRITES, engine=engine), put=puts)
-    for point, record, rows in measured:
+    for measured_point, record, rows in measured:
         durability = record["durability"]
         (reading,) = durability["readings"]
         assert (
@@ -59,7 +65,7 @@ def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
         acked, done = durability["acknowledged"], Counter(r["op"] for r in rows if not r["error"])
         assert durability["unacknowledged"] == 0 and all(r["error"] is None for r in rows)
         assert acked["put"] + acked["overwrite"] == done["PUT"] and acked["delete"] == done["DELETE"]
-        if point.workload == "rewrite":
+        if measured_point.workload == "rewrite":
             assert min(acked.values()) > 20 and reading["states"] <= 2 * 4 * 100
             assert {(r["op"], r["bytes"]) for r in rows} == {("PUT", 1000), ("DELETE", 0)}
         else:
@@ -69,7 +75,9 @@ def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("lies", ["drop", "flip", "stale", "resurrect", "all"])
+@pytest.mark.parametrize(
+    "lies", [*(pytest.param(k, marks=HEAVY) for k in ("drop", "flip", "stale", "resurrect")), "all"]
+)
 def test_every_lie_that_stands_is_found(lab, seaweedfs, keys, engine, lies):
     with LossyProxy(seaweedfs.endpoints(1)[0].url, lies, every=12, seed=5) as proxy:
         ((_, record, _),) = lab(external(proxy.url), rewrite=only(REWRITES, engine=engine))
@@ -94,6 +102,7 @@ def test_every_lie_that_stands_is_found(lab, seaweedfs, keys, engine, lies):
         )
 
 
+@HEAVY
 def test_puts_that_were_dropped_are_lost(lab, seaweedfs, keys):
     axes = AXES | {"ledger": "kept", "engine": "loadgen"}
     with LossyProxy(seaweedfs.endpoints(1)[0].url, "drop,flip", every=50) as proxy:
@@ -106,6 +115,7 @@ def test_puts_that_were_dropped_are_lost(lab, seaweedfs, keys):
     )
 
 
+@HEAVY
 def test_looks_while_clients_write(lab, seaweedfs, keys, monkeypatch):
     """Through the hook of the fault runner: taken in the middle of the traffic, an honest store raises no alarm, and a lying one does."""
     taken, original = [], Readings.__init__
@@ -131,6 +141,54 @@ def test_looks_while_clients_write(lab, seaweedfs, keys, monkeypatch):
     with LossyProxy(seaweedfs.endpoints(1)[0].url, "all", every=20) as proxy:
         ((_, record, _),) = lab(external(proxy.url), rewrite=sweep)
     assert faults(record["durability"]["readings"][0]) and len(taken) == 2
+
+
+@HEAVY
+def test_readings_while_a_daemon_is_down_and_when_the_store_is_whole(tmp_path, port_block):
+    """SeaweedFS with two copies loses a volume server: nothing is lost, meanwhile and afterwards."""
+    settings = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50, "port": port_block}
+    rewrites = {k: v for k, v in REWRITES["axes"].items() if k != "buckets"} | {"engine": "loadgen"}
+    config = Config.model_validate(
+        {
+            "name": "down",
+            "campaign": "down",
+            "stores": {"sw": settings},
+            "use_stores": ["sw"],
+            "calibrate": False,
+            "repetitions": 1,
+            "results": str(tmp_path / "results"),
+            "state": str(tmp_path / "state"),
+            "faults": {"lost": [{"at": "1 s", "act": "kill", "actor": "data.0"}]},
+            "sweeps": {
+                "s": {
+                    "duration": "4 s",
+                    "warm_up": "200 ms",
+                    "axes": {"fault": "lost", "buckets": 3},
+                    "roles": {"writers": {"workload": "rewrite", "axes": rewrites}},
+                }
+            },
+        }
+    )
+    try:
+        points = plan.make(config, WORKLOADS)
+        record = point.point(config, points, points[0].key)
+    finally:
+        for store in everywhere(config).values():
+            store.down()
+    live, whole, last = record["durability"]["readings"]
+    assert [live["when"], whole["when"], last["when"]] == ["down", "down", "recovered"]
+    kill = next(e for e in record["events"] if e.get("act") == "kill")
+    undone = next(e for e in record["events"] if e["kind"] == "undone")
+    assert (
+        kill["time_ns"]
+        < live["time_ns"]
+        < record["deadline_ns"]
+        < whole["time_ns"]
+        < undone["time_ns"]
+        < last["time_ns"]
+    )
+    assert live["read"] > 20 and whole["read"] == whole["states"] == last["states"] == last["read"] > 100
+    assert [faults(r) for r in (live, whole, last)] == [{}, {}, {}], record["durability"]
 
 
 class Counting(BaseHTTPRequestHandler):
@@ -161,10 +219,10 @@ def test_a_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
     attempt = tmp_path / "attempt"
     attempt.mkdir()
     axes = {"object_size": 4000, "workers": workers, "clients": 1, "ledger": "kept"}
-    point = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
+    told = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
     end = Endpoint(f"http://127.0.0.1:{server.server_address[1]}")
     scratch = tmp_path / "scratch" / "c"
-    client = LoadgenPut(Job(point, 0, end, [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0"))
+    client = LoadgenPut(Job(told, 0, end, [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0"))
     try:
         client.prepare()
         now = time.time_ns()

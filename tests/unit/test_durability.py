@@ -8,11 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from storelab.core import clock
+from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job
-from storelab.measure.durability import readings
+from storelab.measure.durability import beside, readings
 from storelab.measure.durability.judge import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
@@ -252,10 +254,10 @@ def test_readings_ask_for_each_account_and_sum_up(tmp_path, monkeypatch):
     monkeypatch.setattr(readings.processes, "ask", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
     taken = readings.Readings(store, tmp_path, {"endpoints": ["e"], "scratch": "s"}, 9)
-    out = taken.take("down", live=True, most=50, seconds=60)
-    assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"]) for key, t in asked] == [
-        ("k0", 2, 25, 30, True),
-        ("k1", 1, 25, 30, True),
+    out = taken.take("down", live=True, most=50, seconds=60, threads=3)
+    assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"], t["threads"]) for key, t in asked] == [
+        ("k0", 2, 25, 30, True, 3),
+        ("k1", 1, 25, 30, True, 3),
     ]
     assert (out["read"], out["lost"], out["states"], len(out["examples"])) == (14, 2, 200, 10)
     assert taken.record() == {
@@ -265,3 +267,70 @@ def test_readings_ask_for_each_account_and_sum_up(tmp_path, monkeypatch):
     }
     nothing = readings.Readings(store, tmp_path / "none", {}, 9)
     assert nothing.take("end") is None and nothing.record() is None
+
+
+S = 10**9
+
+
+def acts(*given):
+    return [{"at_ns": at, "act": act, "actors": actors.split()} for at, act, actors in given]
+
+
+@pytest.mark.parametrize(
+    ("given", "spans"),
+    [
+        ([], []),
+        ([(1, "kill", "a")], [(1, 9)]),
+        ([(1, "kill", "a"), (4, "restart", "a")], [(1, 4)]),
+        ([(1, "hang", "a"), (2, "hang", "b"), (3, "resume", "a"), (5, "resume", "b"), (7, "kill", "a")], [(1, 5), (7, 9)]),
+        ([(1, "kill", "a b"), (3, "restart", "a")], [(1, 9)]),
+        ([(1, "slow", "a"), (2, "fill", "b"), (3, "command", "")], []),
+        ([(1, "hang", "a"), (2, "kill", "a"), (4, "restart", "a")], [(1, 4)]),
+        ([(1, "cut", "a"), (2, "resume", "a"), (4, "heal", "a"), (6, "remove_drive", "d"), (8, "return_drive", "d")], [(1, 4), (6, 8)]),
+    ],
+)  # fmt: skip
+def test_when_something_is_away(given, spans):
+    assert beside.away(acts(*given), 9) == spans
+
+
+class Taking:
+    """Readings that only tell when they were taken."""
+
+    def __init__(self, fails=False):
+        self.taken, self.fails = [], fails
+
+    def take(self, when, live=False, **more):
+        self.taken.append((when, live, clock.now_ns(), more))
+        if self.fails:
+            raise MeasurementFailed("no reader")
+
+
+def test_readings_beside_a_fault_come_when_something_is_away():
+    readings, at = Taking(), clock.now_ns() + S // 5
+    given = acts((S // 10, "kill", "a"), (S, "restart", "a"), (8 * S // 5, "hang", "b"))
+    run = beside.Beside(readings, given, 3 * S)
+    run.start(at)
+    clock.sleep_until(at + 24 * S // 10)
+    run.ended()
+    (first, second, whole) = readings.taken
+    assert [t[:2] for t in readings.taken] == [("down", True), ("down", True), ("down", False)]
+    assert 0 <= first[2] - at - 6 * S // 10 < S // 5 and 0 <= second[2] - at - 21 * S // 10 < S // 5
+    assert first[3]["seconds"] == pytest.approx(0.4, abs=0.2) and second[3]["seconds"] == pytest.approx(0.9, abs=0.2)
+    assert whole[3] == {"seconds": beside.WHOLE_S}
+
+
+def test_no_reading_beside_a_fault_that_takes_nothing_away_or_is_over_too_soon():
+    for given in (acts((1, "slow", "a")), acts((0, "kill", "a"), (S // 2, "restart", "a"))):
+        readings = Taking()
+        run = beside.Beside(readings, given, 2 * S)
+        run.start(clock.now_ns())
+        clock.sleep_until(clock.now_ns() + 6 * S // 10)
+        run.ended()
+        assert not readings.taken
+
+
+def test_a_reading_that_cannot_be_done_fails_the_run():
+    run = beside.Beside(Taking(fails=True), acts((0, "kill", "a")), 3 * S)
+    run.start(clock.now_ns() - S)
+    with pytest.raises(MeasurementFailed, match="no reader"):
+        [clock.sleep_until(clock.now_ns() + S // 10), run.ended()]

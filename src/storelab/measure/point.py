@@ -23,6 +23,7 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, check_axes, given_up, jobs, plan_file, progress, record
+from storelab.measure.durability.beside import Beside
 from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
 from storelab.measure.faults import hook
@@ -215,10 +216,12 @@ def _launch(attempt: Attempt) -> Outcome:
     clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
-            starts = [watch.start, *([fault.start] if fault else [])]
+            aside = Beside(readings, fault.acts if fault else (), duration_ns)
+            starts = [watch.start, *([fault.start, aside.start] if fault else [])]
             begin = partial(_each, starts)
             results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
             if fault:
+                aside.ended()
                 fault.settle()
         checks = [c | {"name": f"{r['role']}: {c['name']}"} if "role" in r else c for r in results for c in r["checks"]]
         checks += hook.checks(fault)
@@ -226,7 +229,7 @@ def _launch(attempt: Attempt) -> Outcome:
         observed = module.observe(store, chosen, job, work)
     finally:
         watch.stop()
-    readings.at_end()
+    readings.at_end(fault is not None and fault.recovered is not False)
     return Outcome(results, checks, observed, launcher, watch, fault, readings.record())
 
 

@@ -142,7 +142,8 @@ def _told(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> d
 
 
 def reading(job: dict[str, Any]) -> dict[str, Any]:
-    """Look at the keys and judge them. job: ledgers (paths), endpoints, scratch, live, most (keys), seconds, seed."""
+    """Look at the keys and judge them. job: ledgers (paths), endpoints, scratch, live, most (keys), seconds, threads,
+    seed."""
     books = [ledger.Ledger(Path(p)) for p in job["ledgers"]]
     looker = Looker([Endpoint(**e) for e in job["endpoints"]], books, Bodies(Path(job["scratch"]), books))
     known = keys(books)
@@ -152,13 +153,13 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
     seen: list[tuple[Key, int, int, int, str]] = []
 
     def work(part: int) -> None:
-        for turn in range(part, len(chosen), THREADS):
+        for turn in range(part, len(chosen), job["threads"]):
             if time.monotonic() > until:
                 return
             seen.append((chosen[turn], *looker.look(chosen[turn], turn)))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(work, range(THREADS)))
+    with ThreadPoolExecutor(job["threads"]) as pool:
+        list(pool.map(work, range(job["threads"])))
     later = {(k.ledger, k.number): k.writes for k in keys(books)} if job["live"] else {}
     found: Counter[str] = Counter()
     examples = []

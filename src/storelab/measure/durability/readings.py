@@ -14,8 +14,8 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
 from storelab.host import processes
+from storelab.measure.durability import look
 from storelab.measure.durability.judge import FAULTS
-from storelab.measure.durability.look import MOST_EXAMPLES
 from storelab.stores.base import Store
 from storelab.workloads.staging.stage import report
 
@@ -30,12 +30,17 @@ class Readings:
         self.taken: list[dict[str, Any]] = []
 
     def take(
-        self, when: str, live: bool = False, most: int = MOST_STATES, seconds: float = SECONDS
+        self,
+        when: str,
+        live: bool = False,
+        most: int = MOST_STATES,
+        seconds: float = SECONDS,
+        threads: int = look.THREADS,
     ) -> dict[str, Any] | None:
         """Read back what was acknowledged; None where there is no ledger. when: `down`, `recovered` or `end`.
 
-        live: clients still write. most: keys that are read, `seconds`: how long. Raises MeasurementFailed where it
-        cannot be done at all; a store that does not answer is a result.
+        live: clients still write. most: keys that are read; seconds: how long; threads: that read. Raises
+        MeasurementFailed where it cannot be done at all; a store that does not answer is a result.
         """
         accounts: dict[int, list[ledger.Ledger]] = {}
         for book in ledger.ledgers(self.folder):
@@ -48,33 +53,32 @@ class Readings:
         for account, books in sorted(accounts.items()):
             size = max(b.head["object_size"] for b in books)
             bound = min(most, max(1, MOST_BYTES // max(1, size))) // len(accounts) or 1
-            found = self._asked(account, books, live, bound, seconds / len(accounts))
+            more = {"live": live, "most": bound, "seconds": seconds / len(accounts), "threads": threads}
+            found = self._asked(account, books, more)
             examples += found.pop("examples")
             sums = {name: sums[name] + found[name] for name in sums}
-        out |= sums | {"examples": examples[:MOST_EXAMPLES]}
+        out |= sums | {"examples": examples[: look.MOST_EXAMPLES]}
         self.taken.append(out)
         return out
 
-    def at_end(self) -> None:
-        """The last reading, told on the terminal: data that are lost are a result, and no failure of the point."""
-        if self.take("end"):
+    def at_end(self, recovered: bool = False) -> None:
+        """The last reading. All are told on the terminal: data that are lost are a result, and no failure of the
+        point. recovered: after a fault, and the store is whole."""
+        if self.take("recovered" if recovered else "end"):
             for reading in self.taken:
                 report(f"    {told(reading)}")
 
-    def _asked(self, account: int, books: list[ledger.Ledger], live: bool, most: int, seconds: float) -> dict[str, Any]:
-        task = {
+    def _asked(self, account: int, books: list[ledger.Ledger], more: dict[str, Any]) -> dict[str, Any]:
+        task = more | {
             "ledgers": [str(b.path) for b in books],
             "endpoints": self.job["endpoints"],
             "scratch": self.job["scratch"],
-            "live": live,
-            "most": most,
-            "seconds": seconds,
             "seed": self.seed,
         }
         own = self.store.credentials(account)
         environ = os.environ | (own.environ() if own else {})
         command = [sys.executable, "-m", "storelab.measure.durability.look"]
-        done = processes.ask(command, seconds + GRACE_S, environ, json.dumps(task))
+        done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:
             raise MeasurementFailed(f"the ledger could not be read back: {processes.words(done)}")
         return json.loads(done.stdout)
