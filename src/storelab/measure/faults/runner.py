@@ -19,7 +19,7 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.core.campaign.faults import OF_A_USER, most_lost
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError, said
 from storelab.measure.faults import people
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
 from storelab.stores.faults.acts import Acts, journal_of, resolve
@@ -140,7 +140,7 @@ class Runner:
             return lambda: people.ask(act["prompt"], self._over)
         try:
             return self._do.ready(act, actor)
-        except (MeasurementFailed, UserError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - told at the act's time, whatever a sick store makes of it
             return _raiser(error)
 
     def _done(self, act: Mapping[str, Any], actor: str, do: Callable[[], str], due_ns: int, kind: str = "act") -> None:
@@ -151,6 +151,8 @@ class Runner:
             detail = do()
         except (MeasurementFailed, UserError, OSError) as failure:
             error = " ".join(str(failure).split())
+        except Exception as failure:  # noqa: BLE001 - the acts behind it, and the undoing, come all the same
+            error = said(failure)
         event |= {"time_ns": begun, "done_ns": clock.now_ns(), "error": error, "detail": detail}
         with self._lock:
             self.events.append(event)

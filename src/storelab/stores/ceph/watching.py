@@ -1,6 +1,7 @@
 """What a Ceph of ours says of its redundancy, and what faults can be done to it."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -62,14 +63,16 @@ class CephWatched(CephCluster):
 
     def fill(self, actor: str) -> str:
         """An OSD takes itself for full: Ceph's own way to try that."""
-        self.admin.ask(actor.replace("-", "."), "injectfull", type="full", count=-1)
+        self._inject(actor, type="full", count=-1)
         return "injectfull full"
 
     def empty(self, actor: str) -> None:
-        try:
-            self.admin.ask(actor.replace("-", "."), "injectfull", type="none")
-        except OSError:  # it ended meanwhile, and forgot
-            return
+        with suppress(OSError):  # it ended meanwhile, and forgot
+            self._inject(actor, type="none")
+
+    def _inject(self, actor: str, **arguments: Any) -> None:
+        with suppress(ValueError):  # it answers nothing at all
+            self.admin.ask(actor.replace("-", "."), "injectfull", **arguments)
 
     def condition(self) -> Condition:
         """As the monitor counts OSDs, and as these tell the states of their placement groups.

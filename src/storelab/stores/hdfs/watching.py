@@ -64,17 +64,17 @@ class HdfsWatched(Managed):
     def condition(self) -> Condition:
         """As the NameNode counts blocks that have too few copies, and DataNodes that are silent."""
         try:
-            told = self._bean("namenode-1", "NameNode", "FSNamesystem", ASK_S)
-            live, dead, stale = (told[k] for k in ("NumLiveDataNodes", "NumDeadDataNodes", "StaleDataNodes"))
-            low, missing, pending = (told[f"{k}Blocks"] for k in ("LowRedundancy", "Missing", "PendingReconstruction"))
+            told = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # the others are 10 s old
+            live, dead, stale = (told[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
+            low, pending = (told[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
         except (MeasurementFailed, LookupError):
             return Condition(DOWN, "the NameNode does not answer")
         detail = (
             f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; blocks {low} short of copies, "
-            f"{pending} being copied, {missing} missing"
+            f"{pending} being copied"
         )
         if not live:
             return Condition(DOWN, detail)
-        if stale or missing or (low and not pending):
+        if stale or (low and not pending):
             return Condition(DEGRADED, detail)
         return Condition(RECOVERING if low or pending else CLEAN, detail)
