@@ -69,6 +69,9 @@ type Job struct {
 	Records    string      `json:"records"`     // Parquet file to write
 	Ledger     string      `json:"ledger"`      // file with a header, to which what is written is added; "": none
 	Rewrite    *Rewrite    `json:"rewrite"`     // PUT and DELETE over a bounded set of keys
+	Arrivals   string      `json:"arrivals"`    // of an open loop: "even" (default) or "poisson"
+	Population *Population `json:"population"`  // a mix: operations on objects that come and go
+	Sizes      *Sizes      `json:"sizes"`       // of the objects that a mix puts
 }
 
 // Endpoint is one front-end.
@@ -86,11 +89,13 @@ type Operation struct {
 	Share float64 `json:"share"` // of the operations; 0 stands for 1
 }
 
-// Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body.
+// Objects are columns of equal length: key (with the bucket's prefix), index of the bucket, index of the body. Size: of
+// those that PUT uploads: so much of its body.
 type Objects struct {
 	Key    []string `json:"key"`
 	Bucket []int    `json:"bucket"`
 	Body   []int    `json:"body"`
+	Size   []int64  `json:"size"`
 }
 
 // Upload is one place of uploads: upload n there gets the key prefix + n in eight digits. Of listings: a folder.
@@ -254,6 +259,9 @@ func (j *Job) check() error {
 	if err := j.checkObjects(); err != nil {
 		return err
 	}
+	if err := j.checkMix(); err != nil {
+		return err
+	}
 	if j.Has(GetRange) {
 		if err := j.checkRange(); err != nil {
 			return err
@@ -286,7 +294,7 @@ func (j *Job) checkObjects() error {
 	if len(o.Bucket) != len(o.Key) || (len(o.Body) != len(o.Key) && len(o.Body) != 0) {
 		return fmt.Errorf("objects: columns of %d keys, %d buckets, %d bodies: give each object all of them", len(o.Key), len(o.Bucket), len(o.Body))
 	}
-	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) && j.Rewrite == nil {
+	if len(o.Key) == 0 && j.Has(Get, GetRange, Head, Delete, Multi) && j.Rewrite == nil && !j.Mixed() {
 		return fmt.Errorf("objects: none, and operations read or delete them")
 	}
 	for i, b := range o.Bucket {
@@ -309,8 +317,16 @@ func (j *Job) checkObjects() error {
 			return fmt.Errorf("lists[%d].bucket = %d: there are %d buckets", i, u.Bucket, len(j.Buckets))
 		}
 	}
-	if j.Has(Put) && (len(j.Uploads) == 0 || len(j.Bodies) == 0) {
+	if j.Has(Put) && (len(j.Uploads) == 0 && !j.Named() || len(j.Bodies) == 0) {
 		return fmt.Errorf("uploads, bodies: PUT needs places and contents")
+	}
+	if j.Named() && (len(j.Operations) > 1 || !j.Has(Put) || len(j.Uploads) > 0 || len(o.Size) != len(o.Key) || len(o.Body) != len(o.Key)) {
+		return fmt.Errorf("objects.size: of objects that PUT uploads, the only operation, without uploads; each object has one, and a body")
+	}
+	for i, size := range o.Size {
+		if size < 0 || size > j.ObjectSize {
+			return fmt.Errorf("objects.size[%d] = %d: 0 to object_size = %d B", i, size, j.ObjectSize)
+		}
 	}
 	if j.FirstPut < 0 {
 		return fmt.Errorf("first_put = %d: at least 0", j.FirstPut)

@@ -1,7 +1,9 @@
 package load
 
 import (
+	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -9,10 +11,59 @@ import (
 // arrivals decide when operations begin: when a worker is free, or, in an open loop, when they are due. A late worker
 // takes the oldest due operation; its latency counts from when it was due (G. Tene's "coordinated omission"; wrk2).
 type arrivals struct {
-	run   *Run
-	taken atomic.Int64
-	begun atomic.Int64
-	late  lateness
+	run    *Run
+	taken  atomic.Int64
+	begun  atomic.Int64
+	late   lateness
+	chance *chance // Poisson; nil: evenly spaced
+}
+
+func newArrivals(r *Run) *arrivals {
+	a := &arrivals{run: r}
+	if j := r.job; j.Rate > 0 && j.Arrivals == "poisson" {
+		a.chance = &chance{rng: rand.New(rand.NewPCG(j.Seed, 1<<34)), mean: float64(j.RateStride) * 1e9 / j.Rate, span: j.DeadlineNs - j.StartNs}
+	}
+	return a
+}
+
+// chance is a Poisson process: gaps between arrivals are exponential, each by itself. Processes of several clients, each
+// of its part of the rate, are one of the whole rate together.
+type chance struct {
+	mu   sync.Mutex
+	rng  *rand.Rand
+	mean float64 // of a gap, ns
+	at   float64 // of the last arrival, ns after the start
+	span int64   // from the start to the deadline
+	due  int64   // arrivals so far that were due within it
+}
+
+func (c *chance) next() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at += c.rng.ExpFloat64() * c.mean
+	if int64(c.at) < c.span {
+		c.due++
+	}
+	return int64(c.at)
+}
+
+// before is how many arrivals there are until then, with those that nobody took.
+func (c *chance) before(end int64) int64 {
+	for int64(c.at) < end {
+		c.next()
+	}
+	if int64(c.at) < c.span { // the last one came behind an early end
+		return c.due - 1
+	}
+	return c.due
+}
+
+func (a *arrivals) take() int64 {
+	if a.chance != nil {
+		a.taken.Add(1)
+		return a.run.job.StartNs + a.chance.next()
+	}
+	return a.due(a.taken.Add(1) - 1)
 }
 
 func (a *arrivals) due(n int64) int64 {
@@ -26,7 +77,7 @@ func (a *arrivals) next() (int64, bool) {
 	if j.Rate == 0 {
 		return 0, a.run.now() < j.DeadlineNs
 	}
-	due := a.due(a.taken.Add(1) - 1)
+	due := a.take()
 	if due >= j.DeadlineNs {
 		return 0, false
 	}
@@ -52,6 +103,9 @@ func (a *arrivals) missed() int64 {
 		return 0
 	}
 	end, n := min(j.DeadlineNs, a.run.now()), int64(0)
+	if a.chance != nil {
+		return max(0, a.chance.before(end-j.StartNs)-a.begun.Load())
+	}
 	if a.due(0) < end {
 		n = int64(float64(end-1-j.StartNs)*j.Rate/1e9-float64(j.RateFirst))/j.RateStride + 1
 		for a.due(n-1) >= end { // the rounding of the quotient

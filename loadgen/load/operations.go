@@ -35,12 +35,12 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		if r.inParts {
 			return r.putParts(l, t, bucket)
 		}
-		return r.plain(l.main, &request{method: "PUT", bucket: bucket, key: t.key, body: r.bodies[t.body], stamp: t.stamp})
+		return r.plain(l.main, &request{method: "PUT", bucket: bucket, key: t.key, body: r.bodies[t.body][:t.size], stamp: t.stamp})
 	case job.Get:
 		if r.inParts {
 			return r.getParts(l, t, bucket, verify)
 		}
-		return r.download(l.main, t, bucket, 0, r.job.ObjectSize, false, verify)
+		return r.download(l.main, t, bucket, 0, t.size, false, verify)
 	case job.GetRange:
 		return r.download(l.main, t, bucket, t.from, t.to, true, verify)
 	case job.Head:
@@ -49,8 +49,8 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		case err != nil:
 		case a.status != 200:
 			err = wrongf("WrongAnswer", "status %d instead of 200", a.status)
-		case a.size != r.job.ObjectSize:
-			err = wrongf("WrongAnswer", "Content-Length %d instead of %d", a.size, r.job.ObjectSize)
+		case a.size != t.size:
+			err = wrongf("WrongAnswer", "Content-Length %d instead of %d", a.size, t.size)
 		}
 		return outcome{status: a.status}, err
 	case job.Delete:
@@ -58,6 +58,9 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 	case job.Multi:
 		return r.deleteMany(l.main, t, bucket)
 	case job.List:
+		if r.pool != nil {
+			return r.listPart(l.main, t, bucket)
+		}
 		if len(r.job.Lists) > 0 {
 			return r.listFolder(l.main, t, bucket)
 		}
@@ -89,7 +92,7 @@ func (r *Run) download(c *conn, t *task, bucket string, from, to int64, ranged, 
 	same, at := true, from
 	var visit func([]byte)
 	if verify {
-		body := r.bodies[t.body]
+		body := r.bodies[t.body][:t.size]
 		visit = func(b []byte) {
 			end := at + int64(len(b))
 			same = same && end <= int64(len(body)) && bytes.Equal(b, body[at:end])

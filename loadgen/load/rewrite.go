@@ -72,6 +72,7 @@ func (w *rewriter) task() *task {
 	}
 	place := w.job.Uploads[(w.job.FirstPut+s.number)%len(w.job.Uploads)]
 	t.number, t.bucket, t.key, t.generation = s.number, place.Bucket, uploaded(place.Prefix, s.number), s.generation
+	t.size = w.job.ObjectSize
 	if t.write != ledger.Delete {
 		t.body = (s.number + int(s.generation)) % len(w.job.Bodies)
 		binary.LittleEndian.PutUint64(w.stamp[12:], uint64(s.number))

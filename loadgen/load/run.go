@@ -35,6 +35,7 @@ type Run struct {
 	workers []*worker
 	conns   []*conn
 	bodies  [][]byte
+	pool    *population // of a mix
 	inParts bool
 	piece   int
 	most    int // threads that run Go code
@@ -73,6 +74,7 @@ type Summary struct {
 	EndedNs     int64             `json:"ended_ns"`
 	Pauses      Pauses            `json:"pauses"`
 	Listed      Listed            `json:"listed"`
+	Mixed       *Mixed            `json:"mixed,omitempty"`
 }
 
 // Listed is what came in listings of whole folders: pages, keys in them, bytes of their XML.
@@ -113,6 +115,9 @@ func New(j *job.Job) (*Run, error) {
 		r.bodies = append(r.bodies, body)
 	}
 	r.plan = &records.Plan{Client: j.Client, MostSingle: j.MostSingle, Open: j.Rate > 0, Object: r.object}
+	if r.plan.Sized = j.Mixed() || j.Named(); j.Mixed() {
+		r.pool = newPopulation(r)
+	}
 	for _, o := range j.Operations {
 		r.plan.Kinds = append(r.plan.Kinds, r.kind(o.Op))
 	}
@@ -162,12 +167,21 @@ func (r *Run) kind(op string) records.Kind {
 		}
 		return records.Kind{Op: op, Requests: int32((n + page - 1) / page), Paged: true, Count: int64(n)}
 	}
+	if r.pool != nil { // a page counts as one operation, however many keys it has
+		return records.Kind{Op: op, Requests: 1}
+	}
 	return records.Kind{Op: op, Requests: 1, Many: op == job.Multi || op == job.List}
 }
 
 // object returns the name that an operation's number stands for.
 func (r *Run) object(kind, number int) string {
-	if r.job.Operations[kind].Op != job.Put && r.job.Rewrite == nil {
+	if r.pool != nil {
+		if r.job.Operations[kind].Op == job.List {
+			return ""
+		}
+		return r.pool.key(number)
+	}
+	if (r.job.Operations[kind].Op != job.Put || r.job.Named()) && r.job.Rewrite == nil {
 		return r.job.Objects.Key[number]
 	}
 	return uploaded(r.job.Uploads[(r.job.FirstPut+number)%len(r.job.Uploads)].Prefix, number)
@@ -259,7 +273,7 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	for r.now() < r.job.StartNs {
 		pause(r.job.StartNs - r.now())
 	}
-	due := &arrivals{run: r}
+	due := newArrivals(r)
 	var all sync.WaitGroup
 	for _, w := range r.workers {
 		all.Go(func() { w.work(due) })
@@ -289,6 +303,9 @@ func (r *Run) Do(progress func(Sums)) Summary {
 	progress(r.sums())
 	out.Compared, out.Differ, out.Dials, out.Connections = r.compared.Load(), r.differ.Load(), r.dials.Load(), r.mostOpen.Load()
 	out.Listed = Listed{r.pages.Load(), r.keys.Load(), r.listBytes.Load()}
+	if r.pool != nil {
+		out.Mixed = r.pool.told()
+	}
 	out.Threads = runtime.GOMAXPROCS(0)
 	return out
 }

@@ -23,6 +23,14 @@ type task struct {
 	generation   uint32
 	stamp        []byte // what the object begins with, instead of the body's first bytes
 	continuation string
+	size         int64 // of the object
+	// Of a mix: the object's place (-1: none any more), whether an upload overwrites; of a listing: folder, the key behind
+	// which the page begins, and what had changed before.
+	slot          int
+	over          bool
+	prefix, after string
+	since         int64
+	mark          int
 }
 
 // source gives one worker its tasks of one operation, in a task that it reuses; false: there are no more.
@@ -31,6 +39,9 @@ type source func(*task) bool
 // sources builds a source for each operation of the mix. Each worker has its own random order, from the seed.
 func sources(j *job.Job, order []int32, pieces [][]int, worker int) []source {
 	var out []source
+	if j.Mixed() {
+		return nil
+	}
 	for kind, o := range j.Operations {
 		rng := rand.New(rand.NewPCG(j.Seed, uint64(worker)<<8|uint64(kind)))
 		out = append(out, map[string]func(*job.Job, int, *rand.Rand) source{
@@ -44,11 +55,27 @@ func sources(j *job.Job, order []int32, pieces [][]int, worker int) []source {
 // puts are new keys, each once, in all places in turn: numbers worker, worker + workers, …
 func puts(j *job.Job, worker int, _ *rand.Rand) source {
 	n := worker - j.Workers
+	if j.Named() {
+		return named(j, worker)
+	}
 	return func(t *task) bool {
 		n += j.Workers
 		place := j.Uploads[(j.FirstPut+n)%len(j.Uploads)]
 		t.number, t.bucket, t.key, t.body = n, place.Bucket, uploaded(place.Prefix, n), n%len(j.Bodies)
 		t.write, t.generation = ledger.New, 1
+		t.size = j.ObjectSize
+		return true
+	}
+}
+
+// named are uploads of the job's objects, each once: the numbers worker, worker + workers, …
+func named(j *job.Job, worker int) source {
+	n := worker - j.Workers
+	return func(t *task) bool {
+		if n += j.Workers; n >= len(j.Objects.Key) {
+			return false
+		}
+		t.number, t.bucket, t.key, t.body, t.size = n, j.Objects.Bucket[n], j.Objects.Key[n], j.Objects.Body[n], j.Objects.Size[n]
 		return true
 	}
 }
@@ -69,6 +96,7 @@ func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
 			i := int(order[at])
 			at, done = (at+step)%n, done+1
 			t.number, t.bucket, t.key, t.from, t.to = i, j.Objects.Bucket[i], j.Objects.Key[i], 0, j.ObjectSize
+			t.size = j.ObjectSize
 			if len(j.Objects.Body) > 0 {
 				t.body = j.Objects.Body[i]
 			}

@@ -24,6 +24,7 @@ type worker struct {
 	notes                     *records.Worker
 	objects, bytes, bad, asks atomic.Int64 // done, failed; operations
 	begun                     int64        // operations
+	gets                      int64        // of a mix
 	hungNs                    int64        // from the begin of an operation that hung to the deadline; 0: none did
 	page                      *ledger.Writer
 	rewrite                   *rewriter // instead of sources
@@ -89,7 +90,7 @@ func (w *worker) work(due *arrivals) {
 			return
 		}
 		l, endpoint := w.lane()
-		verify := r.job.Verify > 0 && len(r.bodies) > 0 && w.begun%int64(r.job.Verify) == 0
+		verify := r.job.Verify > 0 && len(r.bodies) > 0 && w.turn(t)%int64(r.job.Verify) == 0
 		w.begun++
 		r.targets[endpoint].busy.Add(1)
 		begun := r.now()
@@ -106,6 +107,9 @@ func (w *worker) work(due *arrivals) {
 				w.note(t, &outcome{number: got.number}, errHung, begun, r.job.Ends(), at, endpoint)
 			}
 			return
+		}
+		if r.pool != nil {
+			r.pool.done(t, err)
 		}
 		w.note(t, &got, err, begun, ended, at, endpoint)
 	}
@@ -133,6 +137,17 @@ func (w *worker) ended(t *task, ok bool, now int64) {
 	}
 }
 
+// turn is the number of an operation among those of which every so many-th is compared; of a mix, among the GETs.
+func (w *worker) turn(t *task) int64 {
+	if w.run.pool == nil {
+		return w.begun
+	}
+	if t.op == job.Get {
+		w.gets++
+	}
+	return w.gets - 1
+}
+
 func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64, endpoint int) {
 	r := w.run
 	start := r.job.StartNs
@@ -144,6 +159,9 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 		o.First = got.first - begun
 	}
 	kind := &r.plan.Kinds[t.kind]
+	if r.plan.Sized && (t.op == job.Put || t.op == job.Get) {
+		o.Size = t.size
+	}
 	count, asked := max(1, kind.Count), int64(kind.Requests)
 	if kind.Paged {
 		o.Object, asked = got.number, int64(got.number)
@@ -174,7 +192,7 @@ func (w *worker) note(t *task, got *outcome, err error, begun, ended, due int64,
 		}
 	} else {
 		w.objects.Add(count)
-		w.bytes.Add(kind.Bytes)
+		w.bytes.Add(r.plan.Useful(&o))
 	}
 	w.notes.Note(&o)
 }
@@ -188,6 +206,9 @@ func short(s string) string {
 func (w *worker) task() *task {
 	if w.rewrite != nil {
 		return w.rewrite.task()
+	}
+	if w.run.pool != nil {
+		return w.run.pool.task(w)
 	}
 	total := 0.0
 	for kind, o := range w.run.job.Operations {

@@ -43,6 +43,9 @@ func (b *bins) add(c *chunk) {
 	var into *sums
 	for i := range c.ops {
 		o := c.ops[i].unpack()
+		if b.plan.Sized {
+			o.Size = c.size[i]
+		}
 		end := o.Start + o.Lasted
 		key := bin{(end+BinNs-1)/BinNs - 1, o.Kind, o.Class, o.Status}
 		if into == nil || key != last {

@@ -6,11 +6,9 @@ import (
 )
 
 const (
-	blockBytes    = 8 << 10 // whole pages
-	blocksAtOnce  = 128
-	packedBytes   = int(unsafe.Sizeof(packed{}))
-	perBlock      = blockBytes / packedBytes
-	perBlockOfDue = blockBytes / (packedBytes + 8)
+	blockBytes   = 8 << 10 // whole pages
+	blocksAtOnce = 128
+	packedBytes  = int(unsafe.Sizeof(packed{}))
 )
 
 // blocks is memory for packed operations outside of Go's heap. Go's collector lets as much garbage pile up as is in
@@ -19,8 +17,8 @@ type blocks struct {
 	free []byte
 }
 
-// take returns room for the operations of one block, and for their due times.
-func (b *blocks) take(due bool) ([]packed, []int64) {
+// take returns room for the operations of one block, and for their due times and sizes, if they have them.
+func (b *blocks) take(due, size bool) (ops []packed, times, sizes []int64) {
 	if len(b.free) == 0 {
 		fresh, err := syscall.Mmap(-1, 0, blocksAtOnce*blockBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
@@ -31,11 +29,24 @@ func (b *blocks) take(due bool) ([]packed, []int64) {
 	block := b.free[:blockBytes]
 	b.free = b.free[blockBytes:]
 	first := unsafe.Pointer(unsafe.SliceData(block))
-	if !due {
-		return unsafe.Slice((*packed)(first), perBlock)[:0], nil
+	n, columns := blockBytes/packedBytes, 0
+	for _, has := range []bool{due, size} {
+		if has {
+			columns++
+			n = blockBytes / (packedBytes + 8*columns)
+		}
 	}
-	times := unsafe.Add(first, perBlockOfDue*packedBytes)
-	return unsafe.Slice((*packed)(first), perBlockOfDue)[:0], unsafe.Slice((*int64)(times), perBlockOfDue)[:0]
+	at := n * packedBytes
+	column := func(has bool) []int64 {
+		if !has {
+			return nil
+		}
+		out := unsafe.Slice((*int64)(unsafe.Add(first, at)), n)[:0]
+		at += 8 * n
+		return out
+	}
+	times, sizes = column(due), column(size)
+	return unsafe.Slice((*packed)(first), n)[:0], times, sizes
 }
 
 // drop gives a chunk's memory back to the system; it must not be read afterwards.

@@ -15,6 +15,7 @@ type Plan struct {
 	StartNs    int64
 	MostSingle int
 	Open       bool
+	Sized      bool // each operation has a number of bytes of its own
 	Kinds      []Kind
 	Object     func(kind, number int) string // name of an operation's object; "" for none
 
@@ -62,9 +63,17 @@ func (p *Plan) moved(o *Op) (count, bytes int64) {
 		count = int64(o.Object)
 	}
 	if o.Class == 0 {
-		bytes = kind.Bytes
+		bytes = p.Useful(o)
 	}
 	return count, bytes
+}
+
+// Useful returns the useful bytes of an operation that succeeds.
+func (p *Plan) Useful(o *Op) int64 {
+	if p.Sized {
+		return o.Size
+	}
+	return p.Kinds[o.Kind].Bytes
 }
 
 // requests returns the HTTP requests of an operation.
@@ -169,6 +178,9 @@ func (k *Keeper) Write(path string) (Totals, error) {
 				o := p.unpack()
 				if k.plan.Open {
 					o.Due = k.chunks[i].due[j]
+				}
+				if k.plan.Sized {
+					o.Size = k.chunks[i].size[j]
 				}
 				w.single(k.chunks[i].worker, &o)
 			}

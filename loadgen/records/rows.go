@@ -10,14 +10,15 @@ type Op struct {
 	Start, Lasted int64 // Start at least 0; both below 2^44 (4.8 hours)
 	First         int64 // head of the answer, since Start
 	Due           int64
-	Kind          int // index in Plan.Ops
-	Class         int // 0: success; else index + 1 in the classes of errors
-	Status        int // HTTP; 0: no answer
-	Object        int // index in Plan.Objects, or number of the upload; for operations on many objects, their number
+	Size          int64 // bytes, where operations differ
+	Kind          int   // index in Plan.Ops
+	Class         int   // 0: success; else index + 1 in the classes of errors
+	Status        int   // HTTP; 0: no answer
+	Object        int   // index in Plan.Objects, or number of the upload; for operations on many objects, their number
 	Endpoint      int
 }
 
-// packed is an Op without Due: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object
+// packed is an Op without Due and Size: three words, each with 44 bits of a time and 20 other bits. These hold 60 bits: object
 // 32, kind 3, class 7, status 10, endpoint 8.
 type packed [3]uint64
 
@@ -53,6 +54,7 @@ type chunk struct {
 	worker int
 	ops    []packed
 	due    []int64 // open loop
+	size   []int64 // where operations differ
 }
 
 // full says whether the block has no more room.
@@ -90,6 +92,9 @@ func (w *Worker) Note(o *Op) {
 	if w.keeper.plan.Open {
 		w.chunk.due = append(w.chunk.due, o.Due)
 	}
+	if w.keeper.plan.Sized {
+		w.chunk.size = append(w.chunk.size, o.Size)
+	}
 }
 
 // begin takes a block, unless the worker still has one.
@@ -98,7 +103,7 @@ func (w *Worker) begin() {
 		k := w.keeper
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		w.chunk.ops, w.chunk.due = k.blocks.take(k.plan.Open)
+		w.chunk.ops, w.chunk.due, w.chunk.size = k.blocks.take(k.plan.Open, k.plan.Sized)
 	}
 }
 
@@ -120,7 +125,7 @@ func (w *Worker) Flush() {
 	}
 	if k.bins != nil {
 		k.bins.add(&w.chunk)
-		w.chunk.ops, w.chunk.due = w.chunk.ops[:0], w.chunk.due[:0]
+		w.chunk.ops, w.chunk.due, w.chunk.size = w.chunk.ops[:0], w.chunk.due[:0], w.chunk.size[:0]
 		return
 	}
 	k.chunks = append(k.chunks, w.chunk)

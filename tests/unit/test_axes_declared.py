@@ -99,7 +99,7 @@ ROLES = {
     "ceiling": "engine payload clients_per_node scheme clients workers part_size parallel_parts batch range_size object_size",
     "load": "clients workers buckets accounts front_ends part_size parallel_parts batch page_size keys_per_worker offset merge max_range_gap thrift max_amplification",
     "curve": "clients workers buckets front_ends",
-    "told": "scale entry_fraction volume_fraction max_range_gap navigation cache read_ahead step range_size object_size keys",
+    "told": "scale entry_fraction volume_fraction max_range_gap navigation cache read_ahead step range_size object_size keys mix sizes",
     "setting": "redundancy servers backing scheme",
 }
 

@@ -105,6 +105,7 @@ def section(title: str, model: type[BaseModel], but: Container[str] = ()) -> lis
 
 def axis_row(axis: Axis) -> str:
     kinds = {"int": f"integer (>= {axis.minimum})", "size": "size", "percent": "percent, (0, 100]"}
+    kinds["place"] = "name, or size"
     kind = choices_text(axis.choices) if axis.choices else kinds.get(axis.kind, "text")
     default = {"size": units.format_size, "percent": axis.text}.get(axis.kind, str)(axis.default)
     return f"| `{axis.name}` | {kind} | `{default}` | {axis.help} |"
@@ -128,6 +129,8 @@ def configuration() -> str:
         "### `sweeps.<name>.roles.<name>`": campaign.Role,
         "### `files.<name>`": campaign.RootFile,
         "### `faults.<name>`: a list of these": faults.Act,
+        "### `mixes.<name>`": campaign.Mix,
+        "### `sizes.<name>`": campaign.Sizes,
         "### `figures.<name>`": config.Figure,
         "## `limits`": campaign.Limits,
         **{f"## `stores.<name>` of kind `{kind}`": model for kind, model in kinds.items()},

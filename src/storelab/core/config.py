@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores, yaml_text
-from storelab.core.campaign import Campaign, Launcher, Limits, Role, RootFile, Sweep
+from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFile, Sizes, Sweep
 from storelab.core.campaign.faults import Act
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
 from storelab.core.errors import UserError, nearest, require_known, shown
@@ -237,7 +237,7 @@ def _depth(doc: Any, loc: list[str]) -> int:
 def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
-    models["faults"] = Act
+    models |= {"faults": Act, "mixes": Mix, "sizes": Sizes}
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role
     if loc[:1] == ["stores"]:

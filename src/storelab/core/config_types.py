@@ -1,5 +1,6 @@
 """Types of configuration values: units, names, exact booleans, stores, closed models."""
 
+import csv
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -153,6 +154,42 @@ def _takes_booleans(annotation: Any) -> bool:
         or annotation in (bool, Any)
         or any(_takes_booleans(part) for part in get_args(annotation))
     )
+
+
+MOST_ROWS = 1000  # of a histogram: each point of a plan keeps it
+
+
+def _histogram(value: Any) -> dict[str, list[int]]:
+    """{size, count}: columns, by size. From a mapping of sizes to counts, or a CSV file with these two columns."""
+    if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
+        return dict(value)  # is one already
+    rows = list(value.items()) if isinstance(value, Mapping) else _rows_of(_path(value))
+    if not rows or len(rows) > MOST_ROWS:
+        raise ValueError(f"{len(rows)} rows; give 1 to {MOST_ROWS}")
+    known: dict[int, int] = {}
+    for size, count in rows:
+        text = str(size).strip()
+        if not str(count).strip().isascii() or not str(count).strip().isdigit() or int(count) > MOST_BYTES:
+            raise ValueError(f"{shown(count)} is no count; write whole numbers, 0 or more")
+        length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _unit("size", text)
+        known[length] = known.get(length, 0) + int(count)
+    if not sum(known.values()):
+        raise ValueError("nothing is counted; give counts above 0")
+    return {"size": sorted(known), "count": [known[size] for size in sorted(known)]}
+
+
+def _rows_of(name: str) -> list[list[str]]:
+    try:
+        with open(Path(name).expanduser(), newline="", encoding="utf-8") as f:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(f) if row and not row[0].startswith("#")]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{shown(name)} cannot be read; give a CSV file with the columns size,count") from None
+    if not rows or rows[0] != ["size", "count"] or any(len(row) != 2 for row in rows):
+        raise ValueError(f"{shown(name)} is no table of sizes; its first line is size,count, and each has two columns")
+    return rows[1:]
+
+
+Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
 def _store(value: Any) -> Closed:

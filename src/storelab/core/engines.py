@@ -44,7 +44,7 @@ class Engine:
 
 
 _PARTS = ("part_size", "parallel_parts")
-_TIMED = ("arrival_rate",)
+_TIMED = ("arrival_rate", "arrivals")
 _PLANS = ("thrift", "max_amplification", "transport")
 _EVERY_PROTOCOL = ("fsspec", "s3fs", "aiohttp", "requests", "xrootd", "fsspec-xrootd")
 _DECODES = ("uproot", "awkward", "numpy", "cramjam", "xxhash")
@@ -100,6 +100,7 @@ ALL = (
             "stat": Use("storelab.engines.obstore.transfers:ObstoreStat", _TIMED),
             "list": Use("storelab.engines.obstore.listings:ObstoreList", _TIMED),
             "rewrite": Use("storelab.engines.obstore.rewrite:ObstoreRewrite", _TIMED),
+            "mix": Use("storelab.engines.obstore.mixed:ObstoreMix", _TIMED),
             "space": Use("storelab.engines.obstore.transfers:ObstorePut"),
             "replay": _REPLAY,
         },
@@ -116,6 +117,7 @@ ALL = (
             "stat": _loadgen("Stat"),
             "list": _loadgen("List", "page_size"),
             "rewrite": Use("storelab.engines.loadgen.rewrite:LoadgenRewrite", (*_TIMED, "balance")),
+            "mix": Use("storelab.engines.loadgen.mixed:LoadgenMix", ("page_size", "payload", *_TIMED, "balance")),
             "space": Use("storelab.engines.loadgen.client:LoadgenPut"),
         },
         program="storelab.engines.loadgen.client:binary",

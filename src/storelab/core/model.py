@@ -22,7 +22,8 @@ OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 class Axis:
     """One axis of a workload, and all that is known of it: `core/axes.py` declares each once.
 
-    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size).
+    kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size; without
+    choices, a name that the campaign declares, or a size).
     `default` is left out of paths, so that a new axis renames no old point. `minimum` bounds numbers; `choices` bound
     `text`.
     """
@@ -88,6 +89,8 @@ class Axis:
             try:
                 return units.format_size(units.parse(value, "size", place)).replace(" ", "")
             except UserError:
+                if not self.choices and NAME.match(text):
+                    return text  # of what the campaign declares
                 raise UserError(
                     place, f"{shown(text)} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
                 ) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storelab import engines
 from storelab.core import calibration, units
+from storelab.core.axes import mixes
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
@@ -45,6 +46,8 @@ def scratch_bytes(point: Point) -> int:
 
     These are the bodies, and for downloads the ring and what is in flight.
     """
+    if "sizes" in point.fixed:
+        return BODIES * mixes.largest(point.fixed["sizes"])
     what = point.axes.get("operation", point.workload)  # of a calibration: its operation
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
@@ -74,8 +77,10 @@ def summarise(points: list[Point], store: str) -> Summary:
 
 def _made(point: Point) -> tuple[int, int]:
     """(number, bytes) of the objects that are made for a point before its clients start."""
-    own = [(q.fixed["objects"], q.axes["object_size"]) for q in in_parts([point]) if q.workload == "delete"]
-    return sum(n for n, _ in own), sum(n * size for n, size in own)
+    parts = in_parts([point])
+    own = [(q.fixed["objects"], q.axes["object_size"]) for q in parts if q.workload == "delete"]
+    own += [(q.fixed["objects"], mixes.mean(q.fixed["sizes"])) for q in parts if "sizes" in q.fixed]
+    return sum(n for n, _ in own), round(sum(n * size for n, size in own))
 
 
 def in_parts(points: list[Point]) -> list[Point]:

@@ -29,6 +29,12 @@ def _possible(point: Point, store: Store) -> None:
     _obeyed(point)
     _parts(point, store)
     workloads.of(point).possible(point)
+    if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
+        raise UserError(
+            _place(point, "arrivals"),
+            f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker begins when it is free",
+            "sweep `arrival_rate` too",
+        )
     if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
         raise UserError(
             place(point, "transport"),

@@ -72,8 +72,31 @@ def _settings(fixed: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changes(place: str, then: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
     """A line for each of the keys whose value has changed."""
-    head = f"{place}: " if place else ""
-    return [f"{head}{k} was {then.get(k)}, is {now.get(k)}" for k in keys if then.get(k) != now.get(k)]
+    head, out = f"{place}: " if place else "", []
+    for k in keys:
+        was, value = (_by_name(of.get(k)) for of in (then, now))
+        if isinstance(was, Mapping) and isinstance(value, Mapping):
+            out += [f"{head}{k}{line}" for line in _changes("", *_dotted(was, value))]
+        elif was != value:
+            out.append(f"{head}{k} was {_cut(was)}, is {_cut(value)}")
+    return out
+
+
+def _dotted(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """`_changes`' arguments for what lies one level deeper."""
+    was, value = ({f".{k}": v for k, v in each.items()} for each in (then, now))
+    return was, value, sorted({*was, *value})
+
+
+def _by_name(value: Any) -> Any:
+    """A list of things that have names, such as roles, by these."""
+    named = isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value)
+    return {v["name"]: v for v in value} if named else value
+
+
+def _cut(value: Any, most: int = 100) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _REGISTRY = (
     "storelab.workloads.rewrite:REWRITE",
     "storelab.workloads.metadata.stat:STAT",
     "storelab.workloads.metadata.list:LIST",
+    "storelab.workloads.mix:MIX",
     "storelab.workloads.reading.read_volume:READ_VOLUME",
     "storelab.workloads.reading.read_entries:READ_ENTRIES",
     "storelab.workloads.replay.workload:REPLAY",

@@ -29,6 +29,7 @@ OPERATIONS = {
     "delete": "deletion",
     "stat": "HEAD request",
     "list": "listing",
+    "mix": "mixed operations",
 }
 
 

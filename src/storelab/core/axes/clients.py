@@ -17,6 +17,16 @@ ARRIVAL_RATE = Axis(
     words="open loop, {} operations/s due",
     values={"0": "closed loop"},
 )
+ARRIVALS = Axis(
+    "arrivals",
+    "text",
+    "even",
+    "Arrivals",
+    "Open loop: operations are due `even`ly spaced, or as a `poisson` process: at random, whatever came before.",
+    choices=("even", "poisson"),
+    words="{}",
+    values={"even": "", "poisson": "Poisson arrivals"},
+)
 BALANCE = Axis(
     "balance",
     "text",

@@ -1,4 +1,5 @@
-"""Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in a run.
+"""Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
+a run; `mixes.py`: operations by weights, sizes of objects.
 
 May import: `config_types`, `errors`, `figures`, `units`.
 """
@@ -7,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from storelab.core import units
 from storelab.core.campaign.faults import Act, At, FaultName
+from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.config_types import (
     Boolean,
     Closed,
@@ -23,6 +26,7 @@ from storelab.core.config_types import (
     Wait,
     Window,
 )
+from storelab.core.errors import UserError
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
@@ -216,7 +220,18 @@ class Campaign(Closed):
     faults: dict[FaultName, Annotated[list[Act], Field(min_length=1)]] = Field(
         default_factory=dict, description="Name: acts on a store in the middle of a run, see docs/faults.md."
     )
+    mixes: dict[Name, Mix] = Field(
+        default_factory=dict, description="Name: weights of operations, see docs/mixes.md; the axis `mix` names one."
+    )
+    sizes: dict[Name, Sizes] = Field(
+        default_factory=dict, description="Name: a distribution of object sizes; the axis `sizes` names one."
+    )
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
+
+    @field_validator("mixes", "sizes")
+    @classmethod
+    def _names_of_a_mix(cls, declared: dict[str, Any]) -> dict[str, Any]:
+        return new_names(declared)
 
     @field_validator("files")
     @classmethod

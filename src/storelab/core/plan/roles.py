@@ -109,7 +109,7 @@ class Roles:
         shares = [a.name for a in workload.axes if a.name in axes_of_roles.WHOLE_NAMES]
         plain = {a.name: axes[self._name(role, a)] for a in workload.axes}
         fixed, dataset = staged_for(self.config, self._at(role), asked, workload, plain | {"buckets": axes["buckets"]})
-        if "objects" in workload.needs:
+        if "objects" in workload.needs and "mix" not in fixed:  # those of a mix are not used up
             self._enough(role, fixed["objects"], plain, end - begin)
         head = {"name": role, "workload": workload.name, "begin_ns": begin, "end_ns": end, "shares": shares}
         return head | {"fixed": fixed} | ({"dataset": dataset} if dataset else {})

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from storelab.core import axes as declared
 from storelab.core import units
+from storelab.core.axes import mixes
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
@@ -174,8 +175,10 @@ def buckets_filled(place: str, sweep: Sweep | Role, buckets: Any, workload: Work
 def staged_for(
     config: Config, place: str, sweep: Sweep | Role, workload: Workload, axes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """(number of objects, where the workload has one; the data set that it reads, if any). Raises UserError."""
-    fixed = {}
+    """(number of objects, and what names of mixes mean, where the workload has them; the data set that it reads, if
+    any). Raises UserError."""
+    named = [{name: of.told() for name, of in declared.items()} for declared in (config.mixes, config.sizes)]
+    fixed = mixes.meaning(axes, *named, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
         fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
     return fixed, dataset_of(config, place, workload, axes, fixed)

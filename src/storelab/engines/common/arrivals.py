@@ -8,6 +8,8 @@ https://github.com/giltene/wrk2).
 """
 
 import itertools
+import random
+import threading
 import time
 
 from storelab.core import clock
@@ -50,9 +52,13 @@ class Open:
         self.index, self.stride = index, stride
         self.begun = 0
 
+    def due(self) -> int:
+        """When the next operation is due, which nobody else takes then."""
+        return self.start_ns + int(next(self.numbers) * self.step_ns)
+
     def next(self) -> tuple[int, int] | None:
         """Sleep until the next operation is due; (that time, now), both UTC ns; None after the deadline."""
-        due = self.start_ns + int(next(self.numbers) * self.step_ns)
+        due = self.due()
         while (now := clock.now_ns()) < due < self.deadline_ns:
             time.sleep((due - now) / 1e9)
         if due >= self.deadline_ns or now >= self.deadline_ns:
@@ -65,3 +71,26 @@ class Open:
         last = int((self.deadline_ns - 1 - self.start_ns) / self.step_ns)
         due = max(0, (last - self.index) // self.stride + 1)
         return max(0, due - self.begun)
+
+
+class Poisson(Open):
+    """The same rate on average, at random: gaps are exponential, each by itself. `stride` processes, each of its own seed,
+    are one Poisson process of the whole rate together."""
+
+    def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int, seed: int):
+        super().__init__(start_ns, deadline_ns, rate, index, stride)
+        self.rng, self.lock = random.Random(seed), threading.Lock()
+        self.at = 0.0  # of the last arrival, ns after the start
+        self.within = 0  # arrivals before the deadline
+
+    def due(self) -> int:
+        with self.lock:
+            self.at += self.rng.expovariate(1 / (self.step_ns * self.stride))
+            due = self.start_ns + int(self.at)
+            self.within += due < self.deadline_ns
+            return due
+
+    def missed(self) -> int:
+        while self.due() < self.deadline_ns:  # those that nobody took
+            pass
+        return max(0, self.within - self.begun)

@@ -29,7 +29,7 @@ class TransferClient(Client):
     def __init__(self, job: Job):
         super().__init__(job)
         axes = job.point.axes
-        self.size, self.workers = axes["object_size"], axes["workers"]
+        self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
         self.guard = Guard(job.limits, axes["clients"])
         self.own = [i for i, bucket in enumerate(job.buckets) if bucket.account == job.account]

@@ -28,6 +28,7 @@ from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check, Job, Result, Written
 from storelab.host import processes
 from storelab.install import program
+from storelab.stores.protocols.endpoint import Endpoint
 
 TIMEOUT_S = 30.0  # of a silent server, as for the engine obstore
 GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
@@ -38,6 +39,14 @@ SCHEMA = 1  # of the job
 def binary() -> Path:
     """Path of the program. Raises UserError that says what builds it."""
     return program("loadgen", "loadgen", "engine loadgen")
+
+
+def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
+    """Endpoints as the job has them."""
+    return [
+        {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""}
+        for e in ends
+    ]
 
 
 class LoadgenClient(TransferClient):
@@ -78,16 +87,7 @@ class LoadgenClient(TransferClient):
         rate = axes.get("arrival_rate", 0)
         return {
             "schema": SCHEMA,
-            "endpoints": [
-                {
-                    "url": e.url,
-                    "region": e.region,
-                    "addressing": e.addressing,
-                    "verify": e.verify,
-                    "ca_file": e.ca_file or "",
-                }
-                for e in ends
-            ],
+            "endpoints": described(ends),
             "balance": "worker" if balance == "client" else balance,
             "buckets": [b.name for b in job.buckets],
             "operations": [{"op": self.op}],
@@ -100,6 +100,7 @@ class LoadgenClient(TransferClient):
             "rate": rate,
             "rate_first": job.client if rate else 0,
             "rate_stride": axes["clients"] if rate else 1,
+            "arrivals": axes.get("arrivals", "even"),
             "seed": derive_seed(job.point.seed, job.client),
             "timeout_s": TIMEOUT_S,
             "drain_s": self.drain_s,

@@ -21,8 +21,9 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
+from storelab.core.model import derive_seed
 from storelab.engines.common import bins, ledger, pauses, s3_library
-from storelab.engines.common.arrivals import Closed, Open, drain_s
+from storelab.engines.common.arrivals import Closed, Open, Poisson, drain_s
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
@@ -105,6 +106,10 @@ class ObstoreClient(TransferClient):
     def requests(self) -> int:
         """HTTP requests of one operation."""
 
+    def more(self) -> dict[str, Any]:
+        """What a process tells besides, at its end."""
+        return {}
+
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
         """(answers with the right content, description) of the kept ones; runs in the process that kept them."""
         return 0, ""
@@ -149,14 +154,17 @@ class ObstoreClient(TransferClient):
         arrivals: Closed | Open = Closed(deadline_ns)
         if self.arrival_rate:
             first = self.job.client * self.processes + index
-            arrivals = Open(start_ns, deadline_ns, self.arrival_rate, first, stride)
+            paced = (start_ns, deadline_ns, self.arrival_rate, first, stride)
+            arrivals = Open(*paced)
+            if self.job.point.axes.get("arrivals") == "poisson":
+                arrivals = Poisson(*paced, derive_seed(self.job.point.seed, first, "arrivals"))
         watch = pauses.Watch()
         watch.start()
         loop.run(start_ns, deadline_ns, arrivals)
         paused = watch.stop()
         good, what = self.verify(list(loop.kept))
         loop.save(self.job.scratch / f"ops.{index}.npz")
-        facts = {"kept": len(loop.kept), "good": good, "what": what, "messages": loop.messages}
+        facts = {"kept": len(loop.kept), "good": good, "what": what, "messages": loop.messages} | self.more()
         return facts | loop.hung | {"not_begun": arrivals.missed(), "pauses": paused}
 
     def run(self, start_ns: int, deadline_ns: int) -> None:

@@ -39,6 +39,7 @@ class Task(NamedTuple):
     count: int = 1  # objects, also where it fails
     note: tuple[int, int, int] = (0, 0, 0)  # for the ledger: number of the key, generation, kind of write
     slot: Any = None  # what learns that the operation was acknowledged
+    given: Any = None  # of a mix: what its population knows
 
 
 class Outcome(NamedTuple):

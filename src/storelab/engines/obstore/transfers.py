@@ -28,7 +28,7 @@ class ObstorePut(ObstoreClient):
 
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
-        self.bodies = [_mapped(f) for f in files]
+        self.bodies = [mapped(f) for f in files]
         if self.job.point.axes.get("ledger") == "kept":
             self.ledger = ledger.begin(self.job, rewritten=False)
         self.in_parts = bool(self.part_size) and self.size > self.part_size
@@ -115,7 +115,7 @@ class ObstoreGet(ObstoreClient):
         return good, "answers kept have the right SHA-256"
 
 
-def _mapped(path: Path) -> Any:
+def mapped(path: Path) -> Any:
     """The file's content without a copy: all workers and processes share the pages of the tmpfs."""
     if not path.stat().st_size:
         return b""

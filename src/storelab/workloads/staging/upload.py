@@ -1,4 +1,5 @@
-"""Uploading the objects of a data set: by s5cmd where the store speaks S3, else through fsspec."""
+"""Uploading the objects of a data set: where the store speaks S3 by s5cmd, or, many small ones, by loadgen if it is
+built; else through fsspec."""
 
 import os
 import select
@@ -16,8 +17,10 @@ from storelab.core.errors import MeasurementFailed
 from storelab.host import proc, processes
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.staging import by_loadgen
 
 THREADS = 8
+MANY, SMALL = 1000, 10**6  # objects, and bytes of each, that loadgen uploads where it is built
 STALLED_S = 60.0  # staging ends where nothing moves for so long, as a gang does whose clients do not come
 TELL_S = 10.0  # between two lines that say so
 SOMETHING = 64_000  # bytes that a process reads or writes besides what keeps it alive
@@ -37,11 +40,11 @@ class Shown:
         self.name, self.total, self.done, self.verb, self.noun = name, total, 0, verb, noun
         self.begun = self.shown = time.monotonic()
 
-    def step(self) -> None:
-        self.done += 1
+    def step(self, more: int = 1) -> None:
+        self.done += more
         if time.monotonic() - self.shown > 2:
             self.shown = time.monotonic()
-            left = (self.shown - self.begun) / self.done * (self.total - self.done)
+            left = (self.shown - self.begun) / max(1, self.done) * (self.total - self.done)
             report(
                 f"    {self.verb} {self.name}: {self.done} of {self.total} {self.noun}, about "
                 f"{units.human_duration(left * 1e9)} left"
@@ -102,7 +105,42 @@ def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], sh
     shown = shown or Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
-        (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
+        if _many_and_small(mine) and by_loadgen.able(store):
+            _by_loadgen(store, mine, shown)
+        else:
+            (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
+
+
+def _many_and_small(items: list[tuple[Bucket, str, Path]]) -> bool:
+    """Where the work for each object counts, not its bytes."""
+    files = {path for _, _, path in items}
+    sizes = {path.stat().st_size for path in files}
+    return len(items) >= MANY and len(sizes) == 1 and max(sizes) <= SMALL
+
+
+def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
+    files = sorted({path for _, _, path in items})
+    number, size = {path: i for i, path in enumerate(files)}, files[0].stat().st_size
+    named = [by_loadgen.Item(bucket, key, number[path], size) for bucket, key, path in items]
+    by_loadgen.put(store, shown.name, named, files, shown.step)
+
+
+def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], files: list[Path]) -> None:
+    """Upload (bucket, key below its prefix, number of a file, bytes): so much of that file's begin each. Raises
+    MeasurementFailed."""
+    shown = Shown(name, len(items))
+    if by_loadgen.able(store):
+        by_loadgen.put(store, name, [by_loadgen.Item(*item) for item in items], files, shown.step)
+        return
+
+    def write(bucket: Bucket, key: str, body: int, size: int) -> None:
+        with open(files[body], "rb") as f:
+            store.access(bucket.account).write(bucket.name, bucket.prefix + key, f.read(size))
+
+    largest = max((size for *_, size in items), default=0)
+    with ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1)))) as pool:
+        for _ in pool.map(lambda item: write(*item), items):  # the libraries' own time-outs end what hangs
+            shown.step()
 
 
 def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:

@@ -1,0 +1,99 @@
+package job
+
+import (
+	"fmt"
+	"math"
+)
+
+// Population are the objects of a mix: those that lie in the store at the start, and how many may be there at a time.
+// Object n lies at the place of upload n, and holds body n mod the number of bodies, cut to its size.
+type Population struct {
+	Start []int64 `json:"start"` // sizes of the objects 0, 1, … that are there at the start
+	Most  int     `json:"most"`  // at a time; uploads beyond that overwrite
+}
+
+// Sizes of the objects that a mix puts: all of one size, log-normal, or from a table. Bytes.
+type Sizes struct {
+	Fixed int64     `json:"fixed"`
+	Mean  float64   `json:"mean"`  // log-normal, before it is cut at least and most
+	Sigma float64   `json:"sigma"` // standard deviation of the logarithm
+	Least int64     `json:"least"`
+	Most  int64     `json:"most"`
+	Size  []int64   `json:"size"`
+	Count []float64 `json:"count"`
+}
+
+// Mixed says whether the operations work on a population.
+func (j *Job) Mixed() bool { return j.Population != nil }
+
+// Named says whether PUT uploads the job's objects, each once: those that have sizes.
+func (j *Job) Named() bool { return len(j.Objects.Size) > 0 }
+
+func (j *Job) checkMix() error {
+	p, s := j.Population, j.Sizes
+	if j.Arrivals != "" && j.Arrivals != "even" && j.Arrivals != "poisson" {
+		return fmt.Errorf("arrivals = %s: even or poisson", j.Arrivals)
+	}
+	if p == nil {
+		if s != nil {
+			return fmt.Errorf("sizes: only a mix has them: give a population, or object_size")
+		}
+		return nil
+	}
+	if j.Has(GetRange, Multi) || len(j.Lists) > 0 || len(j.Objects.Key) > 0 || j.PartSize > 0 {
+		return fmt.Errorf("population: its operations are PUT, GET, HEAD, DELETE and LIST, without objects, lists and part_size")
+	}
+	if len(j.Uploads) == 0 || len(j.Bodies) == 0 {
+		return fmt.Errorf("population: it needs uploads and bodies")
+	}
+	if p.Most < 1 || len(p.Start) > p.Most {
+		return fmt.Errorf("population.most = %d: at least 1, and as many as there are at the start (%d)", p.Most, len(p.Start))
+	}
+	for i, size := range p.Start {
+		if size < 0 || size > j.ObjectSize {
+			return fmt.Errorf("population.start[%d] = %d: 0 to object_size = %d B", i, size, j.ObjectSize)
+		}
+	}
+	if s == nil {
+		return fmt.Errorf("sizes: a population needs them")
+	}
+	return s.check(j.ObjectSize)
+}
+
+// check: no size is above the bodies'.
+func (s *Sizes) check(most int64) error {
+	bad := func(field string, value any, mend string) error {
+		return fmt.Errorf("sizes.%s = %v: %s", field, value, mend)
+	}
+	switch {
+	case len(s.Size) > 0:
+		if len(s.Count) != len(s.Size) {
+			return bad("count", len(s.Count), "as many as sizes")
+		}
+		total := 0.0
+		for i, size := range s.Size {
+			if size < 0 || size > most {
+				return bad("size", size, fmt.Sprintf("0 to object_size = %d B", most))
+			}
+			if s.Count[i] < 0 || math.IsInf(s.Count[i], 0) {
+				return bad("count", s.Count[i], "at least 0")
+			}
+			total += s.Count[i]
+		}
+		if total <= 0 {
+			return bad("count", total, "more than 0 in all")
+		}
+	case s.Mean > 0:
+		switch {
+		case s.Sigma <= 0 || s.Sigma > 5:
+			return bad("sigma", s.Sigma, "more than 0, at most 5")
+		case s.Most > most || s.Least < 0:
+			return bad("least, most", fmt.Sprint(s.Least, ", ", s.Most), fmt.Sprintf("0 to object_size = %d B", most))
+		case float64(s.Least) >= s.Mean || float64(s.Most) <= s.Mean:
+			return bad("least, most", fmt.Sprint(s.Least, ", ", s.Most), "below and above the mean")
+		}
+	case s.Fixed < 0 || s.Fixed > most:
+		return bad("fixed", s.Fixed, fmt.Sprintf("0 to object_size = %d B", most))
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package load
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"storelab/loadgen/job"
+)
+
+// object is one place of a population; number: of the upload whose name it has.
+type object struct {
+	number  int
+	size    int64
+	version int   // how often it was overwritten
+	since   int64 // stamp of when it became what it is
+	at      int   // in `ready`; -1: it is being written or deleted, or nothing is there
+	readers int
+}
+
+// population are the objects of a mix. It hands each operation its object, so that none asks for what another deletes or
+// overwrites at that moment, and holds the answers against it. An object of which an operation failed may be there or
+// not: nobody reads it any more, and a later DELETE takes it away.
+type population struct {
+	run     *Run
+	mu      sync.Mutex
+	deck    *deck
+	sizes   *sizer
+	rng     *rand.Rand
+	slots   []object
+	ready   []int // slots whose objects are there
+	empty   []int
+	where   map[int]int      // number -> slot
+	left    []int            // numbers that failed operations left: they may be there
+	doubted map[int]struct{} // all that ever were among them
+	next    int              // number of the next new object
+	stamp   int64            // counts what changes
+	listing int              // listings in flight
+	deleted []int            // numbers deleted while listings are in flight
+	place   int              // of the next listing
+	over    int64
+}
+
+// Mixed is what a mix tells at its end.
+type Mixed struct {
+	There       int              `json:"there"`       // objects
+	Left        int              `json:"left"`        // ... that failed operations left: there or not
+	New         int              `json:"new"`         // names given to uploads
+	Overwritten int64            `json:"overwritten"` // uploads to names that were there
+	Lost        map[string]int64 `json:"lost"`        // operations of the mix that were never possible
+}
+
+const mostDoubted = 1_000_000
+
+func newPopulation(r *Run) *population {
+	j := r.job
+	shares := make([]float64, len(j.Operations))
+	for i, o := range j.Operations {
+		shares[i] = o.Share
+	}
+	p := &population{
+		run: r, deck: newDeck(shares, rand.New(rand.NewPCG(j.Seed, 1<<32))), sizes: newSizer(*j.Sizes), rng: rand.New(rand.NewPCG(j.Seed, 1<<33)),
+		slots: make([]object, j.Population.Most), where: map[int]int{}, doubted: map[int]struct{}{}, next: len(j.Population.Start),
+	}
+	for i := range p.slots {
+		p.slots[i].at = -1
+		if i < p.next {
+			p.slots[i].number, p.slots[i].size = i, j.Population.Start[i]
+			p.where[i] = i
+			p.restore(i)
+		}
+	}
+	for i := len(p.slots) - 1; i >= p.next; i-- {
+		p.empty = append(p.empty, i)
+	}
+	return p
+}
+
+func (p *population) upload(n int) job.Upload {
+	return p.run.job.Uploads[(p.run.job.FirstPut+n)%len(p.run.job.Uploads)]
+}
+
+func (p *population) key(n int) string { return uploaded(p.upload(n).Prefix, n) }
+
+// restore puts a slot among those that are ready, hold takes it out.
+func (p *population) restore(slot int) {
+	p.slots[slot].at = len(p.ready)
+	p.ready = append(p.ready, slot)
+}
+
+func (p *population) hold(slot int) {
+	at, last := p.slots[slot].at, len(p.ready)-1
+	p.ready[at] = p.ready[last]
+	p.slots[p.ready[at]].at = at
+	p.ready = p.ready[:last]
+	p.slots[slot].at = -1
+}
+
+// idle is a slot that nobody reads; -1: none.
+func (p *population) idle() int {
+	for range min(16, len(p.ready)) {
+		if slot := p.ready[p.rng.IntN(len(p.ready))]; p.slots[slot].readers == 0 {
+			return slot
+		}
+	}
+	for _, slot := range p.ready {
+		if p.slots[slot].readers == 0 {
+			return slot
+		}
+	}
+	return -1
+}
+
+// task is the next operation of the mix; nil: the end came while none was possible.
+func (p *population) task(w *worker) *task {
+	for !p.run.halt.Load() {
+		p.mu.Lock()
+		kind := p.deck.deal(func(kind int) bool { return p.give(&w.tasks[kind]) })
+		p.mu.Unlock()
+		if kind >= 0 {
+			return &w.tasks[kind]
+		}
+		if p.run.now() >= p.run.job.DeadlineNs {
+			return nil
+		}
+		pause(1e6)
+	}
+	return nil
+}
+
+// give fills in a task's object; false: there is none for it now.
+func (p *population) give(t *task) bool {
+	switch t.op {
+	case job.Get, job.Head:
+		if len(p.ready) == 0 {
+			return false
+		}
+		t.slot = p.ready[p.rng.IntN(len(p.ready))]
+		p.slots[t.slot].readers++
+	case job.Put:
+		return p.givePut(t)
+	case job.Delete:
+		if t.slot = -1; len(p.left) > 0 {
+			t.number, p.left = p.left[0], p.left[1:]
+			t.bucket, t.key, t.size = p.upload(t.number).Bucket, p.key(t.number), 0
+			return true
+		}
+		if t.slot = p.idle(); t.slot < 0 {
+			return false
+		}
+		p.hold(t.slot)
+	case job.List:
+		p.giveList(t)
+		return true
+	}
+	o := &p.slots[t.slot]
+	t.number, t.size, t.body = o.number, o.size, (o.number+o.version)%len(p.run.bodies)
+	t.bucket, t.key = p.upload(o.number).Bucket, p.key(o.number)
+	return true
+}
+
+// givePut is a new name where there is room, else an object that is overwritten.
+func (p *population) givePut(t *task) bool {
+	if last := len(p.empty) - 1; last >= 0 {
+		t.slot, p.empty = p.empty[last], p.empty[:last]
+		t.over = len(p.left) >= len(p.slots) // so that no more than twice as many are ever there
+		if t.over {
+			t.number, p.left = p.left[0], p.left[1:]
+		} else {
+			t.number, p.next = p.next, p.next+1
+		}
+		p.slots[t.slot] = object{number: t.number, at: -1}
+		p.where[t.number] = t.slot
+	} else {
+		if t.slot = p.idle(); t.slot < 0 {
+			return false
+		}
+		p.hold(t.slot)
+		p.slots[t.slot].version++
+		t.number, t.over = p.slots[t.slot].number, true
+	}
+	if t.over {
+		p.over++
+	}
+	t.size, t.body = p.sizes.draw(p.rng), (t.number+p.slots[t.slot].version)%len(p.run.bodies)
+	t.bucket, t.key = p.upload(t.number).Bucket, p.key(t.number)
+	return true
+}
+
+// done takes over what became of an operation.
+func (p *population) done(t *task, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stamp++
+	switch t.op {
+	case job.Get, job.Head:
+		p.slots[t.slot].readers--
+	case job.Put:
+		if err != nil {
+			p.abandon(t)
+			return
+		}
+		p.slots[t.slot].size, p.slots[t.slot].since = t.size, p.stamp
+		p.restore(t.slot)
+	case job.Delete:
+		if err != nil {
+			p.abandon(t)
+			return
+		}
+		if p.listing > 0 {
+			p.deleted = append(p.deleted, t.number)
+		}
+		if t.slot >= 0 {
+			p.vacate(t)
+		}
+	case job.List:
+		if p.listing--; p.listing == 0 {
+			p.deleted = nil
+		}
+	}
+}
+
+func (p *population) vacate(t *task) {
+	delete(p.where, t.number)
+	p.empty = append(p.empty, t.slot)
+}
+
+// abandon: nobody knows what became of an object.
+func (p *population) abandon(t *task) {
+	if t.slot >= 0 {
+		p.vacate(t)
+	}
+	p.left = append(p.left, t.number)
+	if len(p.doubted) < mostDoubted {
+		p.doubted[t.number] = struct{}{}
+	}
+}
+
+func (p *population) told() *Mixed {
+	out := &Mixed{There: len(p.ready), Left: len(p.left), New: p.next - len(p.run.job.Population.Start), Overwritten: p.over, Lost: map[string]int64{}}
+	for kind, n := range p.deck.lost {
+		if n > 0 {
+			out.Lost[p.run.job.Operations[kind].Op] += n
+		}
+	}
+	return out
+}
+
+// giveList is a page of the folder of one place, from a random object of it on.
+func (p *population) giveList(t *task) {
+	places := p.run.job.Uploads
+	place := places[p.place%len(places)]
+	p.place++
+	t.bucket, t.prefix, t.after = place.Bucket, place.Prefix, ""
+	if len(p.ready) > 0 {
+		if n := p.slots[p.ready[p.rng.IntN(len(p.ready))]].number; n > 0 {
+			t.after = uploaded(place.Prefix, n-1)
+		}
+	}
+	p.stamp++
+	t.since, t.mark = p.stamp, len(p.deleted)
+	p.listing++
+}
+
+// listed is one key of a page.
+type listed struct {
+	key  string
+	size int64
+}
+
+// holds holds a page against what is there: all keys of the folder behind t.after, or the first of them if there are more.
+func (p *population) holds(t *task, page []listed, more bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, seen := t.after, make(map[int]bool, len(page))
+	for _, l := range page {
+		n := p.numbered(t, l.key)
+		switch {
+		case n < 0 || l.key <= t.after:
+			return wrongf("KeyForeign", "%.200q was never put there", l.key)
+		case l.key == last:
+			return wrongf("KeyDoubled", "%.200q came twice", l.key)
+		case l.key < last:
+			return wrongf("KeyOrder", "%.200q came after a later key", l.key)
+		}
+		last, seen[n] = l.key, true
+		slot, there := p.where[n]
+		if o := (*object)(nil); there {
+			if o = &p.slots[slot]; p.untouched(o, t) && o.size != l.size {
+				return wrongf("KeySize", "%.200q has %d B instead of %d B", l.key, l.size, o.size)
+			}
+			continue
+		}
+		if _, doubted := p.doubted[n]; !doubted && len(p.doubted) < mostDoubted && !slices.Contains(p.deleted[t.mark:], n) {
+			return wrongf("KeyDeleted", "%.200q was deleted before the listing began", l.key)
+		}
+	}
+	if missing := p.missing(t, last, more, seen); missing != "" {
+		return wrongf("KeyMissing", "%.200q did not come", missing)
+	}
+	return nil
+}
+
+// missing is a key that a page lacks: it was there all the while, behind t.after and, if there are more, before the last.
+// "": none is. Names of more than eight digits do not come in the order of their numbers: they are not looked at.
+func (p *population) missing(t *task, last string, more bool, seen map[int]bool) string {
+	first, end, folder := 0, p.next, job.Upload{Bucket: t.bucket, Prefix: t.prefix}
+	if p.next > 1e8 {
+		return ""
+	}
+	if t.after != "" {
+		first = digits(t.after[len(t.prefix):]) + 1
+	}
+	if more && last != "" {
+		end = digits(last[len(t.prefix):])
+	}
+	lacks := func(slot int) bool {
+		o := &p.slots[slot]
+		return o.number >= first && o.number < end && !seen[o.number] && p.untouched(o, t) && p.upload(o.number) == folder
+	}
+	if end-first > len(p.ready) {
+		for _, slot := range p.ready {
+			if lacks(slot) {
+				return p.key(p.slots[slot].number)
+			}
+		}
+		return ""
+	}
+	for n := first; n < end; n++ {
+		if slot, there := p.where[n]; there && lacks(slot) {
+			return p.key(n)
+		}
+	}
+	return ""
+}
+
+// untouched: the object is what it was before the listing began.
+func (p *population) untouched(o *object, t *task) bool { return o.at >= 0 && o.since < t.since }
+
+// numbered is the number of a key in the folder that is listed; -1: it is none that was given out.
+func (p *population) numbered(t *task, key string) int {
+	text, found := strings.CutPrefix(key, t.prefix)
+	n := digits(text)
+	if !found || n < 0 || n >= p.next || p.key(n) != key || p.upload(n) != (job.Upload{Bucket: t.bucket, Prefix: t.prefix}) {
+		return -1
+	}
+	return n
+}
+
+// digits is the number that a text of digits is; -1: it is none.
+func digits(text string) int {
+	n, err := strconv.ParseUint(text, 10, 40)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
+// listPart lists one page of a folder of a mix.
+func (r *Run) listPart(c *conn, t *task, bucket string) (outcome, error) {
+	most := r.job.PageSize
+	if most == 0 {
+		most = mostOfPage
+	}
+	query := fmt.Sprintf("list-type=2&max-keys=%d&prefix=%s", most, escaped(t.prefix))
+	if t.after != "" {
+		query += "&start-after=" + escaped(t.after)
+	}
+	a, err := r.asked(c, &request{method: "GET", bucket: bucket, query: query}, nil, true)
+	out := outcome{status: a.status, first: a.first}
+	if err != nil {
+		return out, err
+	}
+	var page []listed
+	token, keys, err := readPage(a.body, func(key []byte, size int64) error {
+		page = append(page, listed{string(key), size})
+		return nil
+	})
+	r.pages.Add(1)
+	r.keys.Add(int64(keys))
+	r.listBytes.Add(a.size)
+	switch {
+	case err != nil:
+		return out, wrongf("WrongAnswer", "%v", err)
+	case keys > most:
+		return out, wrongf("PageTooLong", "%d keys in a page, at most %d were asked for", keys, most)
+	}
+	return out, r.pool.holds(t, page, token != "")
+}

@@ -1,0 +1,177 @@
+"""`mix`: clients mix GET, PUT, HEAD, LIST and DELETE by weights, on objects that come and go, until the deadline.
+
+Each client has objects of its own, made for the point: `objects` of the sweep in all, and never more at a time. An
+upload takes a new name where something was deleted, and overwrites where nothing was. Nobody asks for what another
+operation deletes or overwrites at that moment. See docs/mixes.md.
+"""
+
+import hashlib
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storelab.core import axes
+from storelab.core.axes import mixes
+from storelab.core.errors import UserError
+from storelab.core.model import Point
+from storelab.engines.common import mixing
+from storelab.engines.common.names import put_key, put_keys, put_prefix
+from storelab.engines.contract import Check
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import Made
+from storelab.workloads.put import Put
+from storelab.workloads.staging import buckets
+
+if TYPE_CHECKING:
+    from storelab.core.config import Config
+
+FEWEST = 2  # objects for each worker: one that it works on, one that others may choose
+CHECKED = 8  # objects that are read back at the end
+
+
+class Known(NamedTuple):
+    """What the records say of a name at the end. size None: it is gone; sure: no operation on it failed."""
+
+    size: int | None
+    puts: int  # that succeeded
+    staged: bool
+    sure: bool
+
+
+def places(point: Point, job: dict[str, Any], client: int) -> list[Bucket]:
+    """Where a client's uploads go in turn: the buckets of its account; number n goes to place client + n."""
+    own = [Bucket(**b) for b in job["buckets"] if b["account"] == client % job["accounts"]]
+    first = client % len(own)
+    return own[first:] + own[:first]
+
+
+def population(point: Point, job: dict[str, Any]) -> list[tuple[Bucket, str, int, int]]:
+    """(bucket, key below its prefix, number of its body, bytes) of every object that is there at the start."""
+    from storelab.datasets.payload import BODIES
+
+    out = []
+    for client in range(point.axes["clients"]):
+        own = places(point, job, client)
+        for n, size in enumerate(mixing.start(point, client)):
+            out.append((own[n % len(own)], put_key(job["attempt"], client, n), n % BODIES, size))
+    return out
+
+
+class Mix(Put):
+    def possible(self, point: Point) -> None:
+        """Raises UserError where there are too few objects to choose from."""
+        needed = FEWEST * point.axes["clients"] * point.axes["workers"]
+        if point.fixed["objects"] < needed:
+            problem = f"{point.fixed['objects']} objects are too few for {needed // FEWEST} operations at a time"
+            raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
+        if point.axes.get("page_size", 1) > 1000:
+            problem = f"a page has no {point.axes['page_size']} keys"
+            raise UserError(f"sweeps.{point.sweep}.axes.page_size", problem, "at most 1000")
+
+    def makes(self, point: Point, attempt: str) -> list[Made]:
+        return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
+
+    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+        """Make the buckets, and the objects that are there at the start."""
+        from storelab.datasets import payload
+        from storelab.host import scratch
+        from storelab.workloads.staging import left_over, upload
+
+        super().before(config, store, point, job)
+        items = population(point, job)
+        left_over.add(config, store.name, point, sum(size for *_, size in items), len(items))
+        largest = mixes.largest(point.fixed["sizes"])
+        files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], largest)
+        upload.put_cut(store, "objects of a mix", items, files)
+
+    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        """Is what is there what the answers said? Every name of which no operation failed is listed with the size of
+        its last upload, or gone; a sample is read back."""
+        known = self._known(point, job, folder)
+        if known is None:
+            return [asdict(Check("what is left", True, "not compared: beyond single records"))]
+        every = [Bucket(**b) for b in job["buckets"]]
+        ways = buckets.accesses(store, every)
+        listed = {
+            key[len(place.prefix) :]: (place, size)
+            for place in every
+            for key, size in buckets.list_keys(ways[place.account], place, put_prefix(job["attempt"]))
+        }
+        missing = wrong = back = 0
+        for name, now in known.items():
+            if not now.sure:
+                continue
+            found = listed.get(name)
+            missing += now.size is not None and found is None
+            back += now.size is None and found is not None
+            wrong += now.size is not None and found is not None and found[1] != now.size
+        strange = sum(name not in known for name in listed)
+        told = f"{len(listed)} listed, {missing} missing, {back} that were deleted, {wrong} of a wrong size, {strange} foreign"
+        good, sample = self._read_back(point, job, ways, listed, known)
+        return [
+            asdict(Check("what is left", not (missing or wrong or back or strange), told)),
+            asdict(Check("read back", good == sample, f"{good} of {sample} objects left have the right SHA-256")),
+        ]
+
+    def _read_back(self, point: Point, job: dict[str, Any], ways: Any, listed: Any, known: Any) -> tuple[int, int]:
+        from storelab.datasets import payload
+
+        largest = mixes.largest(point.fixed["sizes"])
+        files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], largest)
+        there = sorted(n for n, now in known.items() if now.sure and now.size is not None and n in listed)
+        sample, good = random.Random(point.seed).sample(there, min(CHECKED, len(there))), 0
+        for name in sample:
+            place, _ = listed[name]
+            now = known[name]
+            overwritten = now.puts - (not now.staged)
+            body = files[(int(name.rpartition("/")[2]) + overwritten) % payload.BODIES]
+            with open(body, "rb") as f:
+                wanted = hashlib.sha256(f.read(now.size)).digest()
+            data = ways[place.account].read(place.name, place.prefix + name) or b""
+            good += hashlib.sha256(data).digest() == wanted
+        return good, len(sample)
+
+    def _known(self, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Known] | None:
+        """What became of every name, from the records alone, by key below the bucket's prefix; None of bins."""
+        import pyarrow.parquet as pq
+
+        own = put_prefix(job["attempt"])
+        known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
+        rows: list[tuple[int, str, str, int, str | None]] = []
+        for path in sorted(folder.glob("ops.*.parquet")):
+            table = pq.read_table(path, columns=["end_ns", "op", "object", "bytes", "error", "latency_hist"])
+            if table["latency_hist"].null_count < len(table):
+                return None
+            table = table.drop_columns(["latency_hist"])
+            for end, op, name, size, error in zip(*(c.to_pylist() for c in table.columns), strict=True):
+                if op in ("PUT", "DELETE") and own in name:
+                    rows.append((end, op, own + name.partition(own)[2], size, error))
+        for _, op, name, size, error in sorted(rows, key=lambda row: row[0]):
+            was = known.get(name, Known(None, 0, False, True))
+            if error is not None:
+                known[name] = was._replace(sure=False)
+            elif op == "PUT":
+                known[name] = was._replace(size=size, puts=was.puts + 1)
+            else:
+                known[name] = was._replace(size=None)
+        return known
+
+
+MIX = Mix(
+    "mix",
+    (
+        axes.engine("mix", "loadgen", "What mixes the operations."),
+        axes.MIX,
+        axes.SIZES,
+        *axes.PLACES,
+        axes.ARRIVAL_RATE,
+        axes.BALANCE,
+        *axes.DEPLOYMENT,
+        axes.CLIENTS_PER_NODE,
+    ),
+    "GET, PUT, HEAD, LIST and DELETE by weights, on `objects` that come and go; every answer is checked.",
+    direction="write",
+    needs=("objects",),
+)

@@ -1,0 +1,134 @@
+"""Uploading many small objects by storelab's own load generator: each named object once, several thousand a second.
+
+May import: what `workloads` may, but not `upload`, which calls it.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storelab import install
+from storelab.core.errors import MeasurementFailed
+from storelab.engines.loadgen import client
+from storelab.host import processes
+from storelab.install import golang
+from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import Bucket
+
+BLOCK = 50_000  # objects that a process is told of
+WORKERS = 32
+ROUNDS = 3  # in which what failed is tried again
+LONGEST_S = 4 * 3600  # of a process, as the program bounds it
+
+
+class Item(NamedTuple):
+    """One object to upload: key below the bucket's prefix, number of its body, bytes of it."""
+
+    bucket: Bucket
+    key: str
+    body: int
+    size: int
+
+
+def able(store: Store) -> bool:
+    """Whether the program is built, and speaks the store's protocol."""
+    return store.protocol == "s3" and golang.present(golang.LOADGEN, install.tools_folder())
+
+
+def put(store: Store, name: str, items: Sequence[Item], bodies: list[Path], step: Callable[[int], Any]) -> None:
+    """Upload the items, each by the account that owns its bucket. bodies: files of one length, no shorter than what is
+    cut from them; step: is told how many more are done. Raises MeasurementFailed."""
+    for account in sorted({item.bucket.account for item in items}):
+        mine = [item for item in items if item.bucket.account == account]
+        for begin in range(0, len(mine), BLOCK):
+            left, said = mine[begin : begin + BLOCK], ""
+            for _ in range(ROUNDS):
+                left, said = _round(store, account, left, bodies, step)
+                if not left:
+                    break
+            else:
+                raise MeasurementFailed(
+                    f"staging {name} into {store.name}: {len(left)} of {len(items)} objects failed, also when tried "
+                    f"{ROUNDS} times: {said}"
+                )
+
+
+def _round(
+    store: Store, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
+) -> tuple[list[Item], str]:
+    """What of the items failed, and the first reason."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    keys = store.credentials(account)
+    assert keys is not None
+    places = sorted({item.bucket for item in items}, key=lambda b: (b.name, b.prefix))
+    number = {place: i for i, place in enumerate(places)}
+    now = time.time_ns()
+    with tempfile.TemporaryDirectory(prefix="storelab-staging-", dir=bodies[0].parent) as folder:
+        records = Path(folder) / "ops.parquet"
+        job = {
+            "schema": client.SCHEMA,
+            "endpoints": client.described(store.endpoints(1)[:1]),
+            "buckets": [place.name for place in places],
+            "operations": [{"op": "PUT"}],
+            "objects": {
+                "key": [item.bucket.prefix + item.key for item in items],
+                "bucket": [number[item.bucket] for item in items],
+                "body": [item.body for item in items],
+                "size": [item.size for item in items],
+            },
+            "object_size": bodies[0].stat().st_size,
+            "bodies": [str(path) for path in bodies],
+            "workers": min(WORKERS, len(items)),
+            "records": str(records),
+            "start_ns": now,
+            "deadline_ns": now + LONGEST_S * 10**9,
+            "timeout_s": client.TIMEOUT_S,
+        }
+        summary = _run(job, keys.environ(), step)
+        if not summary["errors"]:
+            return [], ""
+        table = pq.read_table(records, columns=["object"], filters=pc.field("error").is_valid())
+        failed = set(table["object"].to_pylist())
+    said = next(iter(summary["messages"].values()), "nobody says why")
+    return [item for item in items if item.bucket.prefix + item.key in failed], said
+
+
+def _run(job: dict[str, Any], keys: dict[str, str], step: Callable[[int], Any]) -> dict[str, Any]:
+    """One run of the program, followed to its end; its summary. Raises MeasurementFailed."""
+    run = subprocess.Popen(
+        [client.binary()],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | keys,
+        preexec_fn=processes.die_with_parent(),
+    )
+    assert run.stdin and run.stderr
+    done, other, summary = 0, [], None
+    try:
+        run.stdin.write(json.dumps(job).encode() + b"\n")
+        run.stdin.close()
+        for line in run.stderr:  # silent operations end by the program's own time-out
+            try:
+                ((what, told),) = json.loads(line).items()
+            except (ValueError, AttributeError):
+                other.append(line.decode(errors="replace").strip())
+                continue
+            if what in ("progress", "summary"):
+                step(told["operations"] - done)
+                done = told["operations"]
+            summary = told if what == "summary" else summary
+        status = run.wait(10)
+    except BrokenPipeError:
+        status = run.wait(10)
+    finally:
+        processes.stop(run, 2.0)
+    if summary is None or status:
+        raise MeasurementFailed(f"staging: loadgen failed (status {status}): {' | '.join(other)[:300]}")
+    return summary

@@ -1,0 +1,134 @@
+"""The workload `mix` at SeaweedFS and versitygw: what comes back, what is left, what is never touched; and a store that lies."""
+
+from collections import Counter
+
+import pytest
+from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN, anything, bucket_for
+
+from storelab import install
+from storelab.core.errors import MeasurementFailed
+from storelab.install import golang
+from storelab.stores.versitygw import PROGRAM as VERSITYGW
+from storelab.workloads.staging import buckets, by_loadgen, upload
+from storelab.workloads.staging.upload import Shown
+
+pytestmark = pytest.mark.real
+ENGINES = [pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"]
+SHARES = {"GET": 0.4, "PUT": 0.2, "HEAD": 0.15, "LIST": 0.1, "DELETE": 0.15}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request) -> str:
+    if request.param == "loadgen" and not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    return request.param
+
+
+def holds(measured, objects: int):
+    ((_, record, rows),) = measured
+    assert record["valid"] and {r["error"] for r in rows} == {None} and all(c["ok"] for c in record["checks"])
+    assert {"what is left", "read back"} <= {c["name"] for c in record["checks"]}
+    seen, n = Counter(r["op"] for r in rows), len(rows)
+    clients = {r["client"] for r in rows}
+    for op, share in SHARES.items():  # each client deals by itself, and stops in the middle of a round
+        assert abs(seen[op] - share * n) <= 5 * (n * share * (1 - share)) ** 0.5 + 2 * len(clients)
+    assert all((r["count"], r["requests"]) == (1, 1) for r in rows)
+    assert all((r["object"] is None) == (r["op"] == "LIST") for r in rows)
+    assert {r["bytes"] for r in rows if r["op"] not in ("GET", "PUT")} == {0}
+    told = [c["engine"]["mixed"] for c in record["clients"]]
+    assert sum(t["there"] + t["left"] for t in told) <= objects and all(t["overwritten"] + t["new"] > 0 for t in told)
+    # A name is written and deleted by one operation at a time, and nothing is read that was deleted.
+    by_name: dict[str, list] = {}
+    for r in rows:
+        by_name.setdefault(r["object"], []).append(r)
+    for name, every in by_name.items():
+        if name is None:
+            continue
+        gone = [r for r in every if r["op"] == "DELETE"]
+        assert len(gone) <= 1 and all(r["end_ns"] <= gone[0]["start_ns"] or r is gone[0] for r in every if gone)
+        puts = [r for r in every if r["op"] == "PUT"]
+        assert all(
+            r["end_ns"] <= p["start_ns"] or p["end_ns"] <= r["start_ns"] for p in puts for r in every if r is not p
+        )
+    return rows
+
+
+def test_a_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
+    store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+    foreign = bucket_for(seaweedfs, "lab")
+    seaweedfs.access(0).write(foreign.name, "put/mine", b"mine")
+    axes = {"engine": engine, "mix": "all", "sizes": "site", "workers": 3, "clients": 2, "buckets": 2}
+    rows = holds(lab(store, it={"workload": "mix", "objects": 40, "axes": axes}), 40)
+    assert {r["bytes"] for r in rows if r["op"] == "PUT"} == {0, 4000, 300_000}
+    assert seaweedfs.access(0).read(foreign.name, "put/mine") == b"mine", "what others put there is not touched"
+    buckets.delete_prefix(seaweedfs.access(0), foreign, ours=anything)
+
+
+@pytest.mark.skipif(
+    not golang.present(VERSITYGW, install.tools_folder()),
+    reason="versitygw is not installed: storelab install versitygw",
+)
+def test_a_mix_at_a_rate_at_versitygw(lab, engine, port_block):
+    axes = {"engine": engine, "mix": "all", "sizes": "logs", "workers": 8, "arrival_rate": 150, "arrivals": "poisson"}
+    rows = holds(
+        lab(
+            {"kind": "versitygw", "port": port_block},
+            it={"workload": "mix", "duration": "3 s", "objects": 60, "axes": axes},
+        ),
+        60,
+    )
+    assert abs(len(rows) - 450) < 5 * 450**0.5 and all(r["start_ns"] >= r["intended_ns"] for r in rows)
+    due = sorted(r["intended_ns"] for r in rows)
+    gaps = [b - a for a, b in zip(due, due[1:], strict=False)]
+    mean = sum(gaps) / len(gaps)
+    assert sum(g > mean for g in gaps) / len(gaps) == pytest.approx(0.368, abs=0.12), (
+        "exp(-1) of the gaps are longer than the mean"
+    )
+
+
+def test_objects_that_vanish_are_seen(lab, seaweedfs, keys, monkeypatch):
+    """After the clients ended: something is deleted behind their back."""
+    if not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    listed = buckets.list_keys
+
+    def fewer(access, place, prefix=""):
+        every = list(listed(access, place, prefix))
+        return iter(every[1:] if prefix.startswith("put/") else every)
+
+    monkeypatch.setattr(buckets, "list_keys", fewer)
+    with pytest.raises(MeasurementFailed, match=r"check 'what is left' failed: .* 1 missing"):
+        store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+        lab(store, it={"workload": "mix", "objects": 20, "axes": {"mix": "all", "workers": 2}})
+
+
+def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
+    if not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    places = [bucket_for(seaweedfs, "staged", i) for i in range(2)]
+    files = [tmp_path / "a", tmp_path / "b"]
+    for i, path in enumerate(files):
+        path.write_bytes(bytes([i]) * 100)
+    items = [(places[n % 2], f"data/{n:04d}", files[n // 2 % 2]) for n in range(2000)]
+    assert by_loadgen.able(seaweedfs)
+    shown = Shown("it", len(items))
+    upload.put_items(seaweedfs, "it", items, shown)
+    assert shown.done == 2000
+    access = seaweedfs.access(0)
+    for i, place in enumerate(places):
+        known = dict(buckets.list_keys(access, place, "data/"))
+        assert known == {f"data/{n:04d}": 100 for n in range(i, 2000, 2)}
+        assert all(access.read(place.name, f"data/{n:04d}") == bytes([n // 2 % 2]) * 100 for n in (i, i + 2, 1996 + i))
+        buckets.delete_prefix(access, place, ours=anything)
+
+
+def test_what_cannot_be_staged_is_told(seaweedfs, keys, tmp_path):
+    if not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    from storelab.stores.protocols.endpoint import Bucket
+
+    (tmp_path / "a").write_bytes(b"1")
+    nowhere = Bucket("no-such-bucket-of-ours", "", 0)
+    items = [by_loadgen.Item(nowhere, f"k{n}", 0, 1) for n in range(5)]
+    with pytest.raises(MeasurementFailed, match=r"5 of 5 objects failed, also when tried 3 times: .*NoSuchBucket"):
+        by_loadgen.put(seaweedfs, "it", items, [tmp_path / "a"], lambda n: None)
