@@ -96,7 +96,7 @@ def test_names_that_nobody_declared(tmp_path, axes, says):
     ],
 )
 def test_mistakes_are_told(tmp_path, more, says):
-    with pytest.raises(ValueError, match="(?s).*") as told:
+    with pytest.raises(ValueError) as told:
         config(tmp_path, **more)
     assert says in str(told.value)
 
@@ -464,7 +464,7 @@ def test_what_is_left_is_held_against_the_records(tmp_path, monkeypatch, change,
 
     files = [f.read_bytes() for f in payload.body_files(tmp_path, one.fixed["data_seed"], 1000)]
     bodies = {f"put/t1/0/{n:08d}": (n + (n == 2)) % 4 for n in (*range(1, 8), 8)}
-    listed = {name: 1000 for name in bodies} | change
+    listed = dict.fromkeys(bodies, 1000) | change
     listed = {name: size for name, size in listed.items() if size is not None}
     monkeypatch.setattr(
         buckets, "accesses", lambda store, places: {0: SimpleNamespace(read=lambda b, key: files[bodies[key]])}
@@ -497,3 +497,22 @@ def test_a_changed_content_is_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(buckets, "list_keys", lambda access, place, prefix: every.items())
     left, back = WORKLOADS["mix"].after(None, one, plan_of, tmp_path)
     assert left["ok"] and not back["ok"] and back["detail"].startswith("0 of 8")
+
+
+def test_a_mix_is_a_role_like_others(tmp_path):
+    """At a rate that would use up objects if they did not come again."""
+    role = {"workload": "mix", "objects": 40, "axes": {"mix": "mine", "workers": 2, "arrival_rate": 500}}
+    sweeps = {"both": {"duration": "10 s", "roles": {"traffic": role, "up": {"workload": "put"}}}}
+    settings = config(tmp_path, mixes={"mine": EVERY}).model_dump(
+        include={"stores", "use_stores", "name", "campaign", "calibrate"}
+    )
+    whole = Config.model_validate(settings | {"mixes": {"mine": EVERY}, "repetitions": 1, "sweeps": sweeps})
+    (one,) = plan.make(whole, WORKLOADS)
+    traffic, _ = (part.point for part in one.parts())
+    assert (
+        traffic.fixed["mix"] == EVERY and traffic.fixed["sizes"] == {"fixed": 4000} and traffic.fixed["objects"] == 40
+    )
+    WORKLOADS["mix"].possible(traffic)
+    role["axes"]["mix"] = "other"
+    with pytest.raises(UserError, match=r"sweeps\.both\.roles\.traffic\.axes\.mix: no mix is called 'other'"):
+        plan.make(Config.model_validate(settings | {"sweeps": sweeps}), WORKLOADS)

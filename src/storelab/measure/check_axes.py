@@ -31,7 +31,7 @@ def _possible(point: Point, store: Store) -> None:
     workloads.of(point).possible(point)
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
-            _place(point, "arrivals"),
+            place(point, "arrivals"),
             f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker begins when it is free",
             "sweep `arrival_rate` too",
         )

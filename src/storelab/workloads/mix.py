@@ -108,7 +108,8 @@ class Mix(Put):
             back += now.size is None and found is not None
             wrong += now.size is not None and found is not None and found[1] != now.size
         strange = sum(name not in known for name in listed)
-        told = f"{len(listed)} listed, {missing} missing, {back} that were deleted, {wrong} of a wrong size, {strange} foreign"
+        told = f"{len(listed)} listed, {missing} missing, {back} that were deleted, {wrong} of a wrong size, "
+        told += f"{strange} foreign"
         good, sample = self._read_back(point, job, ways, listed, known)
         return [
             asdict(Check("what is left", not (missing or wrong or back or strange), told)),

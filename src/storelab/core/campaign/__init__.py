@@ -1,14 +1,13 @@
 """Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
 a run; `mixes.py`: operations by weights, sizes of objects.
 
-May import: `config_types`, `errors`, `figures`, `units`.
+May import: `config_types`, `figures`.
 """
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from storelab.core import units
 from storelab.core.campaign.faults import Act, At, FaultName
 from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.config_types import (
@@ -26,7 +25,6 @@ from storelab.core.config_types import (
     Wait,
     Window,
 )
-from storelab.core.errors import UserError
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file

@@ -74,8 +74,8 @@ class Open:
 
 
 class Poisson(Open):
-    """The same rate on average, at random: gaps are exponential, each by itself. `stride` processes, each of its own seed,
-    are one Poisson process of the whole rate together."""
+    """The same rate on average, at random: gaps are exponential, each by itself. `stride` processes, each of its own
+    seed, are one Poisson process of the whole rate together."""
 
     def __init__(self, start_ns: int, deadline_ns: int, rate: float, index: int, stride: int, seed: int):
         super().__init__(start_ns, deadline_ns, rate, index, stride)
