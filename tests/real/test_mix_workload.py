@@ -1,5 +1,6 @@
 """The workload `mix` at SeaweedFS and versitygw: what comes back, what is left, what is never touched; and a store that lies."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_mix_at_a_rate_at_versitygw(lab, engine, port_block):
     )
     assert abs(len(rows) - 450) < 5 * 450**0.5 and all(r["start_ns"] >= r["intended_ns"] for r in rows)
     due = sorted(r["intended_ns"] for r in rows)
-    gaps = [b - a for a, b in zip(due, due[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(due)]
     mean = sum(gaps) / len(gaps)
     assert sum(g > mean for g in gaps) / len(gaps) == pytest.approx(0.368, abs=0.12), (
         "exp(-1) of the gaps are longer than the mean"
