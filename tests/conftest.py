@@ -89,7 +89,10 @@ def lab(tmp_path):
                 "repetitions": 1,
                 "calibrate": False,
                 "mixes": {"all": {"get": 40, "put": 20, "head": 15, "list": 10, "delete": 15}},
-                "sizes": {"site": {"histogram": {"0 B": 1, "4 kB": 10, "300 kB": 2}}, "logs": {"mean": "8 kB", "sigma": 1.5}},
+                "sizes": {
+                    "site": {"histogram": {"0 B": 1, "4 kB": 10, "300 kB": 2}},
+                    "logs": {"mean": "8 kB", "sigma": 1.5},
+                },
                 "sweeps": {
                     n: {"duration": WINDOWS.get(s.get("workload"), "1200 ms"), "warm_up": "100 ms"}
                     | ({} if "roles" in s else {"objects": 12})
