@@ -28,7 +28,7 @@ def test_a_run_above_the_budget_is_invalid(errors, operations, valid):
 
 def hung(workers: int, seconds: list[float], operations: int = 10_000, clients: int = 1) -> dict:
     """The budget of clients whose operations hang for so long before the deadline of 10 s, those of the first client."""
-    ends = {"t0_ns": 5 * 10**9, "deadline_ns": 15 * 10**9}
+    ends = {"t0_ns": 5 * 10**9, "begin_ns": 5 * 10**9, "deadline_ns": 15 * 10**9}
     told = [seconds, *[[]] * (clients - 1)]
     results = [
         {

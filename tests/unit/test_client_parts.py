@@ -250,7 +250,7 @@ class Reader(selections.SelectionClient):
 
     def __init__(self, access="warm", late_at=99):
         axes = {"entry_fraction": 10.0, "clients": 1, "access": access}
-        super().__init__(SimpleNamespace(point=SimpleNamespace(axes=axes, seed=5, fixed={}), client=3, limits={}))
+        super().__init__(SimpleNamespace(point=SimpleNamespace(axes=axes, seed=5, fixed={}), client=3, number=3, limits={}))
         self.branches, self.entries, self.guard, self.key = ["x", "y"], 200, Guard({}, 1), "file"
         self.unreadable, self.total, self.log, self.late_at = {"z": "why"}, Counts(), [], late_at
         self.pages = (
@@ -435,6 +435,7 @@ def copy(tmp_path, operation, size=1000, workers=2, target="tmpfs"):
     job = SimpleNamespace(
         point=SimpleNamespace(axes=axes),
         client=4,
+        number=4,
         scratch=tmp_path / "scratch",
         attempt="a",
         extra={"disk": str(tmp_path / "disk")},
@@ -562,7 +563,7 @@ def test_without_an_answer_the_kernel_tells(monkeypatch):
 
 
 def test_checks_and_limits_of_a_whole_point():
-    results = [{"t0_ns": 0, "deadline_ns": 2 * S, "bytes": 60}, {"bytes": 40}]
+    results = [{"t0_ns": 0, "deadline_ns": 2 * S, "bytes": size} for size in (60, 40)]
     record.accept({"throughput": 50}, results, [{"name": "x", "ok": True, "detail": ""}])
     record.accept({"throughput": None}, results, [])
     with pytest.raises(MeasurementFailed, match=r"more than limits\.throughput"):

@@ -20,7 +20,14 @@ def client(number, **changes):
     shared = {"name": "obstore", "version": "0.8", "settings": {"workers": 2}, "requests_per_operation": {"GET": 1}}
     engine = shared | {"hung": 0, "hung_s": 0.0, "errors": {}, "pauses": {"longest": []}, "mine": number}
     told = {"client": number, "errors": 0, "operations": 100, "bytes": 1000, "cpu_user_s": 1.5, "cpu_system_s": 0.25}
-    told |= {"t0_ns": 5 * S, "deadline_ns": 9 * S, "start_ns": 5 * S + number, "checks": [1], "engine": engine}
+    told |= {
+        "t0_ns": 5 * S,
+        "begin_ns": 5 * S,
+        "deadline_ns": 9 * S,
+        "start_ns": 5 * S + number,
+        "checks": [1],
+        "engine": engine,
+    }
     return told | changes
 
 
@@ -58,7 +65,7 @@ def test_each_part_of_the_record():
     assert run["checks"] == [{"name": "n", "ok": True}] and run["events"] == []
     assert run["budget"]["operations"] == 200 and run["environment"]
     for number, one in enumerate(run["clients"]):
-        assert set(one) == set(client(0)) - {"checks", "t0_ns", "deadline_ns"}
+        assert set(one) == set(client(0)) - {"checks", "t0_ns", "begin_ns", "deadline_ns"}
         assert one["start_ns"] == 5 * S + number and one["client"] == number
         assert one["engine"] == {"hung": 0, "hung_s": 0.0, "errors": {}, "pauses": {"longest": []}, "mine": number}
 
