@@ -1,6 +1,13 @@
 """Several workloads at once on a real store: one gang, one record, each role in its own time, every check passed."""
 
+import json
+import subprocess
+import time
+
+import psutil
 import pytest
+from common import BIN, environ, laboratory, storelab
+from laboratory import gone
 
 pytestmark = pytest.mark.real
 S = 10**9
@@ -50,3 +57,76 @@ def test_uploads_deletions_and_reads_at_once(lab):
         assert max(r["start_ns"] for r in own) <= role["end_ns"]
     moved = {c["client"]: c["operations"] for c in run["clients"]}
     assert moved == {rank: sum(r["client"] == rank for r in rows) for rank in ops}
+
+
+def test_a_victim_in_an_open_loop_beside_an_aggressor_of_another_account(lab):
+    """Two points: the aggressor's workers are swept. What is due to the victim is counted from its own begin."""
+    roles = {
+        "victim": {
+            "workload": "get",
+            "axes": {"engine": "obstore", "arrival_rate": 50, "clients": 2, "workers": 2},
+            "begin": "500 ms",
+            "objects": 6,
+        },
+        "aggressor": {
+            "workload": "put",
+            "axes": {"engine": "loadgen", "object_size": "20 kB", "clients": 2, "workers": [1, 4]},
+        },
+    }
+    measured = lab(
+        {"kind": "seaweedfs"}, beside={"duration": "2500 ms", "axes": {"accounts": 2, "buckets": 2}, "roles": roles}
+    )
+    assert sorted(p.axes["aggressor.workers"] for p, _, _ in measured) == [1, 4]
+    for point, run, rows in measured:
+        victim, aggressor = run["roles"]
+        assert victim["begin_ns"] - run["start_ns"] == S // 2 and aggressor["begin_ns"] == run["start_ns"]
+        for number, rank in enumerate(victim["clients"]):  # two clients take turns, each from when it began
+            due = sorted(r["intended_ns"] for r in rows if r["client"] == rank)
+            begun = run["clients"][rank]["start_ns"]
+            assert due == [begun + (2 * k + number) * S // 50 for k in range(len(due))] and 40 < len(due) <= 50
+            assert 0 <= begun - victim["begin_ns"] == run["clients"][rank]["lateness_ns"] < S // 5
+        others = [r for r in rows if r["client"] in aggressor["clients"]]
+        assert {r["intended_ns"] for r in others} == {None} and {r["op"] for r in others} == {"PUT"}
+        assert {r["worker"] for r in others} <= {*range(point.axes["aggressor.workers"])}
+        assert run["valid"] and {r["client"] for r in rows} == {0, 1, 2, 3}, (
+            "each client reaches its own account's buckets"
+        )
+
+
+def wait_for(look, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+    return found
+
+
+def children(pid):
+    return [p.pid for p in psutil.Process(pid).children(recursive=True) if "gang.client" in " ".join(p.cmdline())]
+
+
+@pytest.mark.heavy
+def test_killed_in_the_middle_and_resumed_leaves_nothing():
+    """kill -9 of the measuring process while all roles run: clients end, the next run measures the point, and cleaning
+    finds what the killed attempt's roles left."""
+    with laboratory({"beside": BESIDE}) as folder:
+        command = [str(BIN / "storelab"), "--set", "scale=2"]
+        key = storelab(folder, "--set", "scale=2", "plan").stdout.split()[-1]
+        process = subprocess.Popen([*command, "measure", key], cwd=folder, env=environ(), stderr=subprocess.DEVNULL)
+        work = folder / "results/bench/work"
+        wait_for(lambda: [*work.rglob("go")])
+        pids = children(process.pid)
+        time.sleep(4)  # uploads and deletions go on: from 3 s to 6 s
+        process.kill()
+        process.wait()
+        assert len(pids) >= 4, "and what they forked"
+        wait_for(lambda: gone(pids), 10)
+        (attempt,) = (p.parent.name for p in work.rglob("job.json"))
+        assert storelab(folder, "--set", "scale=2", "measure", key).returncode == 0
+        run = json.loads((folder / "results/bench/raw" / key / "run.json").read_text())
+        assert run["attempt"] != attempt and all(c["ok"] for c in run["checks"])
+        assert not [*work.rglob("job.json")], "the killed attempt's folder is gone"
+        told = storelab(folder, "clean", "bench", "--yes").stdout
+        done = sum(c["operations"] for c in run["clients"] if c["role"] == "uploads")
+        assert "2 buckets" in told and "stay" not in told, told
+        assert int(told.split(" objects")[0].split()[-1]) > done + 2 * 8, "of both attempts, and what was staged"

@@ -250,7 +250,9 @@ class Reader(selections.SelectionClient):
 
     def __init__(self, access="warm", late_at=99):
         axes = {"entry_fraction": 10.0, "clients": 1, "access": access}
-        super().__init__(SimpleNamespace(point=SimpleNamespace(axes=axes, seed=5, fixed={}), client=3, number=3, limits={}))
+        super().__init__(
+            SimpleNamespace(point=SimpleNamespace(axes=axes, seed=5, fixed={}), client=3, number=3, limits={})
+        )
         self.branches, self.entries, self.guard, self.key = ["x", "y"], 200, Guard({}, 1), "file"
         self.unreadable, self.total, self.log, self.late_at = {"z": "why"}, Counts(), [], late_at
         self.pages = (
