@@ -1,0 +1,15 @@
+"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right. A part for each subject."""
+
+import roles_mix
+from common import options, report, run, sized
+
+
+def main() -> None:
+    args = options(__doc__)
+    values: dict[str, list[float]] = {}
+    values |= roles_mix.planned(sized(args, 10, 5, 2), sized(args, 30.0, 10.0, 1.0))
+    report("roles", sized(args, 10, 5, 2), values, args, servers=["nullserver"])
+
+
+if __name__ == "__main__":
+    run(main)
