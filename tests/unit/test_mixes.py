@@ -533,5 +533,5 @@ def test_the_benchmark_knows_other_gaps_and_shares():
         moved = [-math.log1p(-max(0.0, (i + 1) / n - d)) for i in range(n)]
         assert roles_mix.kolmogorov_smirnov(moved, 1.0) == pytest.approx(p, rel=0.02)
     right = ["GET"] * 50 + ["PUT"] * 15 + ["HEAD"] * 25 + ["DELETE"] * 10
-    assert roles_mix.mix_error(right) == 0 and roles_mix.mix_error(right[1:] + ["PUT"]) == pytest.approx(1)
+    assert roles_mix.mix_error(right) == 0 and roles_mix.mix_error([*right[1:], "PUT"]) == pytest.approx(1)
     assert roles_mix.mix_error(["GET"] * 10) == 50
