@@ -39,6 +39,7 @@ type Job struct {
 	Buckets    []string    `json:"buckets"`
 	Operations []Operation `json:"operations"`
 	Objects    Objects     `json:"objects"`     // the objects to read or delete
+	Once       bool        `json:"once"`        // GET, GET_RANGE, HEAD: each object is read by one worker, once; then the run ends
 	ObjectSize int64       `json:"object_size"` // of every object, uploaded or read
 	Bodies     []string    `json:"bodies"`      // files (on tmpfs) with the contents; body i of an object is file i
 	Uploads    []Upload    `json:"uploads"`     // where PUT puts objects, in turn

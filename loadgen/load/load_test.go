@@ -281,6 +281,42 @@ func TestSequentialRangesCoverTheObject(t *testing.T) {
 	}
 }
 
+func TestOnceEachObjectIsReadByOneWorkerAndTheRunEnds(t *testing.T) {
+	for _, c := range []struct{ n, workers int }{{1, 1}, {12, 5}, {3, 8}, {97, 4}} {
+		j := &job.Job{Seed: 5, Workers: c.workers, Once: true, ObjectSize: 25, Range: job.Range{Length: 10, Offset: "sequential"}}
+		for i := range c.n {
+			j.Objects.Key, j.Objects.Bucket = append(j.Objects.Key, fmt.Sprint(i)), append(j.Objects.Bucket, 0)
+		}
+		whole, parts := map[int]int{}, map[string]int{}
+		for w := range c.workers {
+			next, ranged := reads(shuffled(j))(j, w, sourcesRng(2)), ranges(shuffled(j))(j, w, sourcesRng(3))
+			var at task
+			for next(&at) {
+				whole[at.number]++
+			}
+			for ranged(&at) {
+				parts[fmt.Sprint(at.number, " ", at.from)]++
+			}
+			if next(&at) || ranged(&at) {
+				t.Error("more than all")
+			}
+		}
+		if len(whole) != c.n || len(parts) != 2*c.n {
+			t.Errorf("%d objects and %d ranges of %d objects", len(whole), len(parts), c.n)
+		}
+		for what, times := range parts {
+			if times != 1 {
+				t.Errorf("range %s %d times", what, times)
+			}
+		}
+		for what, times := range whole {
+			if times != 1 {
+				t.Errorf("object %d %d times", what, times)
+			}
+		}
+	}
+}
+
 func TestReadsTakeEachObjectOnceATurn(t *testing.T) {
 	for _, n := range []int{1, 2, 12, 97} {
 		j := &job.Job{Seed: 5}

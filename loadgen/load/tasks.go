@@ -86,22 +86,41 @@ func uploaded(prefix string, number int) string { return fmt.Sprintf("%s%08d", p
 // reads are all objects, each once before any is repeated. All workers share one shuffled order; each goes through it
 // with its own start and step, new in every turn, so that no worker keeps an order in memory.
 func reads(order []int32) func(*job.Job, int, *rand.Rand) source {
-	return func(j *job.Job, _ int, rng *rand.Rand) source {
+	return func(j *job.Job, worker int, rng *rand.Rand) source {
+		if j.Once {
+			return once(j, order, worker)
+		}
 		n := len(order)
 		at, step, done := 0, 1, n
 		return func(t *task) bool {
 			if done == n {
 				at, step, done = rng.IntN(n), coprime(n, rng), 0
 			}
-			i := int(order[at])
+			t.whole(j, int(order[at]))
 			at, done = (at+step)%n, done+1
-			t.number, t.bucket, t.key, t.from, t.to = i, j.Objects.Bucket[i], j.Objects.Key[i], 0, j.ObjectSize
-			t.size = j.ObjectSize
-			if len(j.Objects.Body) > 0 {
-				t.body = j.Objects.Body[i]
-			}
 			return true
 		}
+	}
+}
+
+// once are the objects worker, worker + workers, … of the shuffled order, and then no more.
+func once(j *job.Job, order []int32, worker int) source {
+	at := worker - j.Workers
+	return func(t *task) bool {
+		if at += j.Workers; at >= len(order) {
+			return false
+		}
+		t.whole(j, int(order[at]))
+		return true
+	}
+}
+
+// whole makes the task one of the whole object i of the job.
+func (t *task) whole(j *job.Job, i int) {
+	t.number, t.bucket, t.key, t.from, t.to = i, j.Objects.Bucket[i], j.Objects.Key[i], 0, j.ObjectSize
+	t.size = j.ObjectSize
+	if len(j.Objects.Body) > 0 {
+		t.body = j.Objects.Body[i]
 	}
 }
 
@@ -143,7 +162,9 @@ func rangesOf(j *job.Job, objects source, rng *rand.Rand) source {
 			t.from, t.to, left = t.to, t.to+length, left-length
 			return true
 		}
-		objects(t)
+		if !objects(t) {
+			return false
+		}
 		switch j.Range.Offset {
 		case "random":
 			t.from = rng.Int64N(j.ObjectSize - length + 1)

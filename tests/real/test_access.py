@@ -113,7 +113,7 @@ def test_pages_are_dropped(tmp_path):
     path.write_bytes(bytes(8_000_000))
     cache = PageCache([str(tmp_path)])
     path.read_bytes()
-    cache._look(path)
+    cache.look([path])
     assert cache.cached > 0.9 * cache.seen
     cache.cached = cache.seen = 0
     cache.drop()

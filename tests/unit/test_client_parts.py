@@ -106,7 +106,9 @@ def test_staged_objects_are_those_of_the_clients_account(tmp_path):
     columns = {"bucket": [0, 1, 2, 1], "key": ["k0", "k1", "k2", "k3"], "body": [5, 6, 7, 8]}
     (tmp_path / "manifest.json").write_text(json.dumps({"objects": columns, "more": 1}))
     for account, expected in ((0, [(0, "a/k0", 5), (2, "c/k2", 7)]), (1, [(1, "b/k1", 6), (1, "b/k3", 8)])):
-        manifest, found = staged(SimpleNamespace(manifest=tmp_path / "manifest.json", buckets=places, account=account))
+        point = SimpleNamespace(axes={})
+        path = tmp_path / "manifest.json"
+        manifest, found = staged(SimpleNamespace(manifest=path, buckets=places, account=account, point=point))
         assert manifest["more"] == 1
         assert [(s.number, s.key, s.body) for s in found] == expected and all(
             s.place is places[s.number] for s in found

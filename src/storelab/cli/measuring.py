@@ -61,7 +61,7 @@ def check(settings: Settings) -> None:
 
     from storelab.core import plan as planning
     from storelab.measure import check as checks
-    from storelab.measure import plan_file
+    from storelab.measure import cold, plan_file
     from storelab.workloads import WORKLOADS
 
     config, points = load_for_plan(settings)
@@ -93,6 +93,8 @@ def check(settings: Settings) -> None:
     console.print(f"{len(points)} points, {len(points) - len(todo)} measured already{sealed}")
     for line in plan_file.differences(config, points):
         console.print(f"[yellow]differs from the records:[/yellow] {line}")
+    for line in cold.notes(points, stores):
+        console.print(f"[yellow]note:[/yellow] {line}")
     console.print("room and limits: good")
 
 

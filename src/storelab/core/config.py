@@ -35,6 +35,13 @@ class Config(Campaign):
         ".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine."
     )
     scratch: FolderPath = Field("/dev/shm", description="tmpfs for what clients read and write.")
+    drop_caches: Boolean = Field(
+        False,
+        description=(
+            "Before cold accesses the kernel of this host drops all that it holds of files (root; all programs feel "
+            "it), not only the store's own, see docs/cold.md."
+        ),
+    )
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
     gang_timeout: Wait = Field("60 s", description="How long the clients of a point wait for each other.")
     lead: Duration = Field(

@@ -20,6 +20,7 @@ from storelab.core.model import Point
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
 from storelab.gang import rendezvous
+from storelab.host import proc
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 
@@ -104,7 +105,7 @@ def run(folder: Path, rank: int) -> int:
     }
     try:
         client.prepare()
-        before = usage()
+        before, disk_before = usage(), proc.disk_reads(os.getpid())
         place, about = rendezvous.Folder(folder), {"host": out["host"], "pid": out["pid"]}
         start = rendezvous.join(place, rank, data["size"], data["timeout_ns"] / 1e9, about)
         due = start.t0_ns + data.get("begin_ns", 0)  # of a role that begins later
@@ -113,7 +114,7 @@ def run(folder: Path, rank: int) -> int:
         begun = clock.now_ns()
         client.run(begun, deadline)
         ended = clock.now_ns()
-        after = usage()
+        after, disk_after = usage(), proc.disk_reads(os.getpid())
         out |= {
             "t0_ns": start.t0_ns,
             "begin_ns": due,
@@ -125,6 +126,7 @@ def run(folder: Path, rank: int) -> int:
             "cpu_user_s": after["cpu_user_s"] - before["cpu_user_s"],
             "cpu_system_s": after["cpu_system_s"] - before["cpu_system_s"],
             "max_rss_bytes": after["max_rss_bytes"],
+            "disk_read_bytes": None if None in (disk_before, disk_after) else disk_after - disk_before,
         }
         out |= write_result(folder, rank, client.result())
         out["exit_status"] = 0

@@ -5,46 +5,115 @@ not written yet stay.
 """
 
 import contextlib
+import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PLACES = 64  # checked in a file
+from storelab.host import proc
+
+PLACES = 64  # checked, evenly over all bytes of the files
+KERNEL = Path("/proc/sys/vm/drop_caches")
+ALL = b"3"  # pages, and the kernel's objects for folders and files
+TRIED = 2**20  # bytes that are read to see whether the kernel counts them
 
 
 class PageCache:
     """folders: where the files are; empty (data elsewhere, or in memory): drops nothing, and `facts()` says so."""
 
-    def __init__(self, folders: list[str]):
+    def __init__(self, folders: Sequence[str]):
         self.folders = folders
-        self.drops = self.seen = self.cached = 0
+        self.drops = self.seen = self.cached = self.files = 0
         if folders:
             os.sync()  # unwritten pages cannot be dropped
 
     def drop(self) -> None:
-        """Drop the cached pages of all files, then check the largest file."""
+        """Drop the cached pages of all files, then check places of them."""
         if not self.folders:
             return
         self.drops += 1
         files = [path for folder in self.folders for path in Path(folder).rglob("*") if path.is_file()]
+        self.files = len(files)
         for path in files:
             with contextlib.suppress(OSError), path.open("rb", buffering=0) as f:
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        if files:
-            self._look(max(files, key=lambda path: path.stat().st_size))
+        self.look(files)
 
-    def _look(self, path: Path) -> None:
-        """Count places whose bytes come without waiting for the disk."""
-        size = path.stat().st_size
-        with path.open("rb", buffering=0) as f:
+    def look(self, files: Sequence[Path]) -> None:
+        """Count places of these files, evenly over all their bytes, that come without waiting for the disk."""
+        sizes = []
+        for path in files:
+            with contextlib.suppress(OSError):  # it went meanwhile
+                sizes.append((path.stat().st_size, path))
+        total, begin, place = sum(size for size, _ in sizes), 0, 0
+        for size, path in sizes:
+            offsets = []
+            while place < PLACES and (at := place * total // PLACES) < begin + size:
+                offsets.append(at - begin)
+                place += 1
+            begin += size
+            if offsets:
+                self._look_at(path, offsets)
+
+    def _look_at(self, path: Path, offsets: Sequence[int]) -> None:
+        with contextlib.suppress(OSError), path.open("rb", buffering=0) as f:
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # the check must not read ahead
-            for i in range(PLACES):
+            for offset in sorted({at for at in (_data(f.fileno(), o) for o in offsets) if at is not None}):
                 self.seen += 1
                 with contextlib.suppress(OSError):
-                    self.cached += os.preadv(f.fileno(), [bytearray(1)], i * size // PLACES, os.RWF_NOWAIT) > 0
+                    self.cached += os.preadv(f.fileno(), [bytearray(1)], offset, os.RWF_NOWAIT) > 0
+
+    @property
+    def still_cached(self) -> float | None:
+        """The part of the places that was cached after a drop; None: unknown."""
+        return self.cached / self.seen if self.seen else None
 
     def facts(self) -> dict[str, Any]:
-        """For records: how often dropped; the fraction of the largest file still cached afterwards (None: unknown)."""
+        """For records: how often dropped; the part of the files' places still cached afterwards (None: unknown)."""
         if not self.folders:
             return {"dropped": 0, "why": "the store's data are not on disks of this machine"}
-        return {"dropped": self.drops, "still_cached": self.cached / self.seen if self.seen else None}
+        return {"dropped": self.drops, "still_cached": self.still_cached}
+
+
+def _data(descriptor: int, offset: int) -> int | None:
+    """Where a file's data go on from here: a hole comes at once, cached or not. None: nowhere."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        return None if error.errno == errno.ENXIO else offset
+
+
+def may_drop_all() -> bool:
+    """Whether this process may tell the kernel to drop all that it holds of files: root, and no read-only /proc."""
+    return os.access(KERNEL, os.W_OK)
+
+
+def drop_all() -> None:
+    """The kernel drops all pages of files, and what it knows of folders and files. Raises OSError."""
+    os.sync()
+    with KERNEL.open("wb", buffering=0) as f:
+        f.write(ALL)
+
+
+def counted(folder: Path) -> bool | None:
+    """Whether the kernel counts reads of files in this folder as reads of disks; None where that cannot be tried.
+
+    A file without a name is written, dropped from memory and read.
+    """
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    try:
+        os.pwrite(descriptor, os.urandom(TRIED), 0)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        before = proc.disk_reads(os.getpid())
+        os.pread(descriptor, TRIED, 0)
+        after = proc.disk_reads(os.getpid())
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if before is None or after is None else after - before >= 0.9 * TRIED

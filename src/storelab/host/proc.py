@@ -179,6 +179,14 @@ def moved_bytes(pid: int) -> int:
         return 0
 
 
+def disk_reads(pid: int) -> int | None:
+    """Bytes that a process made the kernel fetch from disks so far (`read_bytes`), without what its ended children
+    did; None if that is not visible. What comes from the page cache, or from memory, is not among them."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/io") as f:
+        return next((int(line.split()[1]) for line in f if line.startswith("read_bytes")), None)
+    return None
+
+
 def link_speed(interface: str) -> int | None:
     """Bits/s of a network card, from its driver; None if it has no such number: loopback, most virtual ones."""
     (speed,) = _numbers(f"/sys/class/net/{interface}/speed") or (0,)

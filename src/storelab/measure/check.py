@@ -18,7 +18,7 @@ from storelab.core.plan import deployment, stores_of
 from storelab.datasets import own_file
 from storelab.datasets.payload import BODIES
 from storelab.host import scratch
-from storelab.measure import check_axes
+from storelab.measure import check_axes, cold
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.workloads.staging import stage
@@ -313,6 +313,7 @@ def everything(
     files(points)
     limits(config, points)
     choose.check(config, points, stores)
+    cold.check(config, points)
     ports(config, points, stores)
     rights(config, points, workloads, stores)
     programs(points, stores)

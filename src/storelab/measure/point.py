@@ -22,7 +22,7 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, check_axes, given_up, jobs, plan_file, progress, record
+from storelab.measure import attempts, check, check_axes, cold, given_up, jobs, plan_file, progress, record
 from storelab.measure.durability.beside import Beside
 from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
@@ -111,6 +111,7 @@ class Attempt:
     name: str
     work: Path
     job: dict[str, Any]
+    cold: cold.Evidence
 
     @property
     def parts(self) -> list[tuple[Part, dict[str, Any]]]:
@@ -148,6 +149,7 @@ def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> di
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
     _write_job(attempt, points)
+    attempt.cold.cool()
     outcome = _launch(attempt)
     _gather(attempt, outcome)
     record.accept(attempt.job["limits"], outcome.results, outcome.checks)
@@ -178,7 +180,8 @@ def _mend(store: Store) -> None:
 
 def _new_attempt(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], work: Path) -> Attempt:
     job = jobs.of_point(config, chosen, store, manifests, work.name)
-    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job)
+    evidence = cold.Evidence(config, store, chosen, job)
+    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence)
 
 
 def _write_job(attempt: Attempt, points: list[Point]) -> None:
@@ -217,9 +220,10 @@ def _launch(attempt: Attempt) -> Outcome:
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
             aside = Beside(readings, fault.acts if fault else (), duration_ns)
-            starts = [watch.start, *([fault.start, aside.start] if fault else [])]
+            starts = [watch.start, attempt.cold.begin, *([fault.start, aside.start] if fault else [])]
             begin = partial(_each, starts)
             results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
+            attempt.cold.end(results)
             if fault:
                 aside.ended()
                 fault.settle()
@@ -257,7 +261,7 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     """The record's head: `run.json`."""
     results, watched = outcome.results, outcome.watch.summary
     run = record.run_json(attempt.config, attempt.point, attempt.store, attempt.name, results, outcome.checks, watched)
-    run |= nodes.record(outcome.launcher, results, watched)
+    run |= nodes.record(outcome.launcher, results, watched) | attempt.cold.record(attempt.work)
     run = hook.record(run, outcome.fault, attempt.work)
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")

@@ -26,6 +26,17 @@ MOST_BUCKET_NAME = 63  # characters, of S3
 
 
 @dataclass
+class Cooling:
+    """What took a store's data out of its memory. done: in words; folders: of its data on this machine, in which disk
+    reads are looked for; still_cached: part of their places that the kernel still held; why: nothing could be done."""
+
+    done: list[str] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    still_cached: float | None = None
+    why: str = ""
+
+
+@dataclass
 class Status:
     """State of a store for `storelab status`: `up`, `down`, `partly` or `external`."""
 
@@ -240,6 +251,18 @@ class Store(ABC):
 
     def resume(self) -> None:
         """Undo `suspend`. Idempotent."""
+
+    def memory_only(self) -> bool:
+        """Whether all its data lie in memory: no read of it is ever cold."""
+        return False
+
+    def data_folders(self) -> list[Path]:
+        """Folders of this machine with its data; none where they are elsewhere, or in memory."""
+        return []
+
+    def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
+        """Take its data out of all memory that storelab can reach; it is as usable afterwards as after `up`."""
+        return Cooling(why="storelab did not start this store: it can neither start it anew nor drop what it holds")
 
     def free_bytes(self) -> int | None:
         """Room left for data, None where it cannot be asked."""

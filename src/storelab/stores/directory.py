@@ -14,7 +14,8 @@ from pydantic import Field
 from storelab.core.config_types import FolderPath
 from storelab.core.errors import UserError
 from storelab.host.folders import filesystem
-from storelab.stores.base import Store
+from storelab.host.page_cache import PageCache
+from storelab.stores.base import Cooling, Store
 from storelab.stores.external import Own
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -90,6 +91,23 @@ class Directory(Store):
 
     def on_this_host(self) -> bool:
         return filesystem(self.path) in LOCAL
+
+    def memory_only(self) -> bool:
+        return filesystem(self.path) == "tmpfs"
+
+    def data_folders(self) -> list[Path]:
+        """storelab's own."""
+        return [] if self.memory_only() else sorted(self.path.glob(f"{self.settings.prefix}-*"))
+
+    def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
+        if self.memory_only():
+            return Cooling(why="its data lie in memory (tmpfs)")
+        pages = PageCache([str(folder) for folder in self.data_folders()])
+        pages.drop()
+        done = [f"pages of {pages.files} files dropped"]
+        if not self.on_this_host():
+            done.append(f"what the servers of {self.version()} hold in their memory stays")
+        return Cooling(done, self.data_folders(), pages.still_cached)
 
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None

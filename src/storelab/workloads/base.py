@@ -4,12 +4,13 @@ Hooks of the coordinator (`possible`, `before`, `after`, `observe`) do nothing h
 needs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storelab import engines
 from storelab.core import axes, model
+from storelab.core.errors import UserError
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
@@ -21,6 +22,23 @@ MOVES = (
     "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
     "loadgen (the same, at the least CPU)."
 )
+
+
+ONCE = ("once", "cold")  # values of `access` with which an object is read by one client, once
+ACCESS = replace(
+    axes.ACCESS,
+    help="`warm`: objects are read again and again; `once`: each object by one client, once, and the run ends when all "
+    "are read; `cold`: the same, after the store was started anew and the kernel dropped its files from memory.",
+    choices=("warm", *ONCE),
+)
+
+
+def each_once(point: model.Point) -> None:
+    """Raises UserError where there are fewer objects than clients that read each of them once."""
+    clients = point.axes["clients"]
+    if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
+        problem = f"{clients} clients read each object once, and there are {objects}"
+        raise UserError(f"sweeps.{point.sweep}.objects", problem, "raise `objects`, or sweep fewer clients")
 
 
 def whole_objects(workload: str) -> tuple[model.Axis, ...]:

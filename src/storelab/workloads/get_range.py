@@ -6,7 +6,7 @@ from storelab.core import axes, units
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines.common.ranges import fixed
-from storelab.workloads.base import Workload
+from storelab.workloads.base import ACCESS, Workload, each_once
 
 
 class GetRange(Workload):
@@ -20,6 +20,7 @@ class GetRange(Workload):
         if length and fixed(offset) + length > size:
             problem = f"a range of {units.format_size(length)} at {offset} ends behind the object"
             raise UserError(f"{place}.offset", problem, "begin earlier")
+        each_once(point)
 
 
 GET_RANGE = GetRange(
@@ -34,6 +35,8 @@ GET_RANGE = GetRange(
         axes.BALANCE,
         *axes.DEPLOYMENT,
         axes.CLIENTS_PER_NODE,
+        ACCESS,
+        axes.WORKING_SET,
     ),
     "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
     dataset="payload",

@@ -6,7 +6,7 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
 from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, shares, spread, stacked, tabular
-from storelab.analysis.parts import words
+from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.core import units
 
@@ -96,6 +96,32 @@ def throughput(table: pd.DataFrame) -> str:
     return "\n".join(_all_of(table, w) for w in table["workload"].unique())
 
 
+def _colder(table: pd.DataFrame) -> pd.DataFrame:
+    """The groups of points whose accesses are not warm by wish."""
+    return table[table["access"].notna() & (table["access"] != cold.WARM)] if "access" in table else table.iloc[:0]
+
+
+@FILE("table_cold", "throughput")
+def accesses(table: pd.DataFrame) -> str:
+    """Accesses as they were asked for and as they were proven, beside the warm ones that differ in nothing else."""
+    rows = _colder(table)
+    if rows.empty:
+        return ""
+    apart = [c for c in ("store", "workload", *words.axes_of(table)) if c != "access"]
+    asked = {tuple(map(str, values)) for values in rows[apart].to_numpy()}
+    rows = table[[tuple(map(str, values)) in asked for values in table[apart].to_numpy()]]
+    moving = [c for c in apart[2:] if rows[c].nunique() > 1]
+    lines = []
+    for _, r in rows.sort_values([*apart, "access"], kind="stable").iterrows():
+        known = not pd.isna(r["access_proven"])
+        cells = [r["store"], words.value_text("workload", r["workload"]), _apart(r, moving), r["access"]]
+        cells += [r["access_proven"] if known else "not shown", words.number(r["disk_reads_percent"], places=0)]
+        rates = [spread(r, "throughput", "mb_per_s"), spread(r, "rate", "per_s")]
+        lines.append(row([*map(escape, cells), *rates, words.number(r["first_over_again"], significant=2)]))
+    head = ["Store", "", "Settings", "Asked", "Proven", r"Disk [\%]", "MB/s", "operations/s", "Step"]
+    return tabular(f"l{left(2.2, 3.2)}llrrrr", head, lines, "scriptsize")
+
+
 @FILE("table_systems", "throughput")
 def systems(table: pd.DataFrame) -> str:
     """One row per deployment and engine: rates of small objects and throughput of large ones, up and down, median [low,
@@ -130,12 +156,14 @@ def systems(table: pd.DataFrame) -> str:
 @SECTION("systems", "compared")
 @SECTION("threads", "threads")
 @SECTION("raw", "raw")
+@SECTION("cold", "cold_access")
 @FLAGS("throughput", "drawn", "throughput")
 def flags(drawn: Collection[str], table: pd.DataFrame) -> dict[str, bool]:
     kinds = {k: any(name.startswith(f"{k}_") for name in drawn if name in CLASSES) for k in ("throughput", "metadata")}
     classes = [of_class(table, name) for name in CLASSES]
     return kinds | {
         "raw": any(kinds.values()),
+        "cold_access": len(_colder(table)) > 0,
         "scaling": "front_ends" in drawn or "buckets" in drawn,
         "one_front_end": not any(rows["front_ends"].nunique() > 1 for rows in classes if rows.size),
     }

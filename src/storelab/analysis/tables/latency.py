@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, words
+from storelab.analysis.parts import cold, groups, words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
@@ -217,7 +217,7 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
         BOUNDS,
         "paused_percent",
     ]
-    columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s"]
+    columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s", *cold.COLUMNS]
     out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
     return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))
 
@@ -238,6 +238,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "shared_host": bool(group["shared_host"].any()),
         "duration_s": first["duration_s"],
         **{name: group[name].astype(float).median() for name in groups.CPU},
+        **cold.of_group(group),
     }
 
 

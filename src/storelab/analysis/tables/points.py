@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from storelab.analysis.parts import words
+from storelab.analysis.parts import cold, words
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
@@ -130,6 +130,7 @@ _RUN_DTYPES = {
     "not_begun": "Int64",
     "pauses_ms": "Float64",
     "pause_longest_ms": "Float64",
+    **cold.DTYPES,
 }
 
 
@@ -183,6 +184,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "not_begun": _sum(told, "not_begun"),
         "pauses_ms": max(p["sum_ns"] for p in paused) / 1e6 if paused else None,
         "pause_longest_ms": max(p["longest_ns"] for p in paused) / 1e6 if paused else None,
+        **cold.of_run(run),
     }
 
 

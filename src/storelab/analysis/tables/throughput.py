@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import cold, groups, speed, words
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import NUMBERS, TABLE, calibration
 from storelab.core import units
@@ -38,6 +38,7 @@ COLUMNS = (
     "warm_up_s",
     "engine_version",
     "requests_per_operation",
+    *cold.COLUMNS,
 )
 
 
@@ -115,6 +116,7 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         **calibration.of_group(ok, ok["rate_per_s"].astype(float).median()),
         **{name: group[name].iloc[0] for name in ("duration_s", "warm_up_s")},
         **{name: groups.joined(ok[name]) for name in ("engine_version", "requests_per_operation")},
+        **cold.of_group(ok),
     }
 
 

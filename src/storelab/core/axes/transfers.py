@@ -139,6 +139,18 @@ OBJECT_SIZE = Axis(
     ceiling=True,
     told=True,
 )
+WORKING_SET = Axis(
+    "working_set",
+    "size",
+    0,
+    "Working set",
+    "Bytes that are staged: as many objects as make them, in place of `objects`; beyond the memory of the servers, "
+    "reads come from their disks. 0 B: `objects` of the sweep.",
+    minimum=0,
+    heading="Working set",
+    words="working set of {}",
+    values={"0": ""},
+)
 # Of rewrites.
 KEYS_PER_WORKER = Axis(
     "keys_per_worker",

@@ -172,6 +172,12 @@ def buckets_filled(place: str, sweep: Sweep | Role, buckets: Any, workload: Work
         )
 
 
+def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
+    """How many are staged, or made: no bucket stays empty."""
+    asked = axes.get("working_set", 0)
+    return max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
+
+
 def staged_for(
     config: Config, place: str, sweep: Sweep | Role, workload: Workload, axes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -180,5 +186,5 @@ def staged_for(
     named = [{name: of.told() for name, of in declared.items()} for declared in (config.mixes, config.sizes)]
     fixed = mixes.meaning(axes, *named, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
-        fixed["objects"] = max(sweep.objects, axes["buckets"])  # no bucket stays empty
+        fixed["objects"] = _objects(sweep, axes)
     return fixed, dataset_of(config, place, workload, axes, fixed)

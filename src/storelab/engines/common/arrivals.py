@@ -67,8 +67,9 @@ class Open:
         return due, now
 
     def missed(self) -> int:
-        """Operations that were due before the deadline and never began, because all workers were busy."""
-        last = int((self.deadline_ns - 1 - self.start_ns) / self.step_ns)
+        """Operations that were due before the deadline, or now if that comes first, and never began: no worker was
+        free."""
+        last = int((min(self.deadline_ns, clock.now_ns()) - 1 - self.start_ns) / self.step_ns)
         due = max(0, (last - self.index) // self.stride + 1)
         return max(0, due - self.begun)
 

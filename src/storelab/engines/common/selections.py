@@ -158,7 +158,7 @@ class SelectionClient(Client):
         self.latest_ns = start_ns + int(1e9 * allowed_s((deadline_ns - start_ns) / 1e9))
         self.last = self.counts()
         number = needed = 0
-        while (begin_ns := clock.now_ns()) < deadline_ns:
+        while (begin_ns := clock.now_ns()) < deadline_ns and not self.finished(number):
             if self.cold:
                 self._cool(number)
                 begin_ns = clock.now_ns()
@@ -182,6 +182,10 @@ class SelectionClient(Client):
                 now_ns, self.last.wire_bytes or needed, self.last.requests, len(self.reads), len(self.ops)
             )
             number += 1
+
+    def finished(self, number: int) -> bool:
+        """Whether there is no read of this number any more, and the run ends early."""
+        return False
 
     def _cool(self, number: int) -> None:
         """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""

@@ -23,12 +23,24 @@ class Staged(NamedTuple):
         return self.place.prefix + self.name
 
 
+def once(job: Job) -> bool:
+    """Whether each object is read by one client, once."""
+    return job.point.axes.get("access") in ("once", "cold")
+
+
 def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
-    """(manifest, its objects in buckets of the client's account)."""
+    """(manifest, the objects that this client reads): those in buckets of its account; where each is read `once`, its
+    share of them, drawn by the point's seed."""
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
     rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
-    return manifest, [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
+    own = [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
+    if not once(job):
+        return manifest, own
+    accounts = 1 + max(b.account for b in places)  # client i uses account i mod n
+    sharers = len(range(job.account, job.point.axes["clients"], accounts))
+    random.Random(derive_seed(job.point.seed, job.account, "once")).shuffle(own)
+    return manifest, own[job.client // accounts :: sharers]
 
 
 def folders(job: Job) -> list[tuple[int, str]]:

@@ -91,7 +91,10 @@ class TransferClient(Client):
         shutil.rmtree(self.job.scratch, ignore_errors=True)
 
 
-def orders(objects: Sequence[Any], rng: random.Random) -> Iterator[Any]:
-    """All objects in a random order, then in another one, without end."""
+def orders(objects: Sequence[Any], rng: random.Random, once: bool = False) -> Iterator[Any]:
+    """All objects in a random order, then in another one, without end; `once`: as they come, each once."""
+    if once:
+        yield from objects
+        return
     while True:
         yield from rng.sample(objects, len(objects))

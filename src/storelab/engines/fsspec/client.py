@@ -86,7 +86,7 @@ class FsspecClient(TransferClient):
 
     @abstractmethod
     def tasks(self) -> Iterator[Transfer]:
-        """Endless; called under the lock."""
+        """Endless, but where each object is read once; called under the lock."""
 
     @abstractmethod
     async def do(self, fs: Any, task: Transfer) -> bytes | None:
@@ -143,8 +143,10 @@ class FsspecClient(TransferClient):
         fs = self.systems[worker % len(self.systems)]
         while self.stop is None:
             with self.lock:
-                task = next(self.stream)
-            if (begun := clock.now_ns()) >= self.deadline_ns:  # one look: the lock, or another thread, may take time
+                task = next(self.stream, None)
+            if (
+                task is None or (begun := clock.now_ns()) >= self.deadline_ns
+            ):  # one look: the lock, or another thread, may take time
                 return
             self.flying[worker] = task, begun
             answer, moved, status, kind = None, 0, None, None

@@ -67,7 +67,7 @@ class FsspecGet(FsspecClient):
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
 
     def tasks(self) -> Iterator[Transfer]:
-        return orders(self.objects, self.rng())
+        return orders(self.objects, self.rng(), shares.once(self.job))
 
     async def do(self, fs: Any, task: Transfer) -> bytes:
         if self.asynchronous:
@@ -102,7 +102,7 @@ class FsspecGetRange(FsspecGet):
 
     def tasks(self) -> Iterator[Transfer]:
         rng = self.rng()
-        for task in orders(self.objects, rng):
+        for task in orders(self.objects, rng, shares.once(self.job)):
             for begin in begins(self.job.point.axes["offset"], self.size, self.length, rng):
                 yield task._replace(begin=begin, end=begin + self.length)
 

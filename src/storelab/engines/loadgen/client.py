@@ -216,7 +216,8 @@ class LoadgenGet(LoadgenClient):
     def told(self) -> dict[str, Any]:
         self.manifest, own = shares.staged(self.job)
         self.files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
-        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, "objects": shares.columns(own)}
+        reads = {"objects": shares.columns(own), "once": shares.once(self.job)}
+        return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, **reads}
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]

@@ -62,7 +62,8 @@ class ObstoreGet(ObstoreClient):
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
-        for i in orders(range(len(self.objects)), self.rng(worker)):
+        own = range(worker, len(self.objects), self.workers) if (once := shares.once(self.job)) else None
+        for i in orders(range(len(self.objects)) if own is None else own, self.rng(worker), once):
             staged = self.objects[i]
             yield Task(i, staged.number, self.paths[staged.number] + staged.key, staged.body, 0, self.size)
 

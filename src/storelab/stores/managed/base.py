@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host.page_cache import PageCache
+from storelab.stores.base import Cooling
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.target import Target
@@ -199,6 +201,19 @@ class Managed(Target):
             if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
                 shutil.rmtree(self.data)  # memory is given back; the marker says that storelab made it
             return pids
+
+    def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
+        """Stop all daemons, drop the pages of their files, which nobody maps then, and start them again."""
+        if self.memory_only():
+            return Cooling(why=f"its data lie in memory ({self.settings.backing})")
+        if there := self.daemons.elsewhere():
+            return Cooling(why=f"its daemons run on {there}")
+        stopped = len(self.down())
+        pages = PageCache([str(self.data)])
+        pages.drop()
+        self.up(front_ends, accounts)
+        done = [f"{stopped} processes ended and started anew", f"pages of {pages.files} files dropped"]
+        return Cooling(done, self.data_folders(), pages.still_cached)
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent."""

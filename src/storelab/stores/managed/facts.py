@@ -136,6 +136,12 @@ class Facts(Store):
             "accounts": self.accounts(),
         }
 
+    def memory_only(self) -> bool:
+        return self.settings.backing == "memory" or filesystem(self.data) == "tmpfs"
+
+    def data_folders(self) -> list[Path]:
+        return [self.data] if not self.memory_only() and not self.daemons.elsewhere() and self.data.exists() else []
+
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(existing(self.data)).free
 

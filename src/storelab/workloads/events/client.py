@@ -20,6 +20,7 @@ from storelab.core.model import derive_seed
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import Pages
 from storelab.datasets.root.steps import PageSteps, StepReader
+from storelab.engines.common import shares
 from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
@@ -55,6 +56,11 @@ class Steps(PlannedClient):
 
     libraries = ("uproot", "numpy", "cramjam")
 
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.cold = False  # the file is opened once; what is cold is the store, before the start
+        self.once = shares.once(job)
+
     def connect(self, root: dict[str, Any]) -> None:
         axes = self.job.point.axes
         self.step, self.navigation = axes["step"], axes["navigation"]
@@ -71,6 +77,9 @@ class Steps(PlannedClient):
         if number // pass_of(self.entries, self.step) >= self.passes:
             self.begin_pass()
         return np.arange(*step_of(self.navigation, self.entries, self.step, self.seed, number))
+
+    def finished(self, number: int) -> bool:
+        return self.once and number >= pass_of(self.entries, self.step)
 
     def begin_pass(self) -> None:
         """The job begins its file, or the next."""

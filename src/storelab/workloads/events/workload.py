@@ -5,6 +5,7 @@ processed are counted, and the MB/s into the nodes. There a job had many files; 
 again, each time with empty caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from storelab.core.axes import AHEAD
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets.root.generated import SCALES
-from storelab.workloads.base import Workload
+from storelab.workloads.base import ACCESS, Workload
 from storelab.workloads.reading import links
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -70,6 +71,12 @@ EVENTS = Events(
         axes.THRIFT,
         axes.AMPLIFICATION,
         axes.CLIENTS_PER_NODE,
+        replace(
+            ACCESS,
+            help="`warm`: a job goes through its file again and again; `once`: once, and the run ends when all jobs "
+            "are through; `cold`: the same, after the store was started anew and the kernel dropped its files from "
+            "memory.",
+        ),
     ),
     (
         "Jobs on files of their own, stopped together: events processed, and bytes moved for each; scan or random "

@@ -1,0 +1,220 @@
+"""Were reads cold? What a point asks for is done before it; what the disks of the store say of it is kept.
+
+A read counts as cold by its proof only: bytes that the store's processes had the kernel fetch from disks, against the
+bytes that they served. Where these are not known, nobody is told that anything was cold. docs/cold.md explains it. May
+import: `workloads`, `stores`, `host`, `core`.
+"""
+
+import random
+import statistics
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storelab.core import records, units
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.model import Point
+from storelab.host import page_cache, proc
+from storelab.host.folders import filesystem
+from storelab.stores import changed, make
+from storelab.stores.base import Cooling, Store
+from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.base import ONCE
+from storelab.workloads.staging import buckets
+from storelab.workloads.staging.upload import report
+from storelab.workloads.staging.written import MARKER
+
+COLD, WARM = "cold", "warm"
+FROM_DISK, FROM_MEMORY = 0.9, 0.1  # disk reads over bytes served: from here on cold, up to here warm
+STILL = 0.05  # of the places looked at: with more still cached, not all was dropped
+SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # objects that are read twice behind the run
+
+
+def asked(point: Point) -> str | None:
+    """How a point's clients access what is staged; None where they read nothing. Of several roles: the coldest."""
+    values = [str(part.point.axes["access"]) for part in point.parts() if "access" in part.point.axes]
+    return next((v for v in (COLD, "once", WARM) if v in values), None)
+
+
+def proven(share: float, whole: bool, dropped: bool) -> str:
+    """`cold`, `warm` or `partly`. share: disk reads over bytes served; whole: objects are read from begin to end;
+    dropped: the kernel was seen to hold none of them before.
+
+    Of ranges, disks read more than is served, so that their bytes alone prove nothing.
+    """
+    if share <= FROM_MEMORY:
+        return WARM
+    return COLD if share >= FROM_DISK and (whole or dropped) else "partly"
+
+
+class Evidence:
+    """Of one attempt: `cool()` before its clients start, `begin()` at their start, `end()` behind them, `record()`."""
+
+    def __init__(self, config: Config, store: Store, point: Point, job: Mapping[str, Any]):
+        parts = point.parts()
+        self.config, self.store, self.roles = config, store, len(parts)
+        self.point, self.job = (parts[0].point, job.get("roles", [job])[0]) if self.roles == 1 else (point, job)
+        self.asked = asked(point)
+        self.cooled = Cooling()
+        self.pids: list[int] = []
+        self.before: dict[int, int | None] = {}
+        self.read: int | None = None
+        self.ended_early_s: float | None = None
+
+    def _cool(self) -> Cooling:
+        axes = self.point.axes
+        cooled = self.store.cool(axes.get("front_ends", 1), axes.get("accounts", 1))
+        if self.config.drop_caches:
+            try:
+                page_cache.drop_all()
+            except OSError as error:
+                raise UserError("drop_caches", f"the kernel refuses it ({error.strerror})", MEND) from None
+            cooled.done.append("the kernel dropped all that it held of files")
+        return cooled
+
+    def cool(self) -> None:
+        """Take the store's data out of memory, where the point asks for it. Raises UserError, MeasurementFailed."""
+        if self.asked == COLD:
+            self.cooled = self._cool()
+        if self.asked and self.store.managed:
+            self.pids = list(self.store.actors().values())
+
+    def begin(self) -> None:
+        self.before = {pid: proc.disk_reads(pid) for pid in self.pids}
+
+    def end(self, results: list[dict[str, Any]]) -> None:
+        """Raises MeasurementFailed where all objects were read before the warm-up was over."""
+        if self.asked is None:
+            return
+        pids = self.pids if not self.store.managed else set(self.pids) | set(self.store.actors().values())
+        found = [(proc.disk_reads(pid), self.before.get(pid, 0)) for pid in pids]
+        if self.store.protocol == "file":
+            found = [(r.get("disk_read_bytes"), 0) for r in results]
+        known = [now - was for now, was in found if now is not None and was is not None]
+        self.read = sum(known) if known and len(known) == len(found) else None
+        deadline_ns, begun_ns = results[0]["deadline_ns"], results[0]["t0_ns"]
+        ends = [r["end_ns"] for r in results]
+        if self.asked not in ONCE or self.roles > 1 or max(ends) >= deadline_ns:
+            return
+        self.ended_early_s = (deadline_ns - max(ends)) / 1e9
+        mend = "stage more objects (`objects`), or `files` of events"
+        if min(ends) - begun_ns <= self.point.fixed["warm_up_ns"]:
+            took = f"a client had read all of its objects {(min(ends) - begun_ns) / 1e9:.2f} s after the start"
+            raise MeasurementFailed(f"{took}, within the warm-up: {mend}, or shorten `warm_up`")
+        report(f"    all objects were read {self.ended_early_s:.1f} s before the deadline; for a longer run {mend}")
+
+    def _served(self, folder: Path) -> int:
+        """Bytes that the store was asked for: of selections with the gaps between their ranges."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        reads = sorted(folder.glob("reads.*.parquet"))
+        files, column = (reads, "asked_bytes") if reads else (sorted(folder.glob("ops.*.parquet")), "bytes")
+        return sum(pc.sum(pq.read_table(path, columns=[column])[column]).as_py() or 0 for path in files)
+
+    def _why(self, served: int) -> str:
+        """Why nothing can be said of disk reads; '' where something can."""
+        store, folders = self.store, self.store.data_folders()
+        if self.roles > 1:
+            return "several roles share the store, and its disk reads tell not whose they are"
+        if store.memory_only():
+            return "its data lie in memory: no read of them is cold"
+        if not folders:
+            return self.cooled.why or "its data are not on disks of this machine: nobody tells of their reads"
+        if self.read is None:
+            return "the counters of its processes cannot be read"
+        if not served:
+            return "nothing was read"
+        return (
+            "" if page_cache.counted(folders[0]) else f"reads of {filesystem(folders[0])} are not counted as disk reads"
+        )
+
+    def record(self, folder: Path) -> dict[str, Any]:
+        """For `run.json`: nothing, or `cold`. folder: with the clients' Parquet files."""
+        if self.asked is None:
+            return {}
+        served = self._served(folder)
+        why = self._why(served)
+        share = None if why or self.read is None else self.read / served
+        axes, cooled = self.point.axes, self.cooled
+        dropped = self.asked == COLD and not cooled.why and (cooled.still_cached or 0.0) <= STILL
+        dropped &= cooled.still_cached is not None
+        whole = self.point.workload == "get"
+        memory, staged = psutil.virtual_memory().total, axes.get("working_set", 0)
+        told = {
+            "asked": self.asked,
+            "proven": None if share is None else proven(share, whole, dropped),
+            "why": why,
+            "done": cooled.done,
+            "not_done": cooled.why,
+            "still_cached": cooled.still_cached,
+            "disk_read_bytes": self.read if not why else None,
+            "served_bytes": served,
+            "disk_share": share,
+            "ended_early_s": self.ended_early_s,
+            "working_set": {"bytes": staged, "memory_bytes": memory, "times": staged / memory} if staged else None,
+        }
+        return {"cold": told | {"step": self._step()}}
+
+    def _step(self) -> dict[str, Any] | None:
+        """Times of first and second accesses to a sample of the objects, after the store was cooled once more; None
+        where it was not cooled, or the objects are long."""
+        if self.asked != COLD or self.cooled.why or self.roles > 1 or not self.job["manifest"]:
+            return None
+        manifest = records.read_json(Path(self.job["manifest"]))
+        columns, bodies = manifest["objects"], manifest["bodies"]
+        most = min(SAMPLE, len(columns["key"]), SAMPLE_BYTES // max(1, bodies[0]["size"]))
+        if most < 1:
+            return None
+        sample = random.Random(self.point.seed).sample(range(len(columns["key"])), most)
+        places = [Bucket(**b) for b in self.job["buckets"]]
+        with suppress(MeasurementFailed, UserError):
+            self._cool()
+            ways = buckets.accesses(self.store, places)
+            times: list[list[float]] = [[], []]
+            for i in sample:
+                place = places[columns["bucket"][i]]
+                way, key = ways[place.account], place.prefix + columns["key"][i]
+                way.read(place.name, place.prefix + MARKER)  # connected
+                for took in times:
+                    begun = time.monotonic_ns()
+                    way.read(place.name, key)
+                    took.append((time.monotonic_ns() - begun) / 1e6)
+            first, again = map(statistics.median, times)
+            return {"objects": most, "first_ms": first, "again_ms": again, "ratio": first / again}
+        return None
+
+
+MEND = "run as root, or leave `drop_caches` out"
+
+
+def check(config: Config, points: list[Point]) -> None:
+    """Raises UserError where the kernel would refuse to drop what it holds."""
+    if config.drop_caches and any(asked(p) == COLD for p in points) and not page_cache.may_drop_all():
+        raise UserError("drop_caches", "only root may tell the kernel to drop what it holds of files", MEND)
+
+
+def notes(points: list[Point], stores: Mapping[str, Store]) -> list[str]:
+    """What `storelab check` says: where cold accesses cannot be, or cannot be shown; how long working sets are."""
+    out: dict[str, None] = {}
+    memory = psutil.virtual_memory().total
+    for p in points:
+        if asked(p) == COLD:
+            store = make(*changed(stores[p.store], p.axes), stores[p.store].state)
+            if store.memory_only():
+                out[f"store {store.name} keeps its data in memory: no access is cold, and the records will say so"] = (
+                    None
+                )
+            elif not store.managed and store.protocol != "file":
+                out[f"store {store.name} is not storelab's: it stays as warm as it is, and nothing shows how warm"] = (
+                    None
+                )
+        if staged := p.axes.get("working_set"):
+            times = f"{staged / memory:.2g} times the memory of this host ({units.human_size(memory)})"
+            out[f"sweep {p.sweep}: a working set of {units.human_size(staged)} is {times}"] = None
+    return list(out)

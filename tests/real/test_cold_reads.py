@@ -1,0 +1,172 @@
+"""Cold reads for real: each object once, stores started anew, and disk reads that prove it; warm ones beside them."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN
+
+from storelab import install
+from storelab.core.errors import UserError
+from storelab.host import page_cache
+from storelab.host.folders import filesystem
+
+pytestmark = pytest.mark.real
+SMALL = {"object_size": "200 kB", "clients": 2, "workers": 3, "buckets": 2}
+needs_a_disk = pytest.mark.skipif(
+    page_cache.counted(Path(os.environ.get("TMPDIR", "/tmp"))) is not True,
+    reason="the kernel counts no disk reads of temporary files",
+)
+
+
+def once(rows, objects: int) -> None:
+    seen = Counter(r["object"] for r in rows)
+    assert len(seen) == objects and set(seen.values()) == {1}, "each object once, in the whole run"
+
+
+def get(access: str, **more) -> dict:
+    axes = SMALL | {"access": access, "engine": "obstore"} | more
+    return {"workload": "get", "duration": "20 s", "warm_up": "1 ms", "objects": 60, "axes": axes}
+
+
+@needs_a_disk
+def test_cold_reads_come_from_the_disk_and_warm_ones_do_not(lab, port_block):
+    """SeaweedFS on disk: the same objects cold, then once more as they are, then again and again."""
+    settings = {"kind": "seaweedfs", "port": port_block}
+    (_, cold, rows), *_ = lab(settings, cold=get("cold"))
+    told = cold["cold"]
+    once(rows, 60)
+    assert told["asked"] == told["proven"] == "cold" and told["disk_share"] > 0.9 and not told["why"]
+    assert told["disk_read_bytes"] > 0.9 * told["served_bytes"] == 0.9 * 60 * 200_000
+    assert told["ended_early_s"] > 5 and told["step"]["objects"] == 8 and told["step"]["first_ms"] > 0
+    assert len(told["done"]) == 2 and told["still_cached"] < 0.05
+    (_, warm, rows), *_ = lab(settings, warm=get("warm") | {"duration": "1 s"})
+    told = warm["cold"]
+    assert told["asked"] == "warm" and told["proven"] == "warm" and told["done"] == [] and told["step"] is None
+    assert told["ended_early_s"] is None and max(Counter(r["object"] for r in rows).values()) > 1
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ["s5cmd", "fsspec", "obstore", "loadgen"])
+def test_every_engine_reads_each_object_once(lab, seaweedfs, keys, engine):
+    """And a store that is not storelab's is never called cold."""
+    if engine == "loadgen" and not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    external = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+    begun = time.monotonic()
+    (_, record, rows), *_ = lab(external, once=get("once", engine=engine))
+    assert time.monotonic() - begun < 19, "the run ended when all objects were read"
+    once(rows, 60)
+    ends = [c["end_ns"] for c in record["clients"]]
+    assert record["valid"] and max(ends) < record["deadline_ns"] and record["cold"]["ended_early_s"] > 5
+    told = record["cold"]
+    assert told["asked"] == "once" and told["proven"] is None and "not on disks of this machine" in told["why"]
+    (_, record, _), *_ = lab(external, cold=get("cold", engine=engine))
+    assert record["cold"]["proven"] is None and "neither start it anew" in record["cold"]["why"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ["fsspec", "obstore", "loadgen"])
+def test_ranges_of_each_object_once(lab, seaweedfs, keys, engine):
+    if engine == "loadgen" and not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    axes = SMALL | {"access": "once", "engine": engine, "range_size": "50 kB", "offset": ["random", "sequential"]}
+    sweep = {"workload": "get_range", "duration": "20 s", "warm_up": "1 ms", "objects": 30, "axes": axes}
+    for point, _, rows in lab({"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}, ranges=sweep):
+        seen = Counter(r["object"] for r in rows)
+        assert len(seen) == 30 and set(seen.values()) == {4 if point.axes["offset"] == "sequential" else 1}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("engine", "rate"), [("obstore", 200), ("loadgen", 200)])
+def test_what_is_not_there_any_more_is_not_due(lab, seaweedfs, keys, engine, rate):
+    """An open loop that ends early: operations after its end never were due."""
+    if engine == "loadgen" and not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+    external = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+    (_, record, rows), *_ = lab(external, due=get("once", engine=engine, arrival_rate=rate, object_size="4 kB"))
+    once(rows, 60)
+    assert sum(c["engine"]["not_begun"] for c in record["clients"]) < 60
+
+
+@needs_a_disk
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["versitygw", "nginx", "minio", "ceph", "directory"])
+def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
+    """Whole objects and ranges; Ceph with bluestore on a file."""
+    if kind != "directory":
+        try:
+            install.program("radosgw" if kind == "ceph" else kind, kind, "tests")
+        except UserError as error:
+            pytest.skip(str(error))
+    more = {"ceph": {"backing": "disk", "osd_size": "2 GB", "servers": 1, "redundancy": "none"}}.get(kind, {})
+    settings = {"kind": kind, "port": port_block} | more
+    if kind == "directory":
+        (tmp_path / "data").mkdir()
+        settings = {"kind": kind, "path": str(tmp_path / "data")}
+    s3 = kind not in ("nginx", "directory")
+    axes = {"engine": "obstore" if s3 else "fsspec"} | ({} if s3 else {"buckets": 1})
+    measured = lab(
+        settings,
+        cold=get("cold", **axes),
+        ranges={"workload": "get_range"} | get("cold", **axes, range_size="4 kB") | {"workload": "get_range"},
+        warm=get("warm", **axes) | {"duration": "1 s"},
+    )
+    told = {(p.workload, p.axes["access"]): r["cold"] for p, r, _ in measured}
+    for (workload, access), found in told.items():
+        assert found["asked"] == access and found["why"] == "", found
+        if access == "cold":
+            assert found["proven"] == "cold" and found["step"]["ratio"] > 0, "\n".join([workload, *(f"{k}: {v}" for k, v in found.items())])
+    assert told["get", "cold"]["disk_share"] < 4, "no more than some read-ahead and the system's own metadata"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "settings", [{"kind": "seaweedfs", "backing": "tmpfs"}, {"kind": "ceph", "servers": 1, "redundancy": "none"}]
+)
+def test_a_store_in_memory_is_never_called_cold(lab, port_block, settings):
+    if settings["kind"] == "ceph":
+        try:
+            install.program("radosgw", "ceph", "tests")
+        except UserError as error:
+            pytest.skip(str(error))
+    (_, record, _), *_ = lab(settings | {"port": port_block}, cold=get("cold"))
+    told = record["cold"]
+    assert told["asked"] == "cold" and told["proven"] is None and told["done"] == [] and "in memory" in told["why"]
+
+
+@needs_a_disk
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ["fsspec", "planned"])
+def test_jobs_go_through_cold_files_once(lab, port_block, engine):
+    axes = {"engine": engine, "access": ["cold", "once", "warm"], "clients": 2, "files": 2}
+    sweep = {"workload": "events", "duration": "15 s", "warm_up": "1 ms", "axes": axes}
+    for point, record, rows in lab({"kind": "seaweedfs", "port": port_block}, jobs=sweep):
+        told, steps = record["cold"], Counter(r["client"] for r in rows)
+        assert told["asked"] == point.axes["access"] and not told["why"]
+        if point.axes["access"] == "warm":
+            assert told["ended_early_s"] is None and told["proven"] == "warm"
+        else:
+            assert told["ended_early_s"] > 0 and len(set(steps.values())) == 1
+        if point.axes["access"] == "cold":
+            assert told["proven"] in ("cold", "partly") and told["disk_share"] > 0.5
+
+
+@pytest.mark.root
+@pytest.mark.heavy
+@needs_a_disk
+@pytest.mark.skipif(not page_cache.may_drop_all(), reason="needs root and a /proc that can be written")
+def test_the_kernel_drops_all_that_it_holds(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(bytes(4_000_000))
+    os.sync()
+    path.read_bytes()
+    cache = page_cache.PageCache([str(tmp_path)])
+    cache.look([path])
+    assert cache.still_cached > 0.9 and filesystem(tmp_path)
+    page_cache.drop_all()
+    cache.cached = cache.seen = 0
+    cache.look([path])
+    assert cache.still_cached < 0.1
