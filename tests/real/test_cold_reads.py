@@ -118,7 +118,9 @@ def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
     for (workload, access), found in told.items():
         assert found["asked"] == access and found["why"] == "", found
         if access == "cold":
-            assert found["proven"] == "cold" and found["step"]["ratio"] > 0, "\n".join([workload, *(f"{k}: {v}" for k, v in found.items())])
+            assert found["proven"] == "cold" and found["step"]["ratio"] > 0, "\n".join(
+                [workload, *(f"{k}: {v}" for k, v in found.items())]
+            )
     assert told["get", "cold"]["disk_share"] < 4, "no more than some read-ahead and the system's own metadata"
 
 
