@@ -29,7 +29,7 @@ from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
 from storelab.engines.root.client import RootClient
 from storelab.engines.uproot.reader import Reader, TupleReader
-from storelab.measure import check, plan_file
+from storelab.measure import check_axes, plan_file
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
 
@@ -327,7 +327,7 @@ def checked(tmp_path, **file):
     base |= {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "files": {"mine": file}}
     config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
     points = plan.make(config, WORKLOADS)
-    check.files(points)
+    check_axes.files(points)
     return config, points
 
 
@@ -356,13 +356,13 @@ def test_the_engine_root_reads_no_rntuple(mine, ntuple, tmp_path):
     """It was accepted, and each point failed."""
     _, points = checked(tmp_path, path=str(mine), tree="events")
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
-    check.files(by_root)
+    check_axes.files(by_root)
     _, points = checked(tmp_path, path=str(ntuple))
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
     with pytest.raises(
         UserError, match=r"sweeps.v.axes.engine: root reads TTrees, and mine is an RNTuple; sweep planned"
     ):
-        check.files(by_root)
+        check_axes.files(by_root)
     client = RootClient.__new__(RootClient)
     with pytest.raises(UserError, match=r"axes.engine: root reads TTrees, and mine is an RNTuple"):
         client.connect({"format": "RNTuple", "scale": "mine"})

@@ -15,7 +15,6 @@ from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of
-from storelab.datasets import own_file
 from storelab.datasets.payload import BODIES
 from storelab.host import scratch
 from storelab.measure import check_axes, cold
@@ -100,20 +99,6 @@ def named_files(config: Config) -> None:
             raise UserError(
                 f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
             )
-
-
-def files(points: list[Point]) -> None:
-    """The user's own ROOT files that the plan reads. Raises UserError."""
-    every = in_parts(points)
-    for dataset in {p.dataset["name"]: p.dataset for p in every if p.dataset and "file" in p.dataset}.values():
-        if own_file.check(dataset) == "RNTuple":
-            for point in every:
-                if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
-                    raise UserError(
-                        f"sweeps.{point.sweep}.axes.engine",
-                        f"root reads TTrees, and {dataset['scale']} is an RNTuple",
-                        "sweep planned or uproot-s3fs",
-                    )
 
 
 def limits(config: Config, points: list[Point]) -> None:
@@ -310,7 +295,7 @@ def everything(
     from storelab.gang.launchers import choose
 
     named_files(config)
-    files(points)
+    check_axes.files(points)
     limits(config, points)
     choose.check(config, points, stores)
     cold.check(config, points)

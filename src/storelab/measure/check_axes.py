@@ -9,6 +9,7 @@ from storelab.core.axes import roles
 from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.datasets import own_file
 from storelab.stores.base import Store
 
 
@@ -84,3 +85,17 @@ def _parts(point: Point, store: Store) -> None:
             f"store {store.name} takes no multipart uploads",
             "leave it out: each object goes in a single PUT",
         )
+
+
+def files(points: list[Point]) -> None:
+    """The user's own ROOT files that the plan reads. Raises UserError."""
+    every = [part.point for p in points for part in p.parts()]
+    for dataset in {p.dataset["name"]: p.dataset for p in every if p.dataset and "file" in p.dataset}.values():
+        if own_file.check(dataset) == "RNTuple":
+            for point in every:
+                if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
+                    raise UserError(
+                        f"sweeps.{point.sweep}.axes.engine",
+                        f"root reads TTrees, and {dataset['scale']} is an RNTuple",
+                        "sweep planned or uproot-s3fs",
+                    )
