@@ -29,7 +29,7 @@ from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
 from storelab.engines.root.client import RootClient
 from storelab.engines.uproot.reader import Reader, TupleReader
-from storelab.measure import check_axes, plan_file
+from storelab.measure import check, check_axes, plan_file
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
 
