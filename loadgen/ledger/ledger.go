@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -29,11 +30,31 @@ const (
 	Delete    = 3
 )
 
+// regionPages is how many pages are added to the file at a time, ahead of need, so that no worker waits for the kernel.
+const regionPages = 64
+
+var zeros [regionPages * Page]byte
+
+// region is a mapped part of the file. It is unmapped when all its pages are full.
+type region struct {
+	bytes []byte
+	left  atomic.Int32
+	err   error
+}
+
+func (r *region) done() {
+	if r.left.Add(-1) == 0 {
+		_ = syscall.Munmap(r.bytes)
+	}
+}
+
 // Book is the ledger of one client.
 type Book struct {
-	file *os.File
-	mu   sync.Mutex
-	end  int64 // of the file: where the next page goes
+	file  *os.File
+	ready chan *region
+	mu    sync.Mutex
+	now   *region
+	at    int // in it: where the next page begins
 }
 
 // Open opens a ledger that has its header already.
@@ -50,30 +71,52 @@ func Open(name string) (*Book, error) {
 		file.Close()
 		return nil, err
 	}
-	return &Book{file: file, end: found.Size()}, nil
+	b := &Book{file: file, ready: make(chan *region)}
+	go b.prepare(found.Size())
+	return b, nil
 }
 
-// page adds a page to the file and maps it. Zeros are written first: a full disk is told here, not by a signal later.
-func (b *Book) page() ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, err := b.file.WriteAt(make([]byte, Page), b.end); err != nil {
+// prepare adds regions to the file, one ahead. It is never closed: a client ends with it.
+func (b *Book) prepare(end int64) {
+	for {
+		r := &region{}
+		if r.bytes, r.err = b.mapped(end); r.err == nil {
+			r.left.Store(regionPages)
+			end += int64(len(r.bytes))
+		}
+		b.ready <- r
+	}
+}
+
+// mapped adds a region. Zeros are written first: a full disk is told here, not by a signal later.
+func (b *Book) mapped(end int64) ([]byte, error) {
+	if _, err := b.file.WriteAt(zeros[:], end); err != nil {
 		return nil, err
 	}
-	page, err := syscall.Mmap(int(b.file.Fd()), b.end, Page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_POPULATE)
-	if err == nil {
-		b.end += Page
-	}
-	return page, err
+	return syscall.Mmap(int(b.file.Fd()), end, len(zeros), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
-// Close closes the file; pages stay mapped until their writers end.
-func (b *Book) Close() error { return b.file.Close() }
+// page is an unused page.
+func (b *Book) page() (*region, []byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.now == nil || b.at == len(b.now.bytes) {
+		fresh := <-b.ready
+		if fresh.err != nil {
+			return nil, nil, fresh.err
+		}
+		b.now, b.at = fresh, 0
+	}
+	page := b.now.bytes[b.at : b.at+Page]
+	b.at += Page
+	return b.now, page, nil
+}
 
 // Writer writes the entries of one worker.
 type Writer struct {
 	book   *Book
 	worker uint16
+	region *region
 	page   []byte
 	at     int
 }
@@ -84,14 +127,14 @@ func (b *Book) Writer(worker int) *Writer { return &Writer{book: b, worker: uint
 // Begin notes a write whose request is about to be sent. If that fails, the request must not be sent.
 func (w *Writer) Begin(number int, generation uint32, kind byte, now int64) error {
 	if w.at+Entry > len(w.page) {
-		page, err := w.book.page()
+		region, page, err := w.book.page()
 		if err != nil {
 			return err
 		}
-		if w.page != nil {
-			_ = syscall.Munmap(w.page)
+		if w.region != nil {
+			w.region.done()
 		}
-		w.page, w.at = page, 0
+		w.region, w.page, w.at = region, page, 0
 	}
 	e := w.page[w.at : w.at+Entry]
 	w.at += Entry

@@ -12,12 +12,16 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines.common import ledger
-from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.arrivals import Closed
+from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Job
+from storelab.engines.obstore import loop
+from storelab.engines.obstore.loop import Outcome, Task
 from storelab.measure.durability import beside, readings
 from storelab.measure.durability.judge import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
+S = 10**9
 STEP = 8  # between the begins of two writes; an acknowledgement comes half-way
 
 
@@ -113,27 +117,16 @@ def job(folder, clients=1, rank=0, size=4000, buckets=2):
     return Job(point, rank, Endpoint("http://x"), places, folder, None, "a1b2", ledger=folder / f"ledger.{rank}")
 
 
-def task(number, generation, kind, fails=False):
-    return SimpleNamespace(note=(number, generation, kind), fails=fails)
-
-
-def operation(task, keep):
-    if task.fails:
-        raise OSError("no answer")
-    return "done"
-
-
 def test_a_ledger_of_several_threads_is_read_whole(tmp_path):
-    workers, each = 5, 2 * ledger.PAGE // 32 + 3
+    workers, each = 5, 2 * ledger.REGION // 5 // 32 + 3
     book = ledger.Book(ledger.begin(job(tmp_path), rewritten=True))
 
     def work(worker):
-        do = book.noted(operation, worker)
+        begin, acknowledged = book.writer(worker)
         for n in range(each):
-            try:
-                assert do(task(worker + workers * (n % 50), n // 50 + 1, 1 + n % 3, n % 7 == 0), False) == "done"
-            except OSError:
-                assert n % 7 == 0
+            begin(worker + workers * (n % 50), n // 50 + 1, 1 + n % 3, 100 + n)
+            if n % 7:
+                acknowledged(200 + n)
 
     threads = [threading.Thread(target=work, args=(w,)) for w in range(workers)]
     for t in threads:
@@ -154,17 +147,45 @@ def test_a_ledger_of_several_threads_is_read_whole(tmp_path):
     assert counts == {name: sum(e[3] == kind and e[-1] for e in expected) for kind, name in ledger.KINDS.items()}
 
 
-def test_an_entry_is_in_the_file_before_the_operation_and_its_end_before_the_next(tmp_path):
+def test_an_entry_is_in_the_file_at_once(tmp_path):
     path = ledger.begin(job(tmp_path), rewritten=False)
-    found = []
+    begin, acknowledged = ledger.Book(path).writer(65535)
 
-    def look(task, keep):
-        found.append([(int(e["number"]), int(e["ack_ns"]) > 0) for e in ledger.Ledger(path).entries()])
+    def found():
+        return [
+            e.item()
+            for e in ledger.Ledger(path).entries()[["number", "generation", "worker", "kind", "begin_ns", "ack_ns"]]
+        ]
 
-    do = ledger.Book(path).noted(look, 3)
-    for number in range(3):
-        do(task(number, 1, ledger.NEW), False)
-    assert found == [[(0, False)], [(0, True), (1, False)], [(0, True), (1, True), (2, False)]]
+    begin(2**32 - 1, 2**31 - 1, ledger.DELETE, 77)
+    assert found() == [(2**32 - 1, 2**31 - 1, 65535, 3, 77, 0)]
+    acknowledged(2**62)
+    begin(5, 1, ledger.NEW, 78)
+    assert found() == [(5, 1, 65535, 1, 78, 0), (2**32 - 1, 2**31 - 1, 65535, 3, 77, 2**62)]
+
+
+def test_the_loop_notes_before_it_sends_and_before_it_sends_the_next(tmp_path):
+    """As the engine obstore works: of each operation the ledger is read while it is under way."""
+    path, seen = ledger.begin(job(tmp_path), rewritten=False), []
+
+    def operation(task, keep):
+        seen.append([(int(e["number"]), int(e["ack_ns"]) > 0) for e in ledger.Ledger(path).entries()])
+        if task.key == 1:
+            raise OSError("no answer")
+        return Outcome(1, 0, 0)
+
+    tasks = [Task(n, 0, "k", note=(n, 1, ledger.NEW)) for n in range(3)]
+    now = clock.now_ns()
+    work = loop.Loop(operation, lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), ledger.Book(path))
+    work.run(now, now + S, Closed(now + S))
+    assert seen == [[(0, False)], [(0, True), (1, False)], [(0, True), (1, False), (2, False)]]
+    rows = list(zip(work.parts[0]["start_ns"], work.parts[0]["end_ns"], strict=True))
+    entries = ledger.Ledger(path).entries()
+    assert entries["begin_ns"].tolist() == [r[0] for r in rows] and entries["ack_ns"].tolist() == [
+        rows[0][1],
+        0,
+        rows[2][1],
+    ]
 
 
 def test_processes_share_a_ledger(tmp_path):
@@ -172,25 +193,28 @@ def test_processes_share_a_ledger(tmp_path):
     children = []
     for i in range(3):
         if not (pid := os.fork()):
-            do = ledger.Book(path).noted(operation, i)
-            for n in range(1000):
-                do(task(i + 3 * n, 1, ledger.NEW), False)
+            begin, _ = ledger.Book(path).writer(i)
+            for n in range(20_000):
+                begin(i + 3 * n, 1, ledger.NEW, 1)
             os._exit(0)
         children.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
-    assert ledger.Ledger(path).entries()["number"].tolist() == list(range(3000))
+    assert ledger.Ledger(path).entries()["number"].tolist() == list(range(60_000))
 
 
 def test_a_ledger_that_cannot_be_written_ends_the_client_before_it_writes(tmp_path, monkeypatch):
-    path = ledger.begin(job(tmp_path), rewritten=False)
-    done = []
-    do = ledger.Book(path).noted(lambda task, keep: done.append(task), 0)
+    path, done, room = ledger.begin(job(tmp_path), rewritten=False), [], ledger.REGION // 32
+    book = ledger.Book(path)
+    first = book.page()
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: 100)
-    for n in range(ledger.PAGE // 32):
-        do(task(n, 1, ledger.NEW), False)
-    with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(no room"):
-        do(task(n + 1, 1, ledger.NEW), False)
-    assert len(done) == ledger.PAGE // 32 == len(ledger.Ledger(path).entries())
+    tasks = [Task(n, 0, "k", note=(n, 1, ledger.NEW)) for n in range(2 * room)]
+    now = clock.now_ns()
+    work = loop.Loop(
+        lambda t, keep: done.append(t) or Outcome(1, 0, 0), lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), book
+    )
+    with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(No space left on device\)"):
+        work.run(now, now + 60 * S, Closed(now + 60 * S))
+    assert len(first) == ledger.PAGE and len(done) == room - ledger.PAGE // 32 == len(ledger.Ledger(path).entries())
 
 
 def test_the_header_tells_where_each_object_lies(tmp_path):
@@ -210,7 +234,7 @@ def test_many_buckets_make_a_header_of_several_pages(tmp_path):
     ledger.begin(job(tmp_path, buckets=900), rewritten=False)
     path = tmp_path / "ledger.0"
     assert path.stat().st_size % ledger.PAGE == 0 and path.stat().st_size > ledger.PAGE
-    ledger.Book(path).noted(operation, 1)(task(4, 1, ledger.NEW), False)
+    ledger.Book(path).writer(1)[0](4, 1, ledger.NEW, 9)
     assert ledger.Ledger(path).entries()["number"].tolist() == [4]
 
 
@@ -267,9 +291,6 @@ def test_readings_ask_for_each_account_and_sum_up(tmp_path, monkeypatch):
     }
     nothing = readings.Readings(store, tmp_path / "none", {}, 9)
     assert nothing.take("end") is None and nothing.record() is None
-
-
-S = 10**9
 
 
 def acts(*given):

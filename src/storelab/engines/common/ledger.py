@@ -5,6 +5,7 @@ stand in pages of the file that are mapped: they are in the kernel's page cache 
 process is killed. `loadgen/ledger` writes the same file. Standard library, `clock`, `guard`, `names`, `contract`.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -17,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import clock
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.names import put_key
 from storelab.engines.contract import Job
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 PAGE = 16 << 10  # of one worker; the header takes whole pages
+REGION = 32 * PAGE  # that are added to the file at a time
 NEW, OVERWRITE, DELETE = 1, 2, 3  # kinds of writes
 KINDS = {NEW: "put", OVERWRITE: "overwrite", DELETE: "delete"}
-_ENTRY, _ACK = struct.Struct("<IIHB5xqq"), struct.Struct("<q")  # in this order: an entry without its begin is none
 _FIELDS = [("number", "<u4"), ("generation", "<u4"), ("worker", "<u2"), ("kind", "u1"), ("zeros", "V5")]
 _STAMP = struct.Struct("<12sQI")
 STAMP = _STAMP.size  # bytes at the begin of a rewritten object that tell which write it is of
@@ -75,40 +75,50 @@ class Book:
 
     def __init__(self, path: Path):
         self.path, self.file, self.lock = path, os.open(path, os.O_RDWR), threading.Lock()
+        self.free: list[memoryview] = []  # pages
 
-    def page(self) -> mmap.mmap:
-        """A new page. Zeros are written first: a full disk is told here, not by a signal later."""
+    def page(self) -> memoryview:
+        """An unused page. Raises LimitExceeded where the disk is full."""
         with self.lock:
-            fcntl.flock(self.file, fcntl.LOCK_EX)
-            try:
-                end = os.fstat(self.file).st_size
-                if os.pwrite(self.file, bytes(PAGE), end) != PAGE:
-                    os.ftruncate(self.file, end)
-                    raise OSError(28, "no room for a page")
-                return mmap.mmap(self.file, PAGE, offset=end)
-            except OSError as error:
-                raise LimitExceeded(f"the ledger cannot be written ({error.strerror})") from None
-            finally:
-                fcntl.flock(self.file, fcntl.LOCK_UN)
+            if not self.free:
+                region = memoryview(self._region())
+                self.free = [region[at : at + PAGE] for at in range(0, REGION, PAGE)]
+            return self.free.pop()
 
-    def noted(self, operation: Callable[[Any, bool], Any], worker: int) -> Callable[[Any, bool], Any]:
-        """The operation of one worker, with its entry in the ledger. Its tasks say in `note` what they write: number
-        of the key, generation, kind. Raises LimitExceeded where the ledger cannot be written; nothing is sent then."""
-        page, at, now = self.page(), 0, clock.now_ns
+    def _region(self) -> mmap.mmap:
+        """Several pages that are added to the file, unmapped when the last of them is no longer used. Zeros are written
+        first: a full disk is told here, not by a signal later."""
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        try:
+            end = os.fstat(self.file).st_size
+            if os.pwrite(self.file, bytes(REGION), end) != REGION:
+                os.ftruncate(self.file, end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return mmap.mmap(self.file, REGION, mmap.MAP_SHARED | mmap.MAP_POPULATE, offset=end)
+        except OSError as error:
+            raise LimitExceeded(f"the ledger cannot be written ({error.strerror})") from None
+        finally:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
 
-        def do(task: Any, keep: bool) -> Any:
+    def writer(self, worker: int) -> tuple[Callable[[int, int, int, int], None], Callable[[int], None]]:
+        """What one worker calls: `begin(number of the key, generation, kind, ns)` before its request is sent, and
+        `acknowledged(ns)` of that write, before its next one. `begin` raises LimitExceeded where the ledger cannot be
+        written: then nothing may be sent."""
+        page, at = self.page().cast("q"), -4  # an entry as four words
+
+        def begin(number: int, generation: int, kind: int, now_ns: int) -> None:
             nonlocal page, at
-            if at == PAGE:
-                page.close()
-                page, at = self.page(), 0
-            entry, at = at, at + _ENTRY.size
-            number, generation, kind = task.note
-            _ENTRY.pack_into(page, entry, number, generation, worker, kind, now(), 0)
-            done = operation(task, keep)
-            _ACK.pack_into(page, entry + 24, now())
-            return done
+            at += 4
+            if at == PAGE // 8:
+                page, at = self.page().cast("q"), 0
+            page[at] = number | generation << 32
+            page[at + 1] = worker | kind << 16
+            page[at + 2] = now_ns  # last: an entry without it is none
 
-        return do
+        def acknowledged(now_ns: int) -> None:
+            page[at + 3] = now_ns
+
+        return begin, acknowledged
 
 
 class Ledger:

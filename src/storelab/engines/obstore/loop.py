@@ -104,7 +104,7 @@ class Loop:
     def _work(self, i: int, arrivals: Closed | Open) -> None:
         worker, appends = self.workers[i], [column.append for column in self.parts[i].values()]
         tasks, now = self.tasks(worker), clock.now_ns
-        operation = self.book.noted(self.operation, worker) if self.book else self.operation
+        begin, acknowledged = self.book.writer(worker) if self.book else (None, None)
         for n in itertools.count():
             if self.stop is not None or (task := next(tasks, None)) is None or (turn := arrivals.next()) is None:
                 return
@@ -112,7 +112,9 @@ class Loop:
             self.busy[i] = (task, begun, due)
             status = error = 0
             try:
-                done = operation(task, n % EVERY == 0)
+                if begin:
+                    begin(*task.note, begun)
+                done = self.operation(task, n % EVERY == 0)
             except LimitExceeded as limit:
                 self.stop = limit
                 return
@@ -121,6 +123,8 @@ class Loop:
                 self.messages.setdefault(kind, said(caught))
                 error, done = list(self.messages).index(kind) + 1, Outcome(task.count, 0, 0)
             ended = now()
+            if acknowledged and not error:
+                acknowledged(ended)
             times = (begun, done.first_ns, ended, due)
             values = (worker, task.key, done.count, done.size, self.requests, *times, status, error)
             with self.locks[i]:
