@@ -138,7 +138,11 @@ def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accoun
 def _mend(config: "Config") -> None:
     """Take back what a storelab that was killed in the middle of a fault left behind, in any store."""
     for store in load_stores(config, past=True).values():
-        for line in store.mend():
+        try:
+            lines = store.mend()
+        except UserError as error:
+            lines = [str(error)]
+        for line in lines:
             click.echo(line)
 
 

@@ -173,8 +173,15 @@ def _bring_up(config: Config, chosen: Point) -> Store:
 
 
 def _mend(store: Store) -> None:
-    """Take back what a storelab that was killed in the middle of a fault left behind."""
-    for line in store.mend():
+    """Take back what a storelab that was killed in the middle of a fault left behind.
+
+    What cannot be taken back is told; it stops nobody but who wants that very store (`up`).
+    """
+    try:
+        lines = store.mend()
+    except UserError as error:
+        lines = [str(error)]
+    for line in lines:
         stage.report(f"    {line}")
 
 

@@ -197,7 +197,7 @@ def mend(store: Any) -> list[str]:
             try:
                 take_back()
                 told.append(f"{store.name}: {harm['act']} of {harm['actor'] or 'yours'} was left behind; taken back")
-            except (MeasurementFailed, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever a sick store makes a client raise
                 raise UserError(
                     f"{journal.file}",
                     f"{harm['act']} of {harm['actor']} was left behind and cannot be taken back: {error}",

@@ -1,5 +1,6 @@
 """A drive that is a folder: renamed away or read-only and back, filled and emptied. May import: `host`, `core`."""
 
+import ctypes
 import errno
 import os
 import shutil
@@ -10,6 +11,9 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 
 FILLER = ".storelab-filler"
+NOWHERE = "storelab-took-this-drive-away"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_libc = ctypes.CDLL(None, use_errno=True)
 LEAST = 4096  # bytes: smaller pieces no file system gives
 
 
@@ -25,9 +29,13 @@ def require(drive: Path, how: str, place: str) -> None:
 
 
 def remove(drive: Path, how: str) -> None:
-    """Take it away, all at once for whoever has it."""
+    """Take it away, all at once for whoever has it.
+
+    In its place stays a link that leads nowhere: a store that writes would make the folder anew.
+    """
     if how == "gone":
-        drive.rename(away(drive))
+        away(drive).symlink_to(NOWHERE)
+        _exchange(drive, away(drive))
         return
     _run("mount", "--bind", str(drive), str(drive))
     _run("mount", "-o", "remount,bind,ro", str(drive))
@@ -39,13 +47,17 @@ def give_back(drive: Path, how: str) -> None:
         while _mounted(drive):
             _run("umount", str(drive))
         return
-    if not away(drive).exists():
-        return
-    if drive.exists():  # made anew by a daemon that missed it: only folders without a file may go
-        if any(p.is_file() for p in drive.rglob("*")):
-            raise MeasurementFailed(f"{drive.name} was made anew while it was away: it holds files")
-        shutil.rmtree(drive)
-    away(drive).rename(drive)
+    if drive.is_symlink() and away(drive).is_dir():
+        _exchange(drive, away(drive))
+    if away(drive).is_symlink():
+        away(drive).unlink()
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Each gets the other's name, in one step (renameat2(2))."""
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise MeasurementFailed(f"{one.name} cannot be renamed away: {os.strerror(number)}")
 
 
 def _mounted(drive: Path) -> bool:

@@ -192,7 +192,8 @@ class Managed(Target):
     def down(self) -> list[int]:
         if not self.folder.exists() or self.daemons.elsewhere():
             return []
-        self.mend()
+        with contextlib.suppress(UserError):  # what cannot be mended keeps nobody from stopping it
+            self.mend()
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
