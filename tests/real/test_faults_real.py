@@ -101,6 +101,7 @@ def test_killed_and_hung_and_everything_taken_back(store):
         s3_clients.for_store(store, end).put_object(Bucket=bucket.name, Key="k", Body=b"x")
 
 
+@pytest.mark.heavy
 def test_an_act_that_cannot_be_done_is_told(store):
     os.kill(store.actors()["volume-2"], signal.SIGKILL)
     end = time.monotonic() + 5
@@ -141,6 +142,7 @@ with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as ru
 """
 
 
+@pytest.mark.heavy
 def test_after_kill_9_of_storelab_the_next_one_mends(store):
     import json
 
@@ -167,6 +169,7 @@ def test_after_kill_9_of_storelab_the_next_one_mends(store):
     assert not (store.folder / "faults.json").exists() and store.status().state == "up"
 
 
+@pytest.mark.heavy
 def test_a_store_that_never_recovers_is_reported(store, monkeypatch):
     said = []
     monkeypatch.setattr(Runner, "_take_back", lambda self: None)  # nobody starts it again
@@ -180,6 +183,7 @@ def test_a_store_that_never_recovers_is_reported(store, monkeypatch):
     store.up(2)
 
 
+@pytest.mark.heavy
 def test_commands_are_run_and_taken_back(store, tmp_path):
     mark = tmp_path / "mark"
     acts = plain(
@@ -197,6 +201,7 @@ def test_commands_are_run_and_taken_back(store, tmp_path):
     assert slow["done_ns"] - slow["time_ns"] > S // 4 and threading.active_count() < 20
 
 
+@pytest.mark.heavy
 def test_a_point_with_a_fault(store, tmp_path):
     """The whole way: the record has the acts, and errors after them are results."""
     settings = SETTINGS | {"port": store.settings.port}
