@@ -185,7 +185,7 @@ def evidence(monkeypatch, tmp_path, store: Store, reads: int, served: int, acces
     (point,) = points(sweep)
     told = cold.Evidence(configured(sweep), store, point, {"manifest": None, "buckets": []})
     told.cool()
-    told.begin()
+    told.begin(0)
     end = {"t0_ns": 0, "deadline_ns": 10**10, "end_ns": 10**10, "disk_read_bytes": 7}
     told.end([end])
     return told.record(tmp_path)["cold"]
@@ -221,7 +221,7 @@ def test_counters_that_cannot_be_read(monkeypatch, tmp_path):
     told = cold.Evidence(configured({"workload": "get"}), Store(tmp_path), point, {"manifest": None})
     monkeypatch.setattr(proc, "disk_reads", lambda pid: None)
     told.cool()
-    told.begin()
+    told.begin(0)
     told.end([{"t0_ns": 0, "deadline_ns": 1, "end_ns": 1}])
     assert told.read is None and told._why(5) == "the counters of its processes cannot be read"
 

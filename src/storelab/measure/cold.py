@@ -84,7 +84,7 @@ class Evidence:
         if self.asked and self.store.managed:
             self.pids = list(self.store.actors().values())
 
-    def begin(self) -> None:
+    def begin(self, t0_ns: int) -> None:
         self.before = {pid: proc.disk_reads(pid) for pid in self.pids}
 
     def end(self, results: list[dict[str, Any]]) -> None:
