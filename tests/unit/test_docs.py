@@ -57,8 +57,9 @@ def columns() -> dict[str, set[str]]:
 
 
 def family(column: str) -> str:
-    """The name that stands in docs/tables.md for a column, its parts and its windows."""
-    return re.sub("^(overlap|first_done|last_done)_", "<window>_", re.sub("_(median|low|high)_", "_*_", column))
+    """The name that stands in docs/tables.md for a column, its parts and its windows; of a role's axis the axis alone."""
+    column = re.sub("_(median|low|high)_", "_*_", re.sub("^[a-z]+[.]", "", column))
+    return re.sub("^errors_[0-9]+$", "errors_<status>", re.sub("^(overlap|first_done|last_done)_", "<window>_", column))
 
 
 @pytest.mark.parametrize("table", sorted(columns()))

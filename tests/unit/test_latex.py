@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import golden
 import pytest
 from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
 
@@ -81,7 +82,10 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
         repetitions=1,
         calibrate=True,
     )
-    written = "".join((folder / name).read_text() for folder in (tex, timed) for name in ("numbers.tex", "figures.tex"))
+    several = golden.GOLDEN / "several" / "expected" / "tex"
+    written = "".join(
+        (folder / name).read_text() for folder in (tex, timed, several) for name in ("numbers.tex", "figures.tex")
+    )
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))

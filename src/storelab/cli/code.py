@@ -127,7 +127,7 @@ def _data(folder: Path) -> list[Path]:
 @cache
 def _imports(path: Path) -> list[Path | None]:
     text = path.read_text()
-    registry = [*path.parent.glob("*.py"), *path.parent.glob("*/__init__.py")]  # its modules are found, not imported
+    registry = [*path.parent.glob("*.py"), *path.parent.glob("*/*.py")]  # its modules are found, not imported
     return _imports_of(text) + (registry if "(Registry(__name__" in text or "_FOUND = (" in text else [])
 
 

@@ -29,9 +29,9 @@ def load_for_plan(settings: Settings) -> "tuple[Config, list[Point]]":
     """As `load`. Raises UserError where a figure of the campaign has the name of a built-in one."""
     config, points = load(settings)
     if config.figures:
-        from storelab.analysis.figures.catalogue import FIGURES
+        from storelab.analysis.figures import catalogue
 
-        for name in (n for n in config.figures if n in FIGURES):
+        for name in filter(catalogue.is_built_in, config.figures):
             raise UserError(
                 f"figures.{name}",
                 f"{name!r} is the name of a built-in figure",

@@ -43,6 +43,16 @@ METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
         "ttfb_p50": ("ttfb_p50", "ms", "Time to first byte, p50 [ms]"),
         "ttfb_p99": ("ttfb_p99", "ms", "Time to first byte, p99 [ms]"),
     },
+    "roles": {
+        "rate": ("rate", "per_s", "Operations/s"),
+        "throughput": ("throughput", "mb_per_s", "Throughput [MB/s]"),
+        "p50": ("latency_p50", "ms", "Latency, p50 [ms]"),
+        "p90": ("latency_p90", "ms", "Latency, p90 [ms]"),
+        "p99": ("latency_p99", "ms", "Latency, p99 [ms]"),
+        "rate_over_before": ("rate_over_before", "ratio", "Rate over that before"),
+        "p50_over_before": ("latency_p50_over_before", "ratio", "p50 over that before"),
+        "p99_over_before": ("latency_p99_over_before", "ratio", "p99 over that before"),
+    },
     "events": {
         "events": ("events", "per_s", "Events/s"),
         "wire": ("wire", "mb_per_s", "Throughput into the node [MB/s]"),
@@ -62,7 +72,7 @@ METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
         for state in ("put", "delete", "reclaim")
     },
 }
-COLUMNS = {"latency": ("op", "loop")}  # of a table, beside the axes
+COLUMNS = {"latency": ("op", "loop"), "roles": ("role", "phase")}  # of a table, beside the axes
 EVERYWHERE = ("store", "workload")
 
 
@@ -84,7 +94,9 @@ class Figure(Closed):
     """A figure of the campaign's own: medians with their intervals, see docs/figures.md. Columns are axes, `store`
     or `workload`."""
 
-    table: str = Field(description="Table in `tables/`: throughput, sparse, latency, events, resources or space.")
+    table: str = Field(
+        description="Table in `tables/`: throughput, sparse, latency, roles, events, resources or space."
+    )
     x: str = Field(description="Column to draw against; one that holds names gives a line for each.")
     y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels each.")
     where: dict[str, Any] = Field(

@@ -15,6 +15,7 @@ from storelab.core.errors import UserError, shown
 
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+PREFIX = "roles-"  # before the name of a sweep with roles: its workload
 OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
 

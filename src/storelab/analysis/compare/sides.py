@@ -19,7 +19,7 @@ from storelab.analysis.parts import speed, words
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import many, ratios
 from storelab.analysis.tables import build
-from storelab.analysis.tables.points import axis_columns, rated
+from storelab.analysis.tables.points import axis_columns, plain, rated
 from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows of the whole
@@ -68,7 +68,7 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
         points, source = build.read(folder, "points"), str(path)
     else:
         points, source = build.Tables(load(folder))["points"], f"{folder / 'raw'} (no newer tables)"
-    side = Side(text, folder, plan, rated(points), store, source)
+    side = Side(text, folder, plan, rated(plain(plan, points)), store, source)
     if not side.stores:
         raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
     if store is not None and store not in side.stores:

@@ -11,9 +11,22 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures import errors, events, gaps, latency, own, panels, resources, sparse, systems, throughput
+from storelab.analysis.figures import (
+    errors,
+    events,
+    gaps,
+    latency,
+    own,
+    panels,
+    resources,
+    sparse,
+    systems,
+    throughput,
+    timeline,
+)
 from storelab.analysis.figures.specification import Declared, select
 from storelab.analysis.parts import words
+from storelab.analysis.records import roles
 
 _ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
 _FOUND = (
@@ -27,14 +40,19 @@ _HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
 
 
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
-    """The built-in figures that a campaign with this plan can have, and its own."""
+    """The built-in figures that a campaign with this plan can have, those over time, and its own."""
     points = _points(plan)
     found = {}
     for name, figure in FIGURES.items():
         rows = select(points, figure.where)
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
-    return found | own.figures(plan)
+    return found | timeline.of_plan(plan) | own.figures(plan)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether the paper's text may speak of a figure of this name."""
+    return name in FIGURES or name.split("_")[0] == timeline.STEM
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
@@ -44,7 +62,8 @@ def names(plan: Mapping[str, Any]) -> list[str]:
 
 def modules(name: str) -> tuple[str, ...]:
     """Dotted names of the modules that define and draw a figure: with what these import, all that it rests on."""
-    return _HOME.get(name, own.__name__), f"{__package__}.draw"
+    home = timeline if is_built_in(name) else own
+    return _HOME.get(name, home.__name__), f"{__package__}.draw"
 
 
 def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
@@ -55,6 +74,8 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
         row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()} | {
             k: point[k] for k in ("store", "workload")
         }
+        if having := plan["workloads"][point["workload"]].get("roles"):
+            row["phase"] = roles.DURING if timeline.is_disturbed(point, having) else roles.THROUGHOUT
         rows.append(
             row | {"deployment": words.deployment(row), "loop": "open" if row.get("arrival_rate") else "closed"}
         )

@@ -21,17 +21,17 @@ from storelab.analysis.parts import words
 INSIDE = 25  # letters of a line in a legend inside a panel
 
 
-def draw(figure: Declared, table: pd.DataFrame) -> Figure | None:
-    """The figure of a table; None where the table has no data for it."""
+def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure | None:
+    """The figure of a table, and those beside it; None where the table has no data for it."""
     if isinstance(figure, Function):
-        return figure.function(table)
+        return figure.function(table, *beside)
     assert isinstance(figure, Specification)
     if not (shown := panels.of(figure, table)):
         return None
     rows = shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
     looks = _looks(figure, shown)
-    names = sorted(rows[figure.x].unique(), reverse=True) if _is_text(rows[figure.x]) else []
+    names = _categories(rows[figure.x]) if _is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
         drawn = []
@@ -72,6 +72,13 @@ def _compared(
 
 def _is_text(values: pd.Series) -> bool:
     return not pd.api.types.is_numeric_dtype(values)
+
+
+def _categories(values: pd.Series) -> list[str]:
+    """From the lowest line to the highest: by name, or in the order that the figure gave them."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return [name for name in values.cat.categories[::-1] if (values == name).any()]
+    return sorted(values.unique(), reverse=True)
 
 
 def _looks(spec: Specification, shown: panels.Layout) -> plots.Looks:

@@ -3,7 +3,6 @@
 Table in, `Figure` out, or None without errors. What an error and its class are: `error_rates`.
 """
 
-import re
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -83,20 +82,12 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
+    said = ", ".join(words.key_text(first["key"]))
     ax.set_title(
-        f"{textwrap.fill(_name(first['key']), TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed", fontsize=7
+        f"{textwrap.fill(said, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
+        fontsize=7,
     )
     ax.set(xlim=(0, seconds[-1] + 1), ylim=(0, top), xlabel="Seconds from the agreed start", ylabel="Operations/s")
-
-
-def _name(key: str) -> str:
-    """`alpha/get/clients~0002_rep~001` as `alpha, get, clients 2, rep 1`. Names of axes hold `_`, values do not."""
-    store, workload, axes = key.split("/")
-    said = [
-        f"{name.replace('_', ' ')} {int(value) if value.isdigit() else value}"
-        for name, value in re.findall("([^~]+)~([^_]*)_?", axes)
-    ]
-    return ", ".join([store, workload, *said])
 
 
 FIGURES = {

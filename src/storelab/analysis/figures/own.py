@@ -24,6 +24,7 @@ def _specification(said: Mapping[str, Any]) -> Specification:
         Measure((Curve(stem, unit),), _plain(label), scale=said["y_scale"])
         for (stem, unit, _), label in zip(found, labels, strict=True)
     )
+    has_roles = said["table"] == "roles"  # each with an engine of its own
     against = said["x_label"] or words.heading(said["x"])
     drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
     caption = said["caption"].strip().rstrip(".") or drawn
@@ -40,13 +41,13 @@ def _specification(said: Mapping[str, Any]) -> Specification:
         x=said["x"],
         x_label=_plain(against),
         x_scale=said["x_scale"],
-        hue=tuple(said["hue"] or ["engine"]),
-        more=("store", "workload", "op", "loop"),
+        hue=tuple(said["hue"] or ["role" if has_roles else "engine"]),
+        more=("store", "workload", "op", "loop", "role", "phase"),
         panels=tuple(said["panels"]),
         columns=len(measures) > 1,
         references=lines,
         title=_plain(said["title"] or drawn),
-        caption=_plain(caption) + " ({engine}). Medians; {bars}. {shared}{limit}",
+        caption=f"{_plain(caption)}{'' if has_roles else ' ({engine})'}. Medians; {{bars}}. {{shared}}{{limit}}",
     )
 
 

@@ -17,7 +17,7 @@ TELLABLE = 10  # colours that can be told apart
 NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
 PAGE = 8.85  # inches: the height of all panels together
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
-NAMES = ("store", "deployment", "op", "loop")  # columns whose values are words as they stand
+NAMES = ("store", "deployment", "op", "loop", "role", "phase")  # columns whose values are words as they stand
 ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
 
 

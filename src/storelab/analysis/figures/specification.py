@@ -141,10 +141,11 @@ class Specification(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Function(Declared):
-    """A figure that no specification can say. function: a table to the Figure, None without data. It shows at most
-    `most` of `things`; count: how many of them a table has."""
+    """A figure that no specification can say. function: its table, and those `beside` it, to the Figure, None without
+    data. It shows at most `most` of `things`; count: how many of them a table has."""
 
-    function: Callable[[pd.DataFrame], "Figure | None"]
+    function: Callable[..., "Figure | None"]
+    beside: tuple[str, ...] = ()
     count: Callable[[pd.DataFrame], int] = len
     most: float = float("inf")
     things: str = "rows"

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, draw, plots
-from storelab.analysis.figures.specification import Declared
+from storelab.analysis.figures.specification import Declared, Function
 from storelab.analysis.tables import build as tables
 from storelab.core import records
 
@@ -69,7 +69,8 @@ def _inherited(name: str) -> list[Path]:
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
-    fig = draw.draw(figure, table)
+    beside = figure.beside if isinstance(figure, Function) else ()
+    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in beside))
     for kind in KINDS:
         path = folder / f"{name}.{kind}"
         if fig is None:
@@ -87,10 +88,11 @@ def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[
 def index(campaign_dir: Path) -> Path:
     """Write `index.json` from what was written of each figure: those that have data, in the order of the paper."""
     folder, entries = campaign_dir / "figures", {}
-    for name in catalogue.names(records.read_json(campaign_dir / "raw" / "plan.json")):
+    plan = records.read_json(campaign_dir / "raw" / "plan.json")
+    for name in catalogue.names(plan):
         path = folder / f"{name}.json"
         entry = records.read_json(path) if path.exists() else {"empty": True}
         if not entry.pop("empty"):
-            entries[name] = entry | ({} if name in catalogue.FIGURES else {"own": True})
+            entries[name] = entry | ({"own": True} if name in plan.get("figures", {}) else {})
     records.write_json(folder / "index.json", {"schema": 1, "figures": entries})
     return folder / "index.json"

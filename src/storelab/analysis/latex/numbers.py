@@ -20,12 +20,18 @@ KNOWN = {
     "front_end_linearity": "linearity_front_ends",
     "latency_of_closed": "latency_closed_longest",
     "latency_of_open": "latency_open_longest",
+    "ledger": "durability_bound",
     "monitor_cost": "monitor_cost_most",
     "noise": "noise_floor",
     "other_cpu": "other_cpu_most",
     "ports_used": "ports_most",
     "read_wire": "best_read_wire",
+    "recovery_pause": "recovery_pause_longest",
+    "recovery_told": "recovery_noticed_longest",
+    "recovery_whole": "recovery_whole_longest",
     "share_amplification": "share_amplification_most",
+    "tail": "tail_most",
+    "uploads_beside": "uploads_beside",
 }
 POSITIVE = {
     "aa_compared": "aa_compared",

@@ -44,12 +44,12 @@ class Registry:
     def declared(self) -> dict[str, Declared]:
         """Name -> where it is declared, in the order of the modules' names; looked for once."""
         found = {}
-        folders = [Path(folder) for folder in import_module(self.package).__path__]
-        for path in sorted(p for folder in folders for p in (*folder.glob("*.py"), *folder.glob("*/__init__.py"))):
-            stem = path.parent.name if path.name == "__init__.py" else path.stem
-            for arguments in self._pattern.findall(path.read_text()):
-                name, *takes = ast.literal_eval(f"({arguments},)")
-                found[name] = Declared(f"{self.package}.{stem}", tuple(takes))
+        for folder in map(Path, import_module(self.package).__path__):
+            for path in sorted((*folder.glob("*.py"), *folder.glob("*/*.py"))):
+                parts = [p for p in path.relative_to(folder).with_suffix("").parts if p != "__init__"]
+                for arguments in self._pattern.findall(path.read_text()):
+                    name, *takes = ast.literal_eval(f"({arguments},)")
+                    found[name] = Declared(".".join([self.package, *parts]), tuple(takes))
         return found
 
     def make(self, name: str, source: Mapping[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """Axes, counts and intervals in words, for figures and LaTeX alike (room `analysis`). Pure: axes say their own."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 from storelab.analysis.statistics import medians
 from storelab.core import units
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
+from storelab.core.model import OF_ROLE, PREFIX
 
 
 def counted(n: int, noun: str) -> str:
@@ -33,8 +35,18 @@ OPERATIONS = {
 }
 
 
+def of_role(column: str) -> tuple[str, str]:
+    """(role, column of its workload's axis) of `uploads.workers`; no role before a column of the whole point."""
+    role, _, own = column.rpartition(OF_ROLE)
+    return role, own
+
+
 def heading(column: str) -> str:
-    """Heading of an axis column in a table for people."""
+    """Heading of an axis column in a table for people; of a role's axis `Uploads: workers`."""
+    role, column = of_role(column)
+    if role:
+        said = heading(column)
+        return f"{role.capitalize()}: {said[0].lower()}{said[1:]}"
     axis = BY_COLUMN.get(column)
     plain = column.removesuffix("_bytes").removesuffix("_percent").replace("_", " ").capitalize()
     return (axis.heading if axis else "") or plain
@@ -46,7 +58,11 @@ def value_text(column: str, value: Any) -> str:
     if value is None or pd.isna(value):
         return ""
     if column == "workload":
-        return OPERATIONS.get(value, value.replace("_", " "))
+        return OPERATIONS.get(value, value.removeprefix(PREFIX).replace("_", " "))
+    role, column = of_role(column)
+    if role:
+        said = value_text(column, value)
+        return f"{role}: {said}" if said else ""
     axis, plain = BY_COLUMN.get(column), value if isinstance(value, str) else f"{value:g}"
     if axis is None or not axis.words:
         return f"{column.replace('_', ' ')} {plain}"
@@ -61,10 +77,31 @@ def value_text(column: str, value: Any) -> str:
     return axis.words.format(plain)
 
 
+def settings(values: Iterable[tuple[str, Any]]) -> str:
+    """Columns of axes with their values in words, each role's together: `killed; uploads: obstore, 2 clients`."""
+    said: dict[str, list[str]] = {}
+    for column, value in values:
+        role, own = of_role(column)
+        if text := value_text(own, value):
+            said.setdefault(role, []).append(text)
+    return "; ".join(f"{role}: {', '.join(told)}" if role else ", ".join(told) for role, told in said.items())
+
+
 def is_default(column: str, value: Any) -> bool:
     """Whether an axis stands where it stands if nobody names it."""
-    axis = BY_COLUMN.get(column)
+    axis = BY_COLUMN.get(of_role(column)[1])
     return axis is not None and not pd.isna(value) and value == axis.default
+
+
+def key_text(key: str) -> list[str]:
+    """`alpha/get/clients~0002_rep~001` as `alpha`, `get`, `clients 2`, `rep 1`. Names of axes hold `_`, values do
+    not."""
+    store, workload, axes = key.split("/")
+    said = [
+        f"{name.replace(OF_ROLE, ': ').replace('_', ' ')} {int(value) if value.isdigit() else value}"
+        for name, value in re.findall("([^~]+)~([^_]*)_?", axes)
+    ]
+    return [store, workload, *said]
 
 
 def deployment(row: Any) -> str:

@@ -9,6 +9,13 @@ from typing import Any
 
 import pandas as pd
 
+CHASSIS = (  # of 2013: system, setting, quantities
+    "uds1_2013",
+    "chassis powered off (16 disks)",
+    "failed operations",
+    "return of the nodes",
+    "fully operative again, after their return",
+)
 ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
 NAMES = (
     "hepix_2010_storage_lab",
@@ -41,6 +48,21 @@ def headline(system: str, quantity: str, setting: str | None = None) -> float:
     return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))][
         "value"
     ].item()
+
+
+def chassis() -> dict[str, Any]:
+    """A chassis that was powered off under load: store, source, failed (operations), back_s (until its nodes were
+    back), whole_s (until the store was fully operative)."""
+    system, setting, failed, back, operative = CHASSIS
+    minutes = [headline(system, quantity, setting) for quantity in (back, operative)]
+    rows = load("uds_headlines")
+    return {
+        "store": system,
+        "source": rows.loc[rows["setting"] == setting, "source"].iloc[0],
+        "failed": int(headline(system, failed, setting)),
+        "back_s": 60 * minutes[0],
+        "whole_s": 60 * sum(minutes),
+    }
 
 
 def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
@@ -103,6 +125,14 @@ def numbers() -> list[dict[str, Any]]:
         *((f"published_single_{name}", value, unit, "uds1_2012_single_client_threads") for name, value, unit in single),
         ("published_single_large_upload", large["upload"], "MB/s", "uds1_2012_single_client_threads"),
         ("published_single_large_download", large["download"], "MB/s", "uds1_2012_single_client_threads"),
+        ("published_back", chassis()["back_s"] / 60, "minutes", "uds_headlines"),
+        ("published_operative", (chassis()["whole_s"] - chassis()["back_s"]) / 60, "minutes", "uds_headlines"),
+        (
+            "published_deletions",
+            headline("uds2_2015", "parallel delete requests beside maximum upload"),
+            "",
+            "uds_headlines",
+        ),
         ("published_jobs", 80, "", "hepix_2010_storage_lab"),
         ("published_plain_events", atlas.loc["Xrootd vanilla", "events"] / 1e6, "", "hepix_2010_storage_lab"),
         ("published_plain_throughput", atlas.loc["Xrootd vanilla", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),

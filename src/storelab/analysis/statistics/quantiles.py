@@ -15,16 +15,16 @@ def enough(operations: float, level: float) -> bool:
 
 def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
     """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold
-    `count` values.
+    `count` values; parts of one too, where a bin was cut.
 
     Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at
     most.
     """
     lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
     after = np.cumsum(count)
-    rank = np.ceil(np.asarray(levels) * after[-1] - 1e-9)
+    rank = np.minimum(np.ceil(np.asarray(levels) * after[-1] - 1e-9), after[-1])
     i = np.searchsorted(after, rank)
-    share = (rank - (after[i] - count[i]) - 0.5) / count[i]
+    share = np.clip((rank - (after[i] - count[i]) - 0.5) / count[i], 0, 1)
     return lower[i] * (upper[i] / lower[i]) ** share
 
 

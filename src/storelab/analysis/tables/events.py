@@ -75,7 +75,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     return out
 
 
-@TABLE("events", "campaign", "points", "by")
+@TABLE("events", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
     interval."""

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import cold, groups, words
-from storelab.analysis.records import scan
+from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
@@ -132,7 +132,9 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured key and op that has latencies: operations (that ended), failed, hung (all begun in the
     window), not_begun (due in it), loop, binned, METRICS in ms (null as above), BOUNDS (null: none). `operations`
     counts latencies: of a multi-object delete, requests."""
-    con = scan.connect(campaign, "ops")
+    con = scan.connect(
+        campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)}
+    )  # they have a table of their own
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
     rows = single.assign(binned=False).to_dict("records")

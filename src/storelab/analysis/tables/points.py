@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import cold, words
-from storelab.analysis.records import windows
+from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, capabilities, consistency, latency
@@ -27,14 +28,21 @@ DISTURBED_PERCENT = (
     10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
 )
 DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` in records before `hung` counts just those
+OF_ALL = ("operations", "errors", "last_done_bytes")  # what windows tell of all roles of a point together
 PAUSED_MS = 100  # from so long a pause of a client on, the text tells of it
-_DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
+DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
 @GIVEN("axes", "plan")
-def axis_columns(plan: Mapping[str, Any], but: str = calibration.WORKLOAD) -> dict[str, str]:
-    """Column -> pandas dtype of every axis of every workload of the plan (without one), in the workloads' order."""
-    return {a["column"]: _DTYPES[a["kind"]] for name, w in plan["workloads"].items() if name != but for a in w["axes"]}
+def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Column -> pandas dtype of every axis of the workloads that do one thing, in the workloads' order; not those of
+    the calibration."""
+    apart = {calibration.WORKLOAD, *roles.workloads(plan)}
+    return _columns({name: w for name, w in plan["workloads"].items() if name not in apart})
+
+
+def _columns(workloads: Mapping[str, Any]) -> dict[str, str]:
+    return {a["column"]: DTYPES[a["kind"]] for w in workloads.values() for a in w["axes"]}
 
 
 @GIVEN("by", "plan")
@@ -94,21 +102,29 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
             "other_tries": "; ".join(f"{t['outcome']}: {t['reason']}" for t in others) or None,
         }
         rows.append(row | {"state": state, "reason": reason} | tried)
-    axes = axis_columns(campaign.plan, but="")
+    axes = _columns(campaign.plan["workloads"])
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason"]
     head += ["tries", "other_tries", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
     probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
+    several = rates.index.isin(roles.keys(campaign))  # their rates are those of roles and phases
+    rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
     return table.astype(whole).join(latency.of_points(latencies), on="key")
 
 
-@GIVEN("rated", "points")
-def rated(points: pd.DataFrame) -> pd.DataFrame:
+@GIVEN("plain", "plan", "points")
+def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
+    """The points that do one thing at a time: without roles."""
+    return points[~points["workload"].isin(list(roles.workloads(plan)))]
+
+
+@GIVEN("rated", "plain")
+def rated(plain: pd.DataFrame) -> pd.DataFrame:
     """The points of workloads whose rate tells something of a store."""
-    return points[~points["workload"].isin(NO_RATES)]
+    return plain[~plain["workload"].isin(NO_RATES)]
 
 
 _RUN_DTYPES = {
@@ -201,6 +217,7 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     points = own if len(own) else every  # a calibration is no result of a store; unless there is nothing else
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
+    most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, those of all of them
     out = [
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),
@@ -221,7 +238,7 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),
-        ("clients_most", words.plural(points["clients"].max(), "client"), ""),
+        ("clients_most", words.plural(most, "client"), ""),
         ("durations", words.span(points["duration_s"], "s"), ""),
         ("warm_ups", words.span(points["warm_up_s"], "s"), ""),
     ]

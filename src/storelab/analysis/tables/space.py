@@ -21,7 +21,7 @@ METRICS = tuple((f"raw_per_byte_after_{state}", "ratio") for state in STATES)
 OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
 
 
-@TABLE("space", "campaign", "points", "by")
+@TABLE("space", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
 

@@ -14,10 +14,9 @@ from storelab.core.campaign import Role, Sweep
 from storelab.core.campaign.faults import resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
-from storelab.core.model import OF_ROLE, Axis, Workload
+from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
 from storelab.core.plan.sweeps import buckets_filled, scaled, staged_for, sweep_axes
 
-PREFIX = "roles-"
 ALONE = ("calibrate", "consistency", "probe", "space")  # workloads that look at a store which does nothing else
 
 

@@ -54,7 +54,7 @@ COLUMNS = (
 )
 
 
-@TABLE("table2", "campaign", "points", "by")
+@TABLE("table2", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the
     published rows (`source` published; null what was not printed)."""

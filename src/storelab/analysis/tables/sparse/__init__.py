@@ -1,5 +1,5 @@
 """`sparse.csv`: reads of selections by group of points: bytes, requests and time of a read, amplification, entries per
-second."""
+second. May import: what `tables` may."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
     return both
 
 
-@TABLE("sparse", "campaign", "points", "axes", "by")
+@TABLE("sparse", "campaign", "plain", "axes", "by")
 def table(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str], by: list[str]) -> pd.DataFrame:
     """One row per group of read points: medians over the runs of what `windows.reads` gives per run; reads: sum over
     the runs."""

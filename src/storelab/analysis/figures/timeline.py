@@ -1,0 +1,318 @@
+"""Figures over time: rate, latency and failed operations of points with roles on one time axis, for each sweep.
+
+Which there are follows from the plan (`of_plan`); one figure has at most MOST groups of points, the next ones follow in
+figures of their own. Thin lines are single runs, thick ones their median. Phases are bands, acts labelled lines, what
+the store said of itself stands as marks above the panel. Without a disturbance there is nothing to mark; where some
+groups are disturbed, the others are left out.
+"""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.figures.specification import Function
+from storelab.analysis.parts import words
+from storelab.analysis.records import roles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST = 6  # groups of points in one figure
+POINTS = 600  # most places of a line: no paper shows more
+HEIGHTS = (3.0, 2.2, 1.2)  # of rate, latency, failed operations
+LINE = 2.85  # inches of the three together
+APART = 30  # roles whose usual rates are further apart have a logarithmic axis
+NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
+MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
+UNTOLD = (".", "black")  # of another state
+
+
+STEM = "timeline"  # names of these figures begin so, and no campaign's own
+
+
+def name(sweep: str) -> str:
+    """Of the figure of a sweep: `timeline_<sweep>` in small letters and `_`, as figures' names are."""
+    spelt = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in sweep.lower())
+    return "_".join(filter(None, [STEM, *spelt.split("_")]))
+
+
+def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
+    """The figures over time that a campaign with this plan can have."""
+    having, found = roles.workloads(plan), {}
+    for workload in having:
+        points = {_group(p["key"]): p for p in plan["points"] if p["workload"] == workload}
+        marked = {group: p for group, p in points.items() if is_disturbed(p, having[workload])}
+        said, common = _titles(plan["workloads"][workload]["axes"], marked or points)
+        shown = sorted(said.items())
+        about = "Points without a disturbance are in timeline.csv alone. " if 0 < len(marked) < len(points) else ""
+        about += f"In all: {common}. " if common else ""
+        stem = name(next(iter(points.values()))["sweep"])
+        stem += "_again" * (stem in found)  # two sweeps whose names differ in digits and marks alone
+        parts = [dict(shown[i : i + MOST]) for i in range(0, len(shown), MOST)][: len(NUMBERS)]
+        about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
+        for number, part in zip(NUMBERS, parts, strict=False):
+            found[stem + number] = _figure(workload, part, about)
+    return found
+
+
+def _titles(axes: Sequence[Mapping[str, Any]], points: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, str], str]:
+    """What tells each group from the others, and its deployment and fault; what all of them have that is no default."""
+    several = [a for a in axes if len({p["axes"][a["name"]] for p in points.values()}) > 1]
+    telling = [a for a in several if a["name"] not in words.DEPLOYMENT_NAMES]
+    telling += [a for a in axes if a["name"] == "fault" and a not in several]
+    said = {}
+    for group, p in points.items():
+        told = words.settings((a["column"], p["axes"][a["name"]]) for a in telling)
+        said[group] = "; ".join(filter(None, [words.deployment(p["axes"] | {"store": p["store"]}), told]))
+    one = next(iter(points.values()))["axes"]
+    common = [a for a in axes if a not in several and a not in telling and one[a["name"]] != a["default"]]
+    return said, words.settings((a["column"], one[a["name"]]) for a in common)
+
+
+def _group(key: str) -> str:
+    return key.rpartition("rep~")[0]
+
+
+def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
+    """Whether a planned point has a fault, or one of its roles (as the plan has them) begins late or ends early."""
+    lasts = point["fixed"]["duration_ns"]
+    return point["axes"].get("fault", "none") != "none" or any(
+        told["begin_ns"] > 0 or told["end_ns"] < lasts for told in having.values()
+    )
+
+
+def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
+    caption = (
+        "Operations per second, latency and failed operations over the time from the agreed start, by role. Thin "
+        "lines: single runs; thick lines: their median; failed operations: the mean of the runs. Bands: phases, at the "
+        "median of the runs. Marks above a panel: what the store said of itself in each run. "
+    )
+    return Function(
+        table="timeline",
+        beside=("disturbances",),
+        where={"workload": workload},
+        function=partial(draw, groups),
+        caption=caption + about.replace("{", "{{").replace("}", "}}") + "{shared}",
+    )
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The runs of one role in one group, on one grid of seconds: shape (runs, places)."""
+
+    seconds: np.ndarray
+    rate: np.ndarray
+    p50: np.ndarray
+    high: np.ndarray
+
+
+def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.DataFrame) -> "Figure | None":
+    """The figure of these groups of points (key without its repetition: title); None where no valid run is among
+    them."""
+    from matplotlib.figure import Figure
+
+    from storelab.analysis.figures import plots
+
+    if timeline.empty:
+        return None
+    rows = timeline.assign(group=timeline["key"].map(_group))
+    rows = rows[rows["group"].isin(groups) & (rows["state"] == "ok")]
+    shown = [g for g in groups if (rows["group"] == g).any()]
+    if not shown:
+        return None
+    happened = disturbances.assign(group=disturbances["key"].map(_group))
+    happened = happened[happened["group"].isin(shown) & (happened["state"] == "ok")]
+    timed = rows[rows["latency_p50_ms"].notna()]
+    high = "latency_p99_ms" if timed["latency_p99_ms"].notna().mean() >= 0.5 else "latency_max_ms"
+    names = list(dict.fromkeys(rows["role"]))
+    tones = plots.tones()
+    colours = {role: tones[i % len(tones)] for role, i in zip(names, (0, 1, 2, 4, 5, 9, 6, 7, 8, 3), strict=False)}
+    statuses = [c for c in rows if c.startswith("errors_") and rows[c].sum() > 0]
+    looks = {status: [tones[i] for i in (3, 7, 8, 6, 9)][i % 5] for i, status in enumerate(statuses)}
+    with plots.style():
+        columns = min(len(shown), 2)
+        lines = -(-len(shown) // columns)
+        fig = Figure(figsize=(plots.WIDTH, LINE * lines + 0.9), layout="constrained")
+        cells = fig.subplots(3 * lines, columns, squeeze=False, height_ratios=HEIGHTS * lines)
+        panels = [[cells[3 * (i // columns) + j, i % columns] for j in range(3)] for i in range(lines * columns)]
+        for unused in panels[len(shown) :]:
+            for ax in unused:
+                ax.remove()
+        rates, latencies = [], []
+        for own, group in zip(panels, shown, strict=False):
+            part = rows[rows["group"] == group]
+            found = {role: _lines(part[part["role"] == role], high) for role in names if (part["role"] == role).any()}
+            rates.append(_rates(own[0], found, colours))
+            latencies.append(_latencies(own[1], found, colours))
+            _failed(own[2], part, looks)
+            _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
+            own[0].set_title(textwrap.fill(_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
+        _axes(panels[: len(shown)], rates, latencies)
+        fig.supxlabel(textwrap.fill(_note(rows), 110), fontsize=7, color="0.35")
+        quantile = "p99" if high == "latency_p99_ms" else "longest"
+        plots.key(fig, _handles(colours, looks, happened, quantile), _heading(rows))
+    return fig
+
+
+def _lines(rows: pd.DataFrame, high: str) -> Lines:
+    """On one grid, coarse enough for paper."""
+    rows = rows[rows["second"] < rows["duration_s"]]
+    width = float(rows["step_s"].iloc[0])
+    width *= max(1, math.ceil((rows["second"].max() - rows["second"].min()) / width / POINTS))
+    place = (rows["second"] / width + 1e-6).astype(int)
+    of = rows.assign(place=place).groupby(["key", "place"])
+    known = of.agg({"rate_per_s": "mean", "latency_p50_ms": "median", high: "max"})
+    wide = [known[c].unstack("place").to_numpy(float) for c in known]
+    return Lines((np.sort(place.unique()) + 0.5) * width, *wide)
+
+
+def _median(runs: np.ndarray) -> np.ndarray:
+    """Over the runs; nothing where fewer than half of them have a value."""
+    enough = np.isfinite(runs).sum(0) * 2 >= len(runs)
+    return np.array([np.nanmedian(column) if ok else np.nan for column, ok in zip(runs.T, enough, strict=True)])
+
+
+def _line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: str = "-") -> np.ndarray:
+    median, look = _median(runs), {"linestyle": dash, "drawstyle": "steps-mid"}
+    if len(runs) > 1:
+        ax.plot(seconds, runs.T, color=colour, linewidth=0.4, alpha=0.4, **look)
+    ax.plot(seconds, median, color=colour, linewidth=1.3 if dash == "-" else 0.9, **look)
+    return median
+
+
+def _rates(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {role: _line(ax, lines.seconds, lines.rate, colours[role]) for role, lines in found.items()}
+
+
+def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> pd.Series:
+    values = [np.array([])]
+    for role, lines in found.items():
+        values.append(_line(ax, lines.seconds, lines.p50, colours[role]))
+        values.append(_line(ax, lines.seconds, lines.high, colours[role], (0, (2, 1))))  # type: ignore[arg-type]
+    return pd.Series(np.concatenate(values), dtype=float).dropna()
+
+
+def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
+    """Failed operations per second, stacked by status: the mean over the runs."""
+    runs, width = rows["key"].nunique(), float(rows["step_s"].iloc[0])
+    edges = np.arange(0, round(float(rows["duration_s"].max()) / width) + 1) * width
+    place = (rows["second"] / width + 1e-6).astype(int)
+    below = np.zeros(len(edges) - 1)
+    for status, colour in looks.items():
+        sums = rows.groupby(place)[status].sum().reindex(range(len(below)), fill_value=0).to_numpy(float)
+        top = below + sums / runs / width
+        ax.stairs(top, edges, baseline=below, fill=True, color=colour, linewidth=0)
+        below = top
+    ax.set_ylim(0, max(1.1 * below.max(), 1.0))
+    if not rows["errors"].sum():
+        ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
+
+
+def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
+    """Bands of phases, lines of acts with their names, marks of states."""
+    bands = happened[happened["kind"] == "phase"].groupby("name")[["begin_s", "end_s"]].median()
+    acts = happened[happened["kind"].isin([roles.ACT, roles.UNDONE]) & (happened["begin_s"] < duration)]
+    acts = acts.assign(number=acts.groupby(["key", "name", "actor"], dropna=False).cumcount())
+    at = acts.fillna({"actor": ""}).groupby(["name", "actor", "number"])["begin_s"].median().sort_values()
+    for ax in panels:
+        for phase, colour in BANDS.items():
+            if phase in bands.index:
+                ax.axvspan(*bands.loc[phase], color=colour, linewidth=0, zorder=0)
+        for second in at:
+            ax.axvline(second, color="0.25", linewidth=0.6, linestyle=":", zorder=1)
+        ax.set_xlim(0, duration)
+    rate = panels[0]
+    for (act, actor, _), second in at.items():
+        text = f"{act} {actor}".strip().replace("_", " ")
+        late = second > 0.9 * duration
+        rate.annotate(
+            text,
+            (second, 0.98),
+            (-2 if late else 2, 0),
+            xycoords=rate.get_xaxis_transform(),
+            textcoords="offset points",
+            rotation=90,
+            fontsize=5.5,
+            color="0.25",
+            va="top",
+            ha="right" if late else "left",
+        )
+    for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
+        marker, face = MARKS.get(str(state), UNTOLD)
+        inside = own[own["begin_s"].between(0, duration)]
+        rate.plot(
+            inside["begin_s"],
+            np.full(len(inside), 1.06),
+            transform=rate.get_xaxis_transform(),
+            linestyle="none",
+            marker=marker,
+            markersize=3.5,
+            markeredgewidth=0.6,
+            color="black",
+            markerfacecolor=face,
+            clip_on=False,
+        )
+
+
+def _axes(
+    panels: Sequence[Sequence["Axes"]], rates: Sequence[dict[str, np.ndarray]], latencies: Sequence[pd.Series]
+) -> None:
+    """One range of each kind for all groups: they are compared."""
+    from storelab.analysis.figures import plots
+
+    every = [pd.Series(np.concatenate([*of.values(), []]), dtype=float) for of in rates]
+    usual = [np.median(line[line > 0]) for of in rates for line in of.values() if (line > 0).any()]
+    factor = 1.0 if usual and max(usual) > APART * min(usual) else float("inf")
+    plots.value_axis([own[0] for own in panels], every, "Operations/s", factor)
+    if any(len(values) for values in latencies):
+        plots.time_axis([own[1] for own in panels], latencies, "Latency [ms]")
+    highest = max(own[2].get_ylim()[1] for own in panels)
+    for own in panels:
+        own[2].set_ylim(0, highest)
+        own[2].set_ylabel("Failed/s")
+        plots.plain_numbers(own[2].yaxis)
+        own[2].set_xlabel("Seconds from the agreed start")
+        for ax in own[:2]:
+            ax.tick_params(labelbottom=False)
+        own[0].figure.align_ylabels(own)
+
+
+def _title(said: str, runs: int) -> str:
+    return f"{said} " + f"(n = {words.plural(runs, 'run')})".replace(" ", "\u00a0")  # stays on one line
+
+
+def _heading(rows: pd.DataFrame) -> str:
+    return words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
+
+
+def _note(rows: pd.DataFrame) -> str:
+    steps = words.span(1000 * rows["step_s"], "ms")
+    return f"Thin: single runs, thick: their median; steps of {steps}. Failed operations: mean of the runs"
+
+
+def _handles(colours: Mapping[str, Any], looks: Mapping[str, Any], happened: pd.DataFrame, quantile: str) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    out: list[Any] = [Line2D([], [], color=colour, label=role) for role, colour in colours.items()]
+    out.append(Line2D([], [], color="0.3", label="latency: p50"))
+    out.append(Line2D([], [], color="0.3", linestyle=(0, (2, 1)), label=f"latency: {quantile}"))
+    phases = happened.loc[happened["kind"] == "phase", "name"].unique()
+    out += [Patch(color=colour, label=phase) for phase, colour in BANDS.items() if phase in phases]
+    for status, colour in looks.items():
+        number = status.removeprefix("errors_")
+        out.append(Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
+    for state in happened.loc[happened["kind"] == roles.STATE, "name"].unique():
+        marker, face = MARKS.get(state, UNTOLD)
+        look = {"color": "black", "markerfacecolor": face, "markersize": 4, "markeredgewidth": 0.6}
+        out.append(Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
+    return out

@@ -1,0 +1,141 @@
+"""`roles.csv`: what each role reached in each phase of its runs, and beside that before the disturbance. Tables of
+points that do several things at once live in this folder. May import: what `tables` may.
+
+Phases are those of `records/roles.py`. A ratio is that of one run, phase over `before`; its median and interval are
+over the runs, so that what differs from run to run is in both. Of the counts of a phase see `records/cells.py`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import cells, roles
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
+from storelab.analysis.tables.points import DTYPES
+
+METRICS = (("rate", "per_s"), ("throughput", "mb_per_s"), *((f"latency_{p}", "ms") for p in ("p50", "p90", "p99")))
+RATIOS = {  # metric of the ratio -> column of a run
+    "rate_over_before": "rate_per_s",
+    "latency_p50_over_before": "latency_p50_ms",
+    "latency_p99_over_before": "latency_p99_ms",
+}
+ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
+COLUMNS = (
+    *groups.COUNTS,
+    "role",
+    "does",
+    "phase",
+    "length_s",
+    *groups.spread(ALL),
+    "operations",
+    "errors",
+    "shared_host",
+    *groups.CPU,
+    "duration_s",
+)
+
+
+@GIVEN("roles_axes", "plan")
+def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
+    having = roles.workloads(plan)
+    axes = [a for name, w in plan["workloads"].items() if name in having for a in w["axes"]]
+    return {a["column"]: DTYPES[a["kind"]] for a in sorted(axes, key=lambda a: "." in a["column"])}
+
+
+@GIVEN("roles_by", "roles_axes")
+def identity(axes: Mapping[str, str]) -> list[str]:
+    """The columns that make a group of points with roles."""
+    return ["store", "workload", *axes]
+
+
+@GIVEN("role_phases", "campaign")
+def of_runs(campaign: Campaign) -> pd.DataFrame:
+    """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
+    length_s, operations, errors, the columns of METRICS and of RATIOS (null in `before`, and where nothing was
+    before)."""
+    spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
+    counted = cells.in_phases(campaign)
+    measures = ["operations", "bytes", "errors", *cells.LATENCIES]
+    place = ["key", "role", "phase"]
+    found = counted.cells.rename(columns={"cell": "phase"}) if counted else pd.DataFrame(columns=[*place, *measures])
+    both = spans.merge(found[[*place, *measures]], on=place, how="left")
+    both[measures[:3]] = both[measures[:3]].astype(float).fillna(0.0)
+    both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
+    both["rate_per_s"] = both["operations"] / both["length_s"]
+    both["throughput_mb_per_s"] = both["bytes"] / 1e6 / both["length_s"]
+    does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
+    both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
+    before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
+    own = pd.MultiIndex.from_frame(both[["key", "role"]])
+    for name, column in RATIOS.items():
+        base = before[column].astype(float).reindex(own).to_numpy()
+        ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
+        both[f"{name}_ratio"] = ratio.where(both["phase"] != roles.BEFORE)
+    return both
+
+
+def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The rows of valid runs, with what points.csv says of them."""
+    kept = [*by, "key", "rep", "shared_host", *groups.CPU, "duration_s"]
+    ok = points[points["state"] == "ok"].reindex(columns=kept)
+    return ok.merge(found, on="key")
+
+
+@TABLE("roles", "role_phases", "points", "roles_by")
+def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
+    with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
+    that ended in the phase. Points in their order, roles as the campaign names them, phases in order of time."""
+    runs = with_points(found, points, by)
+    runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
+    columns = [*by, "place", *COLUMNS]
+    made = groups.summarised(runs, [*by, "place", "role", "does", "phase"], ALL, columns, _more, "rate_per_s")
+    return made.drop(columns="place").astype({"operations": "Int64", "errors": "Int64"})
+
+
+def _more(group: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "length_s": group["length_s"].median(),
+        "operations": round(group["operations"].sum()),
+        "errors": round(group["errors"].sum()),
+        "shared_host": bool(group["shared_host"].any()),
+        **{name: group[name].astype(float).median() for name in groups.CPU},
+        "duration_s": group["duration_s"].iloc[0],
+    }
+
+
+def beside(table: pd.DataFrame, does: str, other: str) -> pd.DataFrame:
+    """Rows of roles.csv of phase `during`, of roles that do one thing while a role that came later does the other, and
+    no fault."""
+    if table.empty:
+        return table
+    rows = table[(table["phase"] == roles.DURING) & (table.get("fault", "none") == "none")]
+    having = rows.loc[rows["does"] == other, "workload"]
+    return rows[(rows["does"] == does) & rows["workload"].isin(having)]
+
+
+@NUMBERS("roles", "roles")
+def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """roles_sweeps (sweeps), roles_most (roles at once); uploads_beside: the rate of uploads while deletions ran beside
+    them, over that before, of the group that was slowed down most. Absent data, no row."""
+    if table.empty:
+        return []
+    at_once = table.groupby("workload")["role"].nunique()
+    out: list[tuple[str, Any, str]] = [
+        ("roles_sweeps", len(at_once), ""),
+        ("roles_most", int(at_once.max()), ""),
+    ]
+    slowed = beside(table, "put", "delete")
+    slowed = slowed[slowed["rate_over_before_median_ratio"].notna()]
+    if len(slowed):
+        worst = slowed.loc[slowed["rate_over_before_median_ratio"].astype(float).idxmin()]
+        parts = [100 * worst[f"rate_over_before_{p}_ratio"] for p in groups.PARTS]
+        out += [
+            ("uploads_beside", words.spread(parts), "%"),
+            ("uploads_beside_where", words.deployment(worst), ""),
+        ]
+    return out
