@@ -415,3 +415,22 @@ def test_the_new_deployment_of_twelve_drives(tmp_path):
     made = make(name, twelve, tmp_path)
     assert made._parity() == 3 and len(made.drives()) == 12
     assert Config.model_fields["faults"].default_factory is dict
+
+
+def test_the_words_of_a_name_node(tmp_path, monkeypatch):
+    """A block that is being written is pending for a moment; after a loss, pending copies are the recovery."""
+    hdfs = store("hdfs", tmp_path)
+
+    def say(live=3, stale=0, dead=0, low=0, pending=0):
+        told = {"NumLiveDataNodes": live, "NumStaleDataNodes": stale, "NumDeadDataNodes": dead}
+        told |= {"LowRedundancyBlocks": low, "PendingReconstructionBlocks": pending}
+        monkeypatch.setattr(hdfs, "_bean", lambda *_: told)
+        return hdfs.condition().state
+
+    assert say() == "clean" and say(pending=2) == "clean"
+    assert say(stale=1) == "degraded" and say(live=2, dead=1, low=9) == "degraded"
+    assert say(live=2, dead=1, low=7, pending=2) == "recovering" and say(live=2, dead=1, pending=1) == "recovering"
+    assert say(live=2, dead=1) == "clean", "all copies are there again, on the DataNodes that are left"
+    assert say(pending=3) == "clean" and say(live=0, dead=3) == "down"
+    monkeypatch.setattr(hdfs, "_bean", lambda *_: {})
+    assert hdfs.condition().state == "down"

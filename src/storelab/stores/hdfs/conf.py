@@ -28,6 +28,7 @@ SITE = {
     "dfs.namenode.avoid.read.stale.datanode": "true",
     "dfs.namenode.avoid.write.stale.datanode": "true",
     "dfs.client.socket-timeout": 5000,  # ms; a minute by default: so long an operation would wait for one that hangs
+    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # five minutes by default: so long a copy may be lost
     "dfs.datanode.socket.write.timeout": 5000,  # ms; eight minutes by default
     "dfs.namenode.redundancy.interval.seconds": 1,
     "dfs.namenode.safemode.extension": 0,
@@ -42,6 +43,7 @@ TIMEOUTS = (
     "dfs.heartbeat.interval",
     "dfs.namenode.heartbeat.recheck-interval",
     "dfs.namenode.stale.datanode.interval",
+    "dfs.namenode.reconstruction.pending.timeout-sec",
     "dfs.client.socket-timeout",
     "dfs.datanode.socket.write.timeout",
 )

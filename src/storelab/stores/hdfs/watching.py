@@ -18,6 +18,8 @@ FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
 class HdfsWatched(Managed):
     """Part of `HDFS`: where its daemons are, and what they say."""
 
+    _hurt = False  # copies were short, and some are still being made
+
     def _datanodes(self) -> list[str]:
         return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
 
@@ -75,6 +77,8 @@ class HdfsWatched(Managed):
         )
         if not live:
             return Condition(DOWN, detail)
+        # A block that is being written is `pending` too, for a moment: that is no recovery.
+        self._hurt = bool(stale or low or (self._hurt and pending))
         if stale or (low and not pending):
             return Condition(DEGRADED, detail)
-        return Condition(RECOVERING if low or pending else CLEAN, detail)
+        return Condition(RECOVERING if self._hurt else CLEAN, detail)
