@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
 
-from storelab.core import records
-from storelab.core.config import Launcher
+from storelab.core import plan, records
+from storelab.core.config import Config, Launcher
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import coordinator, credentials, nodes, post
 from storelab.gang.launchers.remote import RemoteLauncher
 from storelab.host import scratch
+from storelab.measure import jobs
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import stage
 
 pytestmark = pytest.mark.real
 
@@ -43,6 +46,17 @@ class ByHand(RemoteLauncher):
             if name
         ]
         return ["bash", "-c", "\n".join([*lines, "wait"])]
+
+
+class Posted(ByHand):
+    """Nodes that share no folder."""
+
+    def command(self) -> list[str]:
+        self.url, self.ticket = self.office.url, self.office.ticket()
+        agent, ticket = " ".join(self.agent()), self.folder / "ticket"
+        own = [f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))]  # as a batch system brings it to each node
+        start = [f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))]
+        return ["bash", "-c", "\n".join([*own, *start, "wait"])]
 
 
 @pytest.fixture
@@ -190,18 +204,6 @@ def test_the_batch_systems_own_words_are_told(gang):
 
 
 def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
-    class Posted(ByHand):
-        def command(self) -> list[str]:
-            self.url, self.ticket = self.office.url, self.office.ticket()
-            agent, ticket = " ".join(self.agent()), self.folder / "ticket"
-            own = [
-                f"cp {ticket} {ticket}.{n}" for n in range(len(self.nodes))
-            ]  # as a batch system brings it to each node
-            start = [
-                f"SLURMD_NODENAME=node{n} {post.TICKET}={ticket}.{n} {agent} {n} &" for n in range(len(self.nodes))
-            ]
-            return ["bash", "-c", "\n".join([*own, *start, "wait"])]
-
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
     folder, _, results, launcher = gang(
@@ -217,6 +219,48 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
         post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
+
+
+def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
+    """Two roles read two data sets, of which the nodes know by the post office alone; one of them begins later."""
+    small, large = (
+        {"workload": "get", "axes": {"engine": "obstore", "object_size": size, "workers": 2}}
+        for size in ("4 kB", "50 kB")
+    )
+    small["axes"]["clients"] = 2
+    sweep = {
+        "duration": "1500 ms",
+        "warm_up": "100 ms",
+        "roles": {"small": small, "large": large | {"begin": "500 ms"}},
+    }
+    told = {
+        "campaign": "gang",
+        "name": "gang",
+        "results": str(tmp_path / "results"),
+        "use_stores": ["sw"],
+        "calibrate": False,
+    }
+    config = Config.model_validate(
+        told | {"repetitions": 1, "stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": sweep}}
+    )
+    (point,) = plan.make(config, WORKLOADS)
+    manifests = {p.point.dataset["name"]: stage.ensure(config, seaweedfs, p.point.dataset) for p in point.parts()}
+    assert len(manifests) == 2
+    folder = tmp_path / "gang"
+    folder.mkdir()
+    job = jobs.of_point(config, point, seaweedfs, manifests, folder.name) | {"lead_ns": 300_000_000}
+    records.write_json(folder / "job.json", job)
+    environs = [seaweedfs.credentials().environ()] * point.clients
+    settings = Launcher(address="127.0.0.1", shared_folder=False)
+    with scratch.using(job["scratch_base"]):
+        launcher = Posted(folder, [[0, 2], [1]], environs, settings)
+        results = coordinator.run(launcher, folder, 3, 30, 1.5, lambda t0: None, 0.3)
+    assert [(r["role"], r["host"]) for r in results] == [("small", "node0"), ("small", "node1"), ("large", "node0")]
+    assert [r["begin_ns"] - r["t0_ns"] for r in results] == [0, 0, 500_000_000]
+    for rank, (r, size) in enumerate(zip(results, (4000, 4000, 50_000), strict=True)):
+        ops = pq.read_table(folder / f"ops.{rank}.parquet").to_pylist()
+        assert {o["client"] for o in ops} == {rank} and {o["bytes"] for o in ops} == {size}
+        assert all(c["ok"] for c in r["checks"]) and min(o["start_ns"] for o in ops) >= r["begin_ns"]
 
 
 def test_the_post_office_serves_who_knows_the_token(tmp_path):

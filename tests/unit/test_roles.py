@@ -1,7 +1,9 @@
 """Several workloads at once: the plan of sweeps with roles, what their points mean, and what is refused; pure."""
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.measure import check, check_axes, cleaning, jobs, plan_file, record
 from storelab.workloads import WORKLOADS
-from storelab.workloads.roles import files_of
+from storelab.workloads.roles import Roles, files_of
 
 S = 10**9
 UPLOADS = {"workload": "put", "axes": {"engine": "loadgen", "object_size": "1 MB", "clients": 2, "workers": [4, 8]}}
@@ -124,6 +126,7 @@ def test_what_is_said_of_a_point_names_its_roles():
     one = next(p for p in made() if p.axes["uploads.workers"] == 4)
     said = model.said(one, workloads.of(one))
     assert "uploads.workers=0004" in said and "deletions.engine=obstore" in said and "readers.object size=4kB" in said
+    assert [word.partition(".")[0] for word in said] == ["uploads"] * 4 + ["deletions"] * 3 + ["readers"] * 3
     assert model.said(one, workloads.of(one), ("engine",)) == [
         "uploads.engine=loadgen",
         "deletions.engine=obstore",
@@ -434,8 +437,6 @@ def test_what_a_role_made_is_known_by_its_own_attempt(tmp_path):
     """Records alone, as where the notes were removed: keys of both writing roles are ours, no other."""
     config = configured(results=str(tmp_path), state=str(tmp_path / "state"))
     one = next(p for p in plan.make(config, WORKLOADS) if p.axes["uploads.workers"] == 4)
-    import dataclasses
-
     records.write_json(config.raw / one.key / "run.json", {"point": dataclasses.asdict(one), "attempt": "0123abcd"})
     store = Bucketful(config)
     store.atomic = True
@@ -444,3 +445,37 @@ def test_what_a_role_made_is_known_by_its_own_attempt(tmp_path):
     assert not ours("b", "put/0123abcd-0/1/00000003", 4000), "another size"
     assert not ours("b", "put/0123abcd-0/2/00000003", 10**6), "two clients upload"
     assert not ours("b", "put/0123abcd/0/00000003", 10**6) and not ours("b", "put/0123abcd-2/0/00000003", 4000)
+
+
+def test_each_writing_client_has_its_share_of_the_room_and_its_attempt_is_noted(tmp_path, monkeypatch):
+    from storelab.measure import point as measuring
+
+    config, one = configured(scratch=str(tmp_path)), next(p for p in made() if p.axes["uploads.workers"] == 4)
+    noted = []
+    monkeypatch.setattr(measuring.left_over, "add", lambda *told: None)
+    monkeypatch.setattr(measuring.left_over, "room", lambda *told: 999)
+    monkeypatch.setattr(measuring.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload)))
+    monkeypatch.setattr(Roles, "before", lambda *told: None)
+    job = jobs.of_point(config, one, Bucketful(config), {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
+    own = {"config": config, "point": one, "store": Bucketful(config), "workload": workloads.of(one), "job": job}
+    others = {f.name: None for f in dataclasses.fields(measuring.Attempt) if f.name not in {*own, "name", "work"}}
+    measuring._write_job(measuring.Attempt(**own, **others, name="0123abcd", work=tmp_path), [one])
+    assert noted == [("0123abcd-0", "put"), ("0123abcd-1", "delete")]
+    told = json.loads((tmp_path / "job.json").read_text())
+    assert [role["limits"].get("room_bytes") for role in told["roles"]] == [666, 333, None]
+
+
+def test_each_client_has_the_keys_of_its_own_account(tmp_path):
+    from storelab.measure import point as measuring
+
+    class Keyed(Bucketful):
+        def credentials(self, account):
+            return SimpleNamespace(environ=lambda: {"AWS_ACCESS_KEY_ID": f"key-{account}"})
+
+    config, one = configured(scratch=str(tmp_path)), made({"axes": {"accounts": 2, "buckets": 2}})[0]
+    job = jobs.of_point(config, one, Keyed(config), {"payload-4kB-10x2a2": Path("m.json")}, "0123abcd")
+    attempt = SimpleNamespace(
+        job=job, store=Keyed(config), workload=workloads.of(one), parts=[*zip(one.parts(), job["roles"], strict=True)]
+    )
+    keys = [e["AWS_ACCESS_KEY_ID"] for e in measuring._environs(attempt)]
+    assert keys == ["key-0", "key-1", "key-0", "key-0", "key-1", "key-0"]

@@ -213,7 +213,7 @@ def said(point: Point, workload: Workload, names: Collection[str] | None = None)
         for a in axes
         if (plain[a.name] in names if names else plain[a.name] in SAID_ALWAYS or point.axes[a.name] != a.default)
     ]
-    first = sorted(wanted, key=lambda a: plain[a.name] not in SAID_ALWAYS)
+    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS)  # roles whole
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 
