@@ -146,7 +146,7 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
         "client": [client] * (n + 1),
         "op": [op] * (n + 1),
         "object": [f"o{i}" for i in range(n + 1)],
-        "count": [point.axes.get("keys", 1)] * (n + 1),
+        "count": [point.axes.get("keys") or 1] * (n + 1),
         "bytes": [0 if point.workload in ("stat", "list") else point.axes["object_size"]] * n + [0],
         "end_ns": [*ends, start + 2 * S],
         "status": [0] * (n + 1),

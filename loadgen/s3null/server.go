@@ -1,7 +1,8 @@
 // Package s3null answers S3 requests at almost no cost.
 //
 // Objects exist without having been written: the last two components of a key are `<body>/<n>`, and the object's
-// content is the file <body> in the folder of bodies. Uploads are read and thrown away. Lists are empty, deletions
+// content is the file <body> in the folder of bodies. Uploads are read and thrown away. Lists are empty, unless
+// their folder tells its keys by its name (listings.go). Deletions
 // succeed, signatures are not checked. An answer has the headers and the XML that s5cmd, s3fs, boto3 and obstore need.
 package s3null
 
@@ -71,7 +72,7 @@ func (s *Server) Handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// ask answers questions about buckets: every bucket exists, and is empty.
+// ask answers questions about buckets: every bucket exists, and is empty but for folders of keys.
 func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	args := ctx.QueryArgs()
 	switch {
@@ -85,8 +86,7 @@ func ask(ctx *fasthttp.RequestCtx, bucket string) {
 	case args.Has("uploads"):
 		xml(ctx, "<ListMultipartUploadsResult"+namespace+"><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
 	default:
-		xml(ctx, "<ListBucketResult"+namespace+"><Name>"+quoted(bucket)+"</Name><Prefix></Prefix><KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys>"+
-			"<IsTruncated>false</IsTruncated></ListBucketResult>")
+		list(ctx, bucket)
 	}
 }
 

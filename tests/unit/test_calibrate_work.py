@@ -76,6 +76,26 @@ def test_downloads_of_the_null_server(prepared, tmp_path, operation):
     assert (told["dataset"]["object_size"], told["dataset"]["seed"], told["dataset"]["kind"]) == (3000, 11, "payload")
 
 
+def test_listings_of_the_null_server(prepared):
+    """The folder's name tells its keys, as the name of the staged data set does."""
+    job, given = prepared(point("list", keys=5000, prefix_depth=2))
+    told = json.loads(Path(job["manifest"]).read_text())
+    assert not given and told["dataset"]["name"] == "keys-3kB-5000x1-depth2" and told["buckets"] == [["b", ""]]
+    assert told["dataset"]["keys"] == 5000 and told["dataset"]["depth"] == 2 and told["objects"]["key"] == []
+    job, given = prepared(point("stat"))
+    assert len(given) == payload.BODIES and len(json.loads(Path(job["manifest"]).read_text())["objects"]["key"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("axes", "says"),
+    [({}, "keys: list needs some"), ({"keys": 2 * 10**6}, "too many"), ({"keys": 9, "prefix_depth": 1}, "levels deep")],
+)
+def test_listings_that_cannot_be(axes, says):
+    with pytest.raises(UserError, match=says):
+        WORKLOADS["calibrate"].possible(point("list", engine="loadgen", **axes))
+    WORKLOADS["calibrate"].possible(point("list", engine="loadgen", keys=1000))
+
+
 def test_uploads_and_deletions_of_the_null_server(prepared):
     job, given = prepared(point("put"))
     assert not given and "manifest" not in job and "extra" not in job
@@ -97,8 +117,8 @@ def job_of(p, tmp_path):
 
 
 def test_clients_are_those_of_the_operation(tmp_path):
-    for operation in ("put", "get", "get_range", "delete"):
-        p = point(operation)
+    for operation in ("put", "get", "get_range", "delete", "stat", "list"):
+        p = point(operation, keys=1000 if operation == "list" else 0)
         client = WORKLOADS["calibrate"].client(job_of(p, tmp_path))
         other = WORKLOADS[operation].client(job_of(workload.stand_in(p), tmp_path))
         assert type(client) is type(other) and client.job.point.workload == operation

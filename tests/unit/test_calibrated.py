@@ -56,6 +56,30 @@ def test_each_distinct_client_has_one_ceiling_before_and_one_after():
     assert {p.rep for p in ceilings(points)} == {1} and {p.store for p in ceilings(points)} == {"nullserver"}
 
 
+def test_stat_and_list_have_ceilings():
+    """Each with its own keys and pages; a listing lasts for four rounds at 200 000 keys/s; no memory is copied."""
+    sweeps = {
+        "asked": {"workload": "stat", "axes": {"clients": 2, "buckets": [1, 2]}},
+        "listed": {
+            "workload": "list",
+            "axes": {"keys": [1000, 400_000], "page_size": 100, "prefix_depth": 1, "workers": 4},
+        },
+    }
+    points = [p for p in planned(sweeps=sweeps) if p.workload == "calibrate"]
+    known = {
+        (p.axes["operation"], p.axes["engine"], p.axes["keys"], p.axes["page_size"], p.axes["prefix_depth"])
+        for p in points
+    }
+    assert known == {
+        ("stat", "obstore", 0, 1000, 0),
+        ("list", "loadgen", 1000, 100, 1),
+        ("list", "loadgen", 400_000, 100, 1),
+    }
+    assert len(points) == 6 and {p.axes["target"] for p in points} == {"network"}
+    lasts = {p.axes["keys"]: p.fixed["duration_ns"] / 1e9 for p in points}
+    assert lasts == {0: 2, 1000: 2, 400_000: 4 * 4 * 400_000 / 200_000}
+
+
 def test_memory_and_tmpfs_are_measured_once():
     local = [p.axes for p in ceilings(planned()) if p.axes["target"] != "network"]
     found = {(a["target"], a["operation"], a["object_size"], a["clients"], a["workers"]) for a in local}

@@ -19,7 +19,7 @@ WORKLOAD = "calibrate"
 STORE = "nullserver"  # the kind, and the name of the one that is there without being configured
 BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
-OPERATIONS = ("put", "get", "get_range", "delete")  # workloads that have a ceiling
+OPERATIONS = ("put", "get", "get_range", "delete", "stat", "list")  # workloads that have a ceiling
 DISK = "disk"
 LOCAL = {MEMORY: ("copy",), TMPFS: ("write", "read"), DISK: ("write", "read")}  # operations without a server, by target
 OPERATION = Axis(
@@ -59,6 +59,9 @@ AXES = (  # of the workload
     axes.SCHEME,
     axes.CLIENTS_PER_NODE,
     axes.PAYLOAD,
+    replace(axes.KEYS, default=0, minimum=0, help="Of `list`; 0 elsewhere.", ceiling=True),
+    replace(axes.PAGE_SIZE, help="Of `list`, for loadgen.", ceiling=True),
+    replace(axes.PREFIX_DEPTH, help="Of `list`.", ceiling=True),
 )
 # What a point and its ceiling must agree on. The operation is the point's workload; the scheme is in the settings of
 # its store.
@@ -69,6 +72,8 @@ SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9
 WARM_UP = 0.25  # the part of it that is cut
 ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
 LONGEST_NS = 60 * 10**9
+SLOW_KEYS = 2 * 10**5  # of all in a second, of listings
+MOVING_NOTHING = ("delete", "stat", "list")
 
 
 def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
@@ -85,8 +90,10 @@ def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
 
     No setting of a sweep changes it: a ceiling is a ceiling.
     """
-    moved = values["range_size"] or values["object_size"]
-    rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // SLOW
+    moved, slow = values["range_size"] or values["object_size"], SLOW
+    if values.get("keys"):
+        moved, slow = values["keys"], SLOW_KEYS
+    rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // slow
     return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 
@@ -123,7 +130,7 @@ def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
     most: dict[tuple[str, str, int], tuple[int, int]] = {}
     for p in measured:
         clients, size = p.axes["clients"], p.axes.get("range_size") or p.axes["object_size"]
-        uses = [(MEMORY, "copy", 1)] if p.workload != "delete" else []
+        uses = [(MEMORY, "copy", 1)] if p.workload not in MOVING_NOTHING else []
         if engines.CATALOGUE[p.axes["engine"]].through_files and p.workload in ("put", "get"):
             uses.append((TMPFS, "write" if p.workload == "get" else "read", p.axes["workers"]))
         for target, operation, workers in uses:

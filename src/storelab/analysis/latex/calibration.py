@@ -7,7 +7,7 @@ from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration
 from storelab.core import units
-from storelab.core.axes import CLIENTS, ENGINE, OBJECT_SIZE, WORKERS
+from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
 from storelab.core.calibration import OPERATION
 
 # What tells ceilings apart beside operation and engine; left out where it does not vary from its default.
@@ -18,7 +18,7 @@ ALWAYS = (OBJECT_SIZE.column, CLIENTS.column, WORKERS.column)
 def _cell(column: str, value: object) -> str:
     if column.endswith("_bytes"):
         return units.format_size(int(value)) if int(value) else "--"  # type: ignore[call-overload]
-    return escape(str(value))
+    return escape(str(value)) if value or column != KEYS.column else "--"
 
 
 @FILE("table_calibration", "calibration")

@@ -106,7 +106,7 @@ def dataset_of(
     if workload.dataset == "root":
         return _root_files(config, f"{place}.axes", axes)
     if workload.dataset == "keys":
-        return _folders_of_keys(config, axes)
+        return folders_of_keys(config.seed, axes)
     size, buckets, count, accounts = axes["object_size"], axes["buckets"], fixed["objects"], axes["accounts"]
     owners = f"a{accounts}" if accounts > 1 else ""
     dataset = {
@@ -120,7 +120,7 @@ def dataset_of(
     return dataset | ({"accounts": accounts} if accounts > 1 else {})
 
 
-def _folders_of_keys(config: Config, axes: Mapping[str, Any]) -> dict[str, Any]:
+def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
     """A folder of `keys` small objects in each bucket, `depth` levels of folders deep."""
     size, keys, depth, buckets, accounts = (
         axes[name] for name in ("object_size", "keys", "prefix_depth", "buckets", "accounts")
@@ -134,7 +134,7 @@ def _folders_of_keys(config: Config, axes: Mapping[str, Any]) -> dict[str, Any]:
         "keys": keys,
         "depth": depth,
         "buckets": buckets,
-        "seed": config.seed,
+        "seed": seed,
     } | ({"accounts": accounts} if accounts > 1 else {})
 
 

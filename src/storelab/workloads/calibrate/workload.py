@@ -19,12 +19,14 @@ from storelab.workloads.base import Workload
 from storelab.workloads.delete import DELETE
 from storelab.workloads.get import GET
 from storelab.workloads.get_range import GET_RANGE
+from storelab.workloads.metadata.list import LIST
+from storelab.workloads.metadata.stat import STAT
 from storelab.workloads.put import PUT
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE)}  # those of `calibration.OPERATIONS`
+OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # those of `calibration.OPERATIONS`
 KEYS = 64  # objects that downloads choose from
 DELETIONS, MOST_DELETIONS = 100_000, 800_000  # names of objects to delete: requests of a client, objects of a point
 
@@ -52,6 +54,20 @@ def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any],
     places = [Bucket(**job["buckets"][0])]
     path = (config.campaign_dir / "work" / point.key / job["attempt"] / "manifest.json").absolute()
     records.write_json(path, stage.manifest_of(store, dataset, places, payload.body_sums(files), objects))
+    return str(path)
+
+
+def _listed(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> str:
+    """Path of a manifest of a folder of keys that the null server lists: it reads them off the folder's name."""
+    from storelab.core import records
+    from storelab.core.plan import sweeps
+    from storelab.workloads.staging import stage
+
+    values = stand_in(point).axes | {"buckets": 1, "accounts": 1}
+    dataset = sweeps.folders_of_keys(point.fixed["data_seed"], values)
+    path = (config.campaign_dir / "work" / point.key / job["attempt"] / "manifest.json").absolute()
+    places = [Bucket(**job["buckets"][0])]
+    records.write_json(path, stage.manifest_of(store, dataset, places, [], {"key": [], "bucket": [], "body": []}))
     return str(path)
 
 
@@ -88,6 +104,10 @@ class Calibrate(Workload):
             )
         if operation == "get_range" and not point.axes["range_size"]:
             raise UserError(f"{place}.range_size", "get_range needs one", "give it, e.g. 4 kB")
+        if operation == "list":
+            if not point.axes["keys"]:
+                raise UserError(f"{place}.keys", "list needs some", "give them, e.g. 1000")
+            LIST.possible(stand_in(point))
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here
@@ -102,7 +122,9 @@ class Calibrate(Workload):
             return
         if operation == "delete":
             job["extra"] = {"objects": _names(point)}
-        if operation in ("get", "get_range"):
+        if operation == "list":
+            job["manifest"] = _listed(config, store, point, job)
+        if operation in ("get", "get_range", "stat"):
             files = payload.body_files(
                 scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"]
             )
