@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -111,6 +112,12 @@ def test_the_words_of_each_fault():
     )
 
 
+def test_a_write_counts_from_its_acknowledgement():
+    put, over = Write(1, False, 10, 15), Write(2, False, 20, 25)
+    assert judge([put], ABSENT, 15, 15) == "lost" and judge([put], ABSENT, 14, 15) == ""
+    assert judge([put, over], 1, 25, 25) == "stale" and judge([put, over], 1, 24, 25) == ""
+
+
 def job(folder, clients=1, rank=0, size=4000, buckets=2):
     point = Point("s", "put", {"object_size": size, "clients": clients}, 1, "k", "s", 5, 0, {"data_seed": 7})
     places = [Bucket(f"b{i}", "p/", i % 2) for i in range(buckets)]
@@ -188,7 +195,11 @@ def test_the_loop_notes_before_it_sends_and_before_it_sends_the_next(tmp_path):
     ]
 
 
-def test_processes_share_a_ledger(tmp_path):
+def test_processes_share_a_ledger(tmp_path, monkeypatch):
+    stat = os.fstat
+    monkeypatch.setattr(
+        os, "fstat", lambda file: [stat(file), time.sleep(0.05)][0]
+    )  # whoever looks at the end is alone
     path = ledger.begin(job(tmp_path), rewritten=False)
     children = []
     for i in range(3):
@@ -206,7 +217,8 @@ def test_a_ledger_that_cannot_be_written_ends_the_client_before_it_writes(tmp_pa
     path, done, room = ledger.begin(job(tmp_path), rewritten=False), [], ledger.REGION // 32
     book = ledger.Book(path)
     first = book.page()
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: 100)
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
     tasks = [Task(n, 0, "k", note=(n, 1, ledger.NEW)) for n in range(2 * room)]
     now = clock.now_ns()
     work = loop.Loop(
@@ -214,6 +226,7 @@ def test_a_ledger_that_cannot_be_written_ends_the_client_before_it_writes(tmp_pa
     )
     with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(No space left on device\)"):
         work.run(now, now + 60 * S, Closed(now + 60 * S))
+    assert path.stat().st_size == ledger.PAGE + ledger.REGION
     assert len(first) == ledger.PAGE and len(done) == room - ledger.PAGE // 32 == len(ledger.Ledger(path).entries())
 
 
@@ -226,6 +239,10 @@ def test_the_header_tells_where_each_object_lies(tmp_path):
     assert read.head["object_size"] == 4000 and [read.body(5, g) for g in (1, 2, 3)] == [2, 3, 0]
     ledger.begin(job(tmp_path, rank=3), rewritten=False)
     assert [ledger.Ledger(tmp_path / "ledger.3").body(5, g) for g in (1, 2)] == [1, 1]
+    ledger.begin(job(tmp_path, clients=4, rank=3, buckets=4), rewritten=False)
+    assert [ledger.Ledger(tmp_path / "ledger.3").place(n)[0].name for n in (4, 5)] == ["b2", "b0"], (
+        "as uploads go round"
+    )
     marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
     assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
 
@@ -289,6 +306,13 @@ def test_readings_ask_for_each_account_and_sum_up(tmp_path, monkeypatch):
         "unacknowledged": 0,
         "readings": [out],
     }
+    monkeypatch.setattr(readings, "MOST_BYTES", 40_000)  # ten objects, of both accounts
+    taken.take("end")
+    assert [t["most"] for _, t in asked[2:]] == [5, 5]
+    failed = SimpleNamespace(returncode=1, stdout="", stderr="no module")
+    monkeypatch.setattr(readings.processes, "ask", lambda *_: failed)
+    with pytest.raises(MeasurementFailed, match="could not be read back: no module"):
+        taken.take("end")
     nothing = readings.Readings(store, tmp_path / "none", {}, 9)
     assert nothing.take("end") is None and nothing.record() is None
 

@@ -205,6 +205,13 @@ def test_a_look_beside_the_writer_takes_what_it_wrote_meanwhile(tmp_path, held, 
     assert faults(it.read()) == {"stale": 2}
 
 
+def test_after_the_clients_every_acknowledgement_counts(tmp_path, held):
+    """Also one that is late by the clock of this process."""
+    it = Written(tmp_path / "x", True)
+    it.note(0, 1, ledger.NEW, at=time.time_ns() + 60 * 10**9)
+    assert faults(it.read()) == {"lost": 1} and not faults(it.read(live=True))
+
+
 def test_ledgers_of_several_clients(tmp_path, held):
     first, second = Written(tmp_path / "x", True), Written(tmp_path / "x", False, rank=1)
     for it in (first, second):
