@@ -5,12 +5,16 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from storelab.core import plan
+from storelab.analysis.latex import throughput
+from storelab.analysis.parts import cold as told_by_tables
+from storelab.analysis.parts import groups
+from storelab.core import clock, plan
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.engines.common import shares
+from storelab.engines.common import arrivals, shares
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Job
 from storelab.host import page_cache, proc
@@ -328,6 +332,14 @@ def test_check_says_nothing_of_a_store_on_disk_and_tells_working_sets(tmp_path):
     assert line.startswith("sweep a: a working set of 1 GB is ") and "times the memory of this host" in line
 
 
+def test_what_is_due_after_the_end_is_not_missed():
+    """An open loop of 100/s that ends at once, 1 s after its start: 100 or few more were due of the 1000."""
+    now = clock.now_ns()
+    loop = arrivals.Open(now - 10**9, now + 9 * 10**9, 100.0, 0, 1)
+    assert 100 <= loop.missed() <= 200
+    assert arrivals.Open(now - 10**10, now - 1, 100.0, 0, 1).missed() == 1000, "behind its deadline all are"
+
+
 def test_events_end_behind_their_file(tmp_path):
     (point,) = points({"workload": "events", "axes": {"access": "cold", "step": 50}})
     job = Job(point, 0, Endpoint("http://127.0.0.1:1"), [Bucket("b", "", 0)], tmp_path, None)
@@ -344,3 +356,54 @@ def test_every_engine_of_get_obeys_it():
         (point,) = points({"workload": "get", "axes": {"engine": engine, "access": "cold"}})
         config = configured({"workload": "get"})
         check_axes.possible(point, all_stores(config)["one"])
+
+
+RUN = {"cold": {"proven": "cold", "disk_share": 1.25, "step": {"ratio": 2.0}}}
+
+
+def test_what_tables_take_from_a_record():
+    assert told_by_tables.of_run(RUN) == {
+        "access_proven": "cold",
+        "disk_reads_percent": 125.0,
+        "first_over_again": 2.0,
+    }
+    nothing = dict.fromkeys(told_by_tables.COLUMNS)
+    assert told_by_tables.of_run({}) == nothing, "an older record"
+    assert told_by_tables.of_run({"cold": {"proven": None, "disk_share": None, "step": None}}) == nothing
+
+
+def test_a_group_of_runs_has_every_proof_and_medians():
+    runs = [told_by_tables.of_run({"cold": {"proven": p, "disk_share": s}}) for p, s in (("cold", 1), ("partly", 0.5))]
+    frame = pd.DataFrame(runs).astype(told_by_tables.DTYPES)
+    told = told_by_tables.of_group(frame)
+    assert told["access_proven"] == "cold, partly" and told["disk_reads_percent"] == 75
+    assert pd.isna(told["first_over_again"])
+    none = told_by_tables.of_group(pd.DataFrame([told_by_tables.of_run({})]).astype(told_by_tables.DTYPES))
+    assert none["access_proven"] is None and pd.isna(none["disk_reads_percent"])
+
+
+def groups_of(*rows: dict) -> pd.DataFrame:
+    """Rows of throughput.csv: columns of axes stand before `n`."""
+    spread = {
+        f"{m}_{part}_{u}": 5.0 for m, u in (("throughput", "mb_per_s"), ("rate", "per_s")) for part in groups.PARTS
+    }
+    empty = {"access_proven": None, "disk_reads_percent": None, "first_over_again": None}
+    first = {"store": "s", "workload": "get", "workers": 8, "access": "", "n": 3}
+    return pd.DataFrame([first | spread | empty | r for r in rows])
+
+
+def test_the_paper_shows_what_was_asked_beside_what_was_proven():
+    table = groups_of(
+        {"access": "cold", "access_proven": "cold", "disk_reads_percent": 101.0, "first_over_again": 3.0},
+        {"access": "warm", "access_proven": "warm", "disk_reads_percent": 0.0},
+        {"access": "once"},
+        {"access": "warm", "workers": 16, "access_proven": "warm"},
+    )
+    lines = [line for line in throughput.accesses(table).splitlines() if line.startswith("s &")]
+    assert [line.split(" & ")[3:6] for line in lines] == [
+        ["cold", "cold", "101"],
+        ["once", "not shown", "--"],
+        ["warm", "warm", "0"],
+    ], "and no warm row that has nothing cold beside it"
+    assert throughput.accesses(table[table["access"] == "warm"]) == ""
+    assert throughput.accesses(table.drop(columns="access")) == ""
