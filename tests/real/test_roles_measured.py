@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 
+import ports
 import psutil
 import pytest
 from common import BIN, environ, laboratory, storelab
@@ -30,7 +31,7 @@ BESIDE = {
 
 
 def test_uploads_deletions_and_reads_at_once(lab):
-    ((_, run, rows),) = lab({"kind": "seaweedfs"}, beside=BESIDE)
+    ((_, run, rows),) = lab({"kind": "seaweedfs", "port": ports.block()}, beside=BESIDE)
     assert [(r["name"], r["workload"], r["clients"]) for r in run["roles"]] == [
         ("uploads", "put", [0, 1]),
         ("deletions", "delete", [2]),
@@ -74,7 +75,8 @@ def test_a_victim_in_an_open_loop_beside_an_aggressor_of_another_account(lab):
         },
     }
     measured = lab(
-        {"kind": "seaweedfs"}, beside={"duration": "2500 ms", "axes": {"accounts": 2, "buckets": 2}, "roles": roles}
+        {"kind": "seaweedfs", "port": ports.block()},
+        beside={"duration": "2500 ms", "axes": {"accounts": 2, "buckets": 2}, "roles": roles},
     )
     assert sorted(p.axes["aggressor.workers"] for p, _, _ in measured) == [1, 4]
     for point, run, rows in measured:
