@@ -1,7 +1,8 @@
 """The near-null S3 server of the calibration: one process that answers at almost no cost.
 
 storelab's own Go program, `loadgen/cmd/nullserver`: objects are there without being written (the last but one
-component of a key names a body), uploads are thrown away, nothing is listed, no signature is looked at. See
+component of a key names a body), uploads are thrown away, folders of keys are listed by their name, no signature is
+looked at. See
 docs/calibration.md.
 """
 

@@ -1,4 +1,4 @@
-"""Uploading many small objects by storelab's own load generator: each named object once, several thousand a second.
+"""Uploading many small objects by storelab's own load generator: each named object once, some thousand a second.
 
 May import: what `workloads` may, but not `upload`, which calls it.
 """
