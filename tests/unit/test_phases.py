@@ -258,12 +258,12 @@ def longest(rows, low, high, begin, end):
 @pytest.mark.parametrize("binned", [False, True])
 def test_pauses_by_brute_force(tmp_path, binned):
     rows, run = drawn(f"pauses {binned}", binned)
-    rows = [r for r in rows if not T0 + 5.2 * S < r["end_ns"] < T0 + 6.1 * S]
+    rows = [r for r in rows if not T0 + 5.2 * S < r["end_ns"] < T0 + 7.1 * S]
     campaign = campaign_of(tmp_path, rows, run)
     found = recovery.of_runs(campaign, pd.DataFrame(columns=["key", "role", "phase"])).set_index("role")
     row, mine = found.loc["uploads"], of_role(rows, "uploads")
     length, _, until = longest(mine, T0 + 5 * S, T0 + 20 * S, T0, T0 + 20 * S)
-    assert length > 0.9 * S and row["pause_s"] == pytest.approx(length / S)
+    assert length > 1.7 * S and row["pause_s"] == pytest.approx(length / S)
     assert row["service_s"] == pytest.approx((until - T0) / S - 5)
     assert row["failed_operations"] == sum(r["count"] for r in mine if r["error"] and r["end_ns"] > T0 + 5 * S)
 
@@ -289,7 +289,7 @@ def test_no_pause_is_an_interruption_that_was_there_before(tmp_path):
         0,
     )
     slower = found(*np.arange(0.5, 5.1, 0.5), *np.arange(5.9, 20.1, 0.9))
-    assert (slower["pause_s"], slower["service_s"]) == (pytest.approx(0.9), 0), "twice as long is no interruption yet"
+    assert (slower["pause_s"], slower["service_s"]) == (pytest.approx(0.9), 0), "not even twice as long"
     stopped = found(*np.arange(0.5, 5.1, 0.5), *np.arange(8, 20.1, 0.5))
     assert (stopped["pause_s"], stopped["service_s"], stopped["never_served"]) == (3, 3, 0)
     ended = found(*np.arange(0.5, 6.1, 0.5))

@@ -6,7 +6,7 @@ Of each run, from the begin of the fault's first act:
 * pause: the longest time without a completed operation that ended after it; pause_before: the same before it, in the
   phase `before`. Of a bin the operations are taken as evenly spaced.
 * service: until the end of the longest pause, where that is an interruption: longer than TIMES pauses before it, and
-  than a bin. 0: served all the time. Null where no operation was completed any more (`never_served`).
+  than LEAST_S. 0: served all the time. Null where no operation was completed any more (`never_served`).
 * degraded, rebuilding: rate and p99 of these phases over those of `before` (`roles.csv`).
 * noticed: until the store said that it is not clean; undone: until the last act was undone; whole: until the store said
   for good that it is clean, and the same from the last undoing (whole_after; 0: before it).
@@ -26,7 +26,7 @@ from storelab.analysis.records.windows import BIN_NS
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.roles import with_points
 
-TIMES = 2
+TIMES, LEAST_S = 5, 0.5  # a busy host alone makes pauses that are shorter
 MEASURED = "measured"
 METRICS = (
     ("failed", "operations"),
@@ -104,7 +104,7 @@ def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     if (longest := found.get("after")) is None:  # the role had ended
         return out
     out["pause_s"] = pause = (longest.high - longest.low) / 1e9
-    if pause <= max(TIMES * (usual or 0.0), BIN_NS / 1e9):
+    if pause <= max(TIMES * (usual or 0.0), LEAST_S):
         return out | {"service_s": 0.0}
     if longest.high >= longest.role_end_ns:
         return out | {"never_served": 1}
