@@ -4,20 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
+from storelab.core import clock
 from storelab.core import config as configuration
 from storelab.core.campaign.faults import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES, Act, most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.host import monitor
-from storelab.measure.faults import check, hook, people
+from storelab.measure.faults import check, hook, people, runner
 from storelab.stores import changed, make
+from storelab.stores.base import Condition
 from storelab.stores.faults import drives, links
 from storelab.stores.faults.acts import resolve
 from storelab.stores.faults.journal import Journal
@@ -240,6 +243,7 @@ def test_links_need_root_and_an_address_of_their_own(tmp_path, monkeypatch):
 def test_acts_that_can_be(tmp_path):
     back = {"at": "2 s", "act": "restart", "actor": "data.0"}
     assert possible(tmp_path, "sw", KILL, back, KILL | {"at": "3 s", "act": "hang"}) == ""
+    assert possible(tmp_path, "sw", KILL, back, KILL | {"at": "3 s"}) == "", "killed, started, and killed again"
     assert possible(tmp_path, "sw", back) == "", "a daemon may be started anew without having been killed"
     assert possible(tmp_path, "ceph", KILL | {"act": "fill"}) == ""
     assert possible(tmp_path, "far", {"at": "1 s", "act": "command", "command": "true", "actor": "door 7"}) == ""
@@ -353,10 +357,10 @@ def test_what_a_fault_changes_in_the_record(tmp_path):
     errors = ["E" if t < 3 or t >= 1000 else None for t in ends]
     columns = {"client": [0] * 150, "end_ns": ends, "error": errors, "count": [1] * 150}
     records.write_table(tmp_path / "ops.0.parquet", records.OPS, columns)
-    runner = SimpleNamespace(first_ns=lambda: 1000, events=["e"], told=lambda: {"name": "f"})
+    done = SimpleNamespace(first_ns=lambda: 1000, events=["e"], told=lambda: {"name": "f"})
     for most, valid in ((0.03, True), (0.029, False)):
         run = {"budget": {"failure_budget": most, "reason": "35 % failed", "errors": 53}, "valid": False, "events": []}
-        run = hook.record(run, runner, tmp_path)
+        run = hook.record(run, done, tmp_path)
         assert run["valid"] is valid and run["events"] == ["e"] and run["fault"] == {"name": "f"}
         assert run["budget"]["before_errors"] == 3 and run["budget"]["before_operations"] == 100
     assert run["budget"]["reason"].startswith("3 % of the operations failed before the first act")
@@ -364,8 +368,8 @@ def test_what_a_fault_changes_in_the_record(tmp_path):
 
 
 def test_a_fault_that_did_not_happen_fails_the_point():
-    runner = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
-    assert hook.checks(runner) == [{"name": "fault f", "ok": False, "detail": "kill of osd-1: osd-1 does not run"}]
+    done = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
+    assert hook.checks(done) == [{"name": "fault f", "ok": False, "detail": "kill of osd-1: osd-1 does not run"}]
     assert hook.checks(None) == []
 
 
@@ -375,6 +379,28 @@ def test_nobody_is_asked_where_nobody_sits(monkeypatch, tmp_path):
     monkeypatch.setattr(people, "TERMINAL", str(tmp_path / "tty"))
     with pytest.raises(Exception, match="nobody can be asked: storelab has no terminal here"):
         people.ask("pull the plug", threading.Event())
+
+
+def test_a_state_stands_where_it_was_known(tmp_path):
+    """A question that a hung store answers when it goes on says nothing of the time before."""
+    words = iter([("clean", 0.0), ("clean", 0.0), ("down", 0.0), ("clean", 0.3)])
+
+    def condition():
+        state, seconds = next(words)
+        time.sleep(seconds)
+        return Condition(state)
+
+    fake = SimpleNamespace(state=tmp_path, name="s", condition=condition, known_actors=lambda n: [])
+    watched = runner.Runner(fake, "f", [])
+    watched._t0_ns = start = clock.now_ns() + S // 100
+    for _ in range(3):
+        watched._ask()
+        time.sleep(0.02)
+    asked = clock.now_ns()
+    watched._ask()
+    assert [e["state"] for e in watched.events] == ["clean", "down", "clean"]
+    first, _, last = (e["time_ns"] for e in watched.events)
+    assert first == start and last >= asked + 3 * S // 10
 
 
 def test_volumes_as_the_master_tells_them():

@@ -194,7 +194,9 @@ class Runner:
             now = Condition(UNKNOWN, f"{type(error).__name__}: {error}"[:200])
         with self._lock:
             if self._state is None or now.state != self._state.state:
-                event = {"kind": "state", "time_ns": max(asked, self._t0_ns), "state": now.state, "detail": now.detail}
+                # The first stands at the start; a later one when it was known: an answer may have waited for the store.
+                known = clock.now_ns() if self._state else max(asked, self._t0_ns)
+                event = {"kind": "state", "time_ns": known, "state": now.state, "detail": now.detail}
                 self.events.append(event)
                 self.events.sort(key=lambda e: e["time_ns"])
             self._state = now
