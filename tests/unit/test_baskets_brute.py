@@ -19,6 +19,7 @@ from storelab import __version__
 from storelab.analysis.records import campaign, published
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
+from storelab.core.model import Point
 from storelab.datasets.root import baskets
 from storelab.datasets.root.header import Header
 from storelab.engines.common import wire
@@ -405,13 +406,8 @@ def test_a_measuring_process_does_without_pandas():
 
 def point(workload, seconds=10, dataset=None, store="s", **axes):
     fixed = {"duration_ns": seconds * 10**9, "objects": 7}
-    return SimpleNamespace(
-        store=store,
-        workload=workload,
-        axes={"engine": "s5cmd", "clients": 2, "workers": 3, "object_size": 1000} | axes,
-        fixed=fixed,
-        dataset=dataset,
-    )
+    axes = {"engine": "s5cmd", "clients": 2, "workers": 3, "object_size": 1000} | axes
+    return Point(store, workload, axes, 1, "k", "one", 7, 1, fixed, dataset)
 
 
 def test_totals_of_a_plan():
@@ -464,7 +460,6 @@ def test_limits_of_a_plan():
     bounds = SimpleNamespace(stored_bytes=64_000, objects=64, buckets=3, clients=2, connections=6)
     config = SimpleNamespace(limits=bounds, name="c", use_stores=["s"])
     p = point("get", 10, {"name": "d", "kind": "payload", "objects": 64, "object_size": 1000}, buckets=3)
-    p.sweep = "one"
     check.limits(config, [p])
     for name, value in vars(bounds).items():
         config.limits = SimpleNamespace(**vars(bounds) | {name: value - 1})

@@ -42,6 +42,7 @@ ELSEWHERE += (
     "volume",
     "replay",
     "phases",
+    "role_phases",
     "gaps",
     "front",
     "events_throughput",

@@ -523,6 +523,7 @@ def test_what_tells_subjects_apart():
         "parallel_parts",
         "batch",
         "offset",
+        "keys_per_worker",
         "page_size",
         "merge",
         "max_range_gap_bytes",
@@ -561,7 +562,7 @@ def test_latencies_of_single_operations(tmp_path):
     failed = [rows[0] | {"error": "SlowDown", "end_ns": begun[0] + 5 * S}] * 3
     run = {"clients": [{"start_ns": 0}], "point": {"fixed": {"warm_up_ns": S}}}
     c = campaign_of(tmp_path, run=run, ops=(records.OPS, [*rows, *outside, *edges, *failed]))
-    c.plan["points"].append({"key": "k", "axes": {"arrival_rate": 100}})
+    c.plan["points"].append({"key": "k", "workload": "get", "axes": {"arrival_rate": 100}})
     found = latency.runs(c).iloc[0]
     every = sorted([*took, 6 * ms, 6 * ms])
     assert (found["operations"], found["failed"], found["loop"], found["binned"]) == (202, 3, "open", False)

@@ -36,7 +36,8 @@ def store(config):
 
 def point(workload="put", size=1000, clients=2, **axes):
     all_axes = {a.name: a.default for a in WORKLOADS[workload].axes} | {"object_size": size, "clients": clients} | axes
-    return Point("d", workload, all_axes, 1, f"d/{workload}/rep~1", "s", 7, 0, {"duration_ns": 1, "data_seed": 1})
+    fixed = {"duration_ns": 1, "data_seed": 1, "sizes": {"fixed": size}}
+    return Point("d", workload, all_axes, 1, f"d/{workload}/rep~1", "s", 7, 0, fixed)
 
 
 def s3():

@@ -59,9 +59,9 @@ AXES = (  # of the workload
     axes.SCHEME,
     axes.CLIENTS_PER_NODE,
     axes.PAYLOAD,
-    replace(axes.KEYS, default=0, minimum=0, help="Of `list`; 0 elsewhere.", ceiling=True),
-    replace(axes.PAGE_SIZE, help="Of `list`, for loadgen.", ceiling=True),
-    replace(axes.PREFIX_DEPTH, help="Of `list`.", ceiling=True),
+    replace(axes.KEYS, default=0, minimum=0, help="Of `list`; 0 elsewhere."),
+    replace(axes.PAGE_SIZE, help="Of `list`, for loadgen."),
+    replace(axes.PREFIX_DEPTH, help="Of `list`."),
 )
 # What a point and its ceiling must agree on. The operation is the point's workload; the scheme is in the settings of
 # its store.

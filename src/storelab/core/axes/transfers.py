@@ -183,6 +183,7 @@ KEYS = Axis(
     heading="Keys",
     words="{}",
     noun="key",
+    ceiling=True,
     told=True,
 )
 PAGE_SIZE = Axis(
@@ -193,6 +194,7 @@ PAGE_SIZE = Axis(
     "Keys that are asked for in one page (`max-keys`), at most 1000.",
     heading="Page",
     words="pages of {}",
+    ceiling=True,
     load=True,
 )
 PREFIX_DEPTH = Axis(
@@ -206,5 +208,6 @@ PREFIX_DEPTH = Axis(
     words="{} deep",
     noun="folder",
     values={"0": ""},
+    ceiling=True,
 )
 PLACES = (CLIENTS, WORKERS, BUCKETS, FRONT_ENDS, ACCOUNTS)

@@ -12,23 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from storelab.core import units
+from storelab.core.acts import ACTS, LOSSES, NONE, OF_A_USER, UNDOES
 from storelab.core.config_types import Closed, Duration, Name, Rate, Text
 from storelab.core.errors import UserError, shown
 
-NONE = "none"  # of the axis `fault`: nothing is done to the store
 MS = 10**6
-# What each act undoes: the harm that an earlier act did to the same actor. A restart takes a hung daemon's place, too.
-UNDOES: Mapping[str, tuple[str, ...]] = {
-    "resume": ("hang",),
-    "restart": ("kill", "hang"),
-    "return_drive": ("remove_drive",),
-    "empty": ("fill",),
-    "heal": ("slow", "cut"),
-}
-HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
-LOSSES = ("kill", "hang", "remove_drive", "cut")  # after these the store has one data server less
-OF_A_USER = ("command", "prompt")
-ACTS = (*HARMS, *UNDOES, *OF_A_USER)
 _SHARE = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%\s*\Z")
 
 

@@ -6,7 +6,8 @@ May import: `stores`, `core`.
 from collections.abc import Callable
 from typing import Any
 
-from storelab.core.campaign.faults import HARMS, NONE, OF_A_USER, UNDOES, most_lost, resolved
+from storelab.core.acts import HARMS, NONE, OF_A_USER, UNDOES
+from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import Point
