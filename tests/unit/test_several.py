@@ -133,6 +133,21 @@ def test_durability(tables):
     assert "u" in str(end["example"]) and pd.isna(down["example"])
 
 
+def test_states_that_are_read_twice_at_one_stage_count_once(tmp_path):
+    """A sample beside the clients, and all of it when they have ended: what either finds wrong is told."""
+
+    def twice(run):
+        if kept := run.get("durability"):
+            first = {"when": "down", "time_ns": 1, "states": 50, "read": 40, "lost": 0, "corrupted": 2, "stale": 0}
+            kept["readings"].insert(0, first | {"resurrected": 0, "unreadable": 1, "examples": []})
+
+    several.write(tmp_path, twice)
+    down = row(build.Tables(load(tmp_path))["durability"], when="down")
+    assert [down[f"acknowledged_{kind}"] for kind in ("put", "overwrite", "delete")] == [117_000, 1800, 1200]
+    assert (down["read"], down["states"], down["unreadable"]) == (600, 90_000, 21)
+    assert (down["corrupted"], down["lost"], down["wrong"]) == (6, 0, 6)
+
+
 def test_timeline_holds_every_operation(tables):
     line, points = tables["timeline"], tables["points"].set_index("key")
     sums = line.groupby("key")[["operations", "errors"]].sum()

@@ -74,7 +74,7 @@ def require_full(drive: Path, place: str) -> None:
         raise UserError(
             place,
             f"{drive.name} lies on a disk that others use, and filling it would harm them",
-            "set the store's `drive_size`: each drive is then a small file system of its own",
+            f"mount a small file system of its own at {there}, or leave `fill` out",
         )
 
 

@@ -40,7 +40,7 @@ COUNTS = ("n", *(c for c in COLUMNS[2:-1] if not c.endswith("_percent")))
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per group of points whose runs kept a ledger, with roles or without, and reading (`when`): store,
     workload, the axes of these workloads, counts over the valid runs (n), those of WRONG with their upper bounds in
-    percent of what was read; wrong: all four of them; unreadable: reads that failed, which are neither right nor wrong;
+    percent of what was read (of several readings of a run at one stage the largest counts); wrong: all four of them; unreadable: reads that failed, which are neither right nor wrong;
     example: one of them."""
     rows = []
     order = {name: i for i, name in enumerate(WHEN)}
@@ -57,7 +57,10 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
             rows.append(
                 {"key": key, "place": order.get(reading["when"], len(order)), "example": examples[0]} | known | counts
             )
-    found = pd.DataFrame(rows, columns=["key", "place", "example", "when", *COUNTS[1:-1]])
+    read = pd.DataFrame(rows, columns=["key", "place", "example", "when", *COUNTS[1:-1]])
+    # A run may have been read several times at one stage, a sample first: these are the same states.
+    once = dict.fromkeys(COUNTS[1:-1], "max") | {"example": "first"}
+    found = read.groupby(["key", "place", "when"], as_index=False).agg(once)
     ok = points[points["state"] == "ok"].reindex(columns=[*by, "key"]).merge(found, on="key")
     out = []
     for of, group in ok.groupby([*by, "place", "when"], dropna=False) if len(ok) else []:
