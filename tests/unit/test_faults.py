@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from storelab.core import clock
 from storelab.core import config as configuration
-from storelab.core.acts import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
+from storelab.core.axes.faults import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
 from storelab.core.campaign.faults import Act, most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError

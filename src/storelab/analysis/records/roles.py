@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.core.acts import HARMS, UNDOES
+from storelab.core.axes.faults import HARMS, UNDOES
 
 BEFORE, DURING, REBUILDING, AFTER, THROUGHOUT = "before", "during", "rebuilding", "after", "throughout"
 PHASES = (THROUGHOUT, BEFORE, DURING, REBUILDING, AFTER)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.acts import LOSSES, UNDOES
+from storelab.core.axes.faults import LOSSES, UNDOES
 from storelab.core.errors import MeasurementFailed
 from storelab.measure.durability.readings import Readings
 

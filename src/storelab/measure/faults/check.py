@@ -6,7 +6,7 @@ May import: `stores`, `core`.
 from collections.abc import Callable
 from typing import Any
 
-from storelab.core.acts import HARMS, NONE, OF_A_USER, UNDOES
+from storelab.core.axes.faults import HARMS, NONE, OF_A_USER, UNDOES
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.acts import OF_A_USER
+from storelab.core.axes.faults import OF_A_USER
 from storelab.core.campaign.faults import most_lost
 from storelab.core.errors import MeasurementFailed, UserError, said
 from storelab.measure.faults import people

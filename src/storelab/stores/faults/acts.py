@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storelab.core.acts import OF_A_USER, UNDOES
+from storelab.core.axes.faults import OF_A_USER, UNDOES
 from storelab.core.errors import MeasurementFailed, UserError, nearest
 from storelab.host import processes
 from storelab.stores.faults import drives, links

@@ -40,8 +40,8 @@ COUNTS = ("n", *(c for c in COLUMNS[2:-1] if not c.endswith("_percent")))
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per group of points whose runs kept a ledger, with roles or without, and reading (`when`): store,
     workload, the axes of these workloads, counts over the valid runs (n), those of WRONG with their upper bounds in
-    percent of what was read (of several readings of a run at one stage the largest counts); wrong: all four of them; unreadable: reads that failed, which are neither right nor wrong;
-    example: one of them."""
+    percent of what was read (of several readings of a run at one stage the largest counts); wrong: all four of them;
+    unreadable: reads that failed, which are neither right nor wrong; example: one of them."""
     rows = []
     order = {name: i for i, name in enumerate(WHEN)}
     told = {key: run["durability"] for key, run in campaign.runs.items() if run.get("durability")}
