@@ -1,0 +1,117 @@
+"""Part of `roles.py` about the time axis: does a fault stand where its effect is?
+
+May be imported by `roles.py` alone. A proxy (`gate.py`) is cut and opened by a fault's commands, and writes down when.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+import ports
+from common import say
+
+from storelab.analysis.records.campaign import load
+from storelab.analysis.tables.build import Tables
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.host import processes
+from storelab.measure import collect, plan_file, point
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+
+CUT, OPENED = 40, 70  # percent of the run
+STORE = {"kind": "seaweedfs"}
+
+
+def _config(folder: Path, stores: dict[str, Any], used: str, **more: Any) -> Config:
+    places = {"results": str(folder / "results"), "state": str(folder / "state")}
+    head = {"campaign": used, "name": used, "stores": stores, "use_stores": [used], "calibrate": False}
+    return Config.model_validate(head | places | more)
+
+
+@contextmanager
+def _gate(url: str, log: Path) -> Iterator[tuple[int, str]]:
+    """(pid, URL) of a gate in front of the store."""
+    command = [sys.executable, str(Path(__file__).with_name("gate.py")), urlsplit(url).netloc, str(log)]
+    gate = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=processes.die_with_parent())
+    try:
+        assert gate.stdout
+        yield gate.pid, f"http://127.0.0.1:{int(gate.stdout.readline())}"
+    finally:
+        gate.terminate()
+        gate.wait(timeout=10)
+
+
+def _campaign(folder: Path, url: str, pid: int, n: int, seconds: float) -> Config:
+    """Reads through the gate, which a fault cuts and opens."""
+    acts = [
+        {"at": f"{CUT} %", "act": "command", "command": f"kill -USR1 {pid}", "undo": f"kill -USR2 {pid}"},
+        {"at": f"{OPENED} %", "act": "command", "command": f"kill -USR2 {pid}"},
+    ]
+    reads = {"workload": "get", "objects": 16, "axes": {"engine": "loadgen", "object_size": "4 kB", "workers": 4}}
+    sweep = {"duration": f"{seconds:g} s", "warm_up": "0 s", "axes": {"fault": "gate"}, "roles": {"reads": reads}}
+    more = {"repetitions": n, "faults": {"gate": acts}, "sweeps": {"s": sweep}}
+    return _config(folder, {"far": {"kind": "s3", "endpoint": url, "prefix": "bench"}}, "far", **more)
+
+
+def _distance(at: float, step: pd.Series) -> float:
+    """Seconds from a time to a step of the axis; 0 within it."""
+    return max(0.0, step["second"] - at, at - step["second"] - step["step_s"])
+
+
+def of_run(line: pd.DataFrame, acts: pd.DataFrame, moments: list[float]) -> tuple[float, float]:
+    """Seconds of one run: the worst distance between an act and its moment, and between an act and the step in which clients first
+    show its effect. line, acts: rows of timeline.csv and disturbances.csv; moments: when the gate was cut, and opened."""
+    cut, opened = sorted(acts["begin_s"])[:2]
+    failing = line[line["errors"] > 0].iloc[0]
+    served = line[(line["second"] + line["step_s"] > opened) & (line["operations"] > 0)].iloc[0]
+    exact = max(abs(cut - moments[0]), abs(opened - moments[1]))
+    return exact, max(_distance(cut, failing), _distance(opened, served))
+
+
+def placed(n: int, seconds: float) -> dict[str, list[float]]:
+    """`event_error_ms`: the worse of the two distances of `of_run`; `event_moment_ms`: the first of them. n runs."""
+    values: dict[str, list[float]] = {"event_error_ms": [], "event_moment_ms": []}
+    with tempfile.TemporaryDirectory(prefix="storelab-events-") as name:
+        folder = Path(name)
+        store = all_stores(
+            _config(folder, {"it": STORE | {"port": ports.block()}}, "it", sweeps={"s": {"workload": "put"}})
+        )["it"]
+        store.up(1)
+        try:
+            keys = store.credentials()
+            os.environ.update(keys.environ() if keys else {})
+            with _gate(store.endpoints(1)[0].url, folder / "moments") as (pid, url):
+                config = _campaign(folder, url, pid, n, seconds)
+                points = plan.make(config, WORKLOADS)
+                plan_file.write(config, points, WORKLOADS)
+                runs = [point.point(config, points, p.key) for p in points]
+                collect.write_sums(config, points)
+            tables = Tables(load(config.raw.parent))
+            told = [line.split() for line in (folder / "moments").read_text().splitlines()]
+            for planned, run in zip(points, runs, strict=True):
+                assert run
+                within = [
+                    (int(at) - run["start_ns"]) / 1e9
+                    for _, at in told
+                    if run["start_ns"] < int(at) < run["deadline_ns"]
+                ]
+                line, acts = (
+                    tables[table][tables[table]["key"] == planned.key] for table in ("timeline", "disturbances")
+                )
+                exact, seen = of_run(line, acts[acts["kind"] == "act"], within)
+                values["event_moment_ms"].append(1000 * exact)
+                values["event_error_ms"].append(1000 * max(exact, seen))
+                say(
+                    f"roles: event {planned.rep} of {n}: {1000 * exact:.1f} ms from its moment, {1000 * seen:.1f} ms from its effect"
+                )
+        finally:
+            store.down()
+    return values
