@@ -221,6 +221,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
         post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
 
 
+@pytest.mark.heavy
 def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
     """Two roles read two data sets, of which the nodes know by the post office alone; one of them begins later."""
     small, large = (

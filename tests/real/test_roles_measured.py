@@ -60,6 +60,7 @@ def test_uploads_deletions_and_reads_at_once(lab):
     assert moved == {rank: sum(r["client"] == rank for r in rows) for rank in ops}
 
 
+@pytest.mark.heavy
 def test_a_victim_in_an_open_loop_beside_an_aggressor_of_another_account(lab):
     """Two points: the aggressor's workers are swept. What is due to the victim is counted from its own begin."""
     roles = {
