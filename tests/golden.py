@@ -383,7 +383,10 @@ def requests() -> dict[str, Any]:
 
 
 def cost_name(kind: str, workload: str, axes: dict[str, Any]) -> str:
-    """What decides how many requests an operation takes."""
+    """What decides how many requests an operation takes; axes that a record is older than stand at their default."""
+    from storelab.workloads import WORKLOADS
+
+    axes = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     return ", ".join([kind, workload, *(f"{k}={axes[k]}" for k in COSTS if axes.get(k) is not None)])
 
 

@@ -93,6 +93,8 @@ func mixed(t *testing.T, s *pantry, shares map[string]float64, start, most int, 
 		}
 	}
 	var sizes []int64
+	s.mu.Lock() // a request of a run before this one may still be answered
+	defer s.mu.Unlock()
 	for n := range start {
 		sizes = append(sizes, int64(10+n%50))
 		s.objects[fmt.Sprintf("put/%08d", n)] = l.bodies[n%2][:10+n%50]

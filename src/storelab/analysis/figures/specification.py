@@ -95,6 +95,7 @@ class Declared:
     rows: Rows = same
     held: Mapping[str, Any] = field(default_factory=dict)
     several: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # further tables that it needs
 
     def told(self, table: pd.DataFrame) -> pd.DataFrame:
         """The rows of its table that the caption tells of."""
@@ -145,7 +146,6 @@ class Function(Declared):
     data. It shows at most `most` of `things`; count: how many of them a table has."""
 
     function: Callable[..., "Figure | None"]
-    beside: tuple[str, ...] = ()
     count: Callable[[pd.DataFrame], int] = len
     most: float = float("inf")
     things: str = "rows"

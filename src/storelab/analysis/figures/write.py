@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, draw, plots
-from storelab.analysis.figures.specification import Declared, Function
+from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build as tables
 from storelab.core import records
 
@@ -69,8 +69,7 @@ def _inherited(name: str) -> list[Path]:
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
-    beside = figure.beside if isinstance(figure, Function) else ()
-    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in beside))
+    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.beside))
     for kind in KINDS:
         path = folder / f"{name}.{kind}"
         if fig is None:
