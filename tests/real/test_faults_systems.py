@@ -16,8 +16,12 @@ from storelab.measure.faults.runner import Runner
 from storelab.stores import make
 from storelab.stores.protocols import s3_clients
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]  # it asks when a store notices
 S = 10**9
+# Most seconds until a silent server is noticed. Ceph: 4 without a heartbeat, two ticks of an OSD (1 s each), one of the monitor, which may
+# decide only then (mon_tick_interval, 5 s). HDFS: 3 without one, and the NameNode looks every 5 (Thread.sleep in HeartbeatManager.Monitor).
+# A second more, for it is asked twice a second.
+NOTICED_S = {"ceph": 12.0, "hdfs": 9.0}
 DEPLOYMENTS = {
     "replicated": {"kind": "ceph", "backing": "tmpfs", "redundancy": "replica-3", "osd_size": "2 GB"},
     "coded": {"kind": "ceph", "backing": "tmpfs", "redundancy": "ec-2-1", "osd_size": "2 GB"},
@@ -87,22 +91,23 @@ def test_one_that_is_killed(store):
     )
     assert runner.failed() == [] and runner.recovered
     assert states[0][0] == "clean" and states[1][0] == "degraded" and states[-1][0] == "clean"
-    assert 1 <= states[1][1] < (6.5 if store.settings.kind == "hdfs" else 2.5), states
+    assert 1 <= states[1][1] < (1 + NOTICED_S["hdfs"] if store.settings.kind == "hdfs" else 2.5), states
     assert store.status().state == "up"
 
 
 def test_one_that_hangs(store):
     if store.settings.kind == "minio":
         pytest.skip("its data servers are drives")
+    most = NOTICED_S[store.settings.kind]
     runner, states = run(
         store,
-        10,
+        most + 3,
         {"at": "1 s", "act": "hang", "actor": "data.1"},
-        {"at": "9 s", "act": "resume", "actor": "data.1"},
+        {"at": f"{most + 2:g} s", "act": "resume", "actor": "data.1"},
     )
     assert runner.failed() == [] and runner.recovered
     assert states[0][0] == "clean" and "degraded" in dict(states) and states[-1][0] == "clean"
-    assert 3 <= dict(reversed(states))["degraded"] - 1 < 7.5, "Ceph: 4 s without a heartbeat; HDFS: 3 s"
+    assert 3 <= dict(reversed(states))["degraded"] - 1 < most, states
 
 
 def test_its_front_end_is_down(store):
