@@ -19,6 +19,7 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.host import monitor
+from storelab.measure.durability import beside
 from storelab.measure.faults import check, hook, people, runner
 from storelab.stores import changed, make
 from storelab.stores.base import Condition
@@ -461,3 +462,21 @@ def test_the_words_of_a_name_node(tmp_path, monkeypatch):
     assert say(pending=3) == "clean" and say(live=0, dead=3) == "down"
     monkeypatch.setattr(hdfs, "_bean", lambda *_: {})
     assert hdfs.condition().state == "down"
+
+
+@pytest.mark.parametrize(
+    ("act", "undo", "lost"),
+    [
+        ("kill", "restart", True),
+        ("hang", "resume", True),
+        ("remove_drive", "return_drive", True),
+        ("cut", "heal", True),
+        ("slow", "heal", False),
+        ("fill", "empty", False),
+    ],
+)
+def test_which_acts_take_a_data_server(act, undo, lost):
+    """It is one less for the redundancy, and while it is away acknowledged writes are read back."""
+    acts = [{"at_ns": at * S, "act": what, "actors": ["data.0"]} for at, what in ((2, act), (5, undo))]
+    assert most_lost(acts) == ({"data.0"} if lost else set())
+    assert beside.away(acts, 9 * S) == ([(2 * S, 5 * S)] if lost else [])
