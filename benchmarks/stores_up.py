@@ -123,7 +123,7 @@ def main() -> None:
         except UserError as error:
             missing.append(f"{kind}: {error}")
             say(f"stores_up: {kind} is left out: {error.problem}")
-    taken = {kind: ports.block(128) for kind in kinds}
+    taken = {kind: ports.block() for kind in kinds}
     for i in range(n):
         for kind in kinds:
             try:

@@ -39,16 +39,18 @@ def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def ports_given_back() -> Iterator[None]:
+    """What a test reserved is free for others when it ends; what a module reserved before stays."""
+    before = ports.held()
+    yield
+    ports.release(ports.held() - before)
+
+
 @pytest.fixture
 def port_block() -> int:
-    """First of 32 free ports."""
+    """First of 128 free ports: the blocks of several deployments of most stores."""
     return ports.block()
-
-
-@pytest.fixture
-def two_port_blocks() -> int:
-    """For two deployments of a store: each takes a block of its own."""
-    return ports.block(64)
 
 
 @pytest.fixture(scope="session")

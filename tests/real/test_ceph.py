@@ -36,13 +36,13 @@ def port() -> int:
             program(name, "ceph", "stores.ceph")
     except UserError:
         pytest.skip("Ceph is not installed: storelab install ceph")
-    return ports.block(100)
+    return ports.block()
 
 
 @pytest.fixture(scope="module")
 def memory(port, tmp_path_factory) -> Iterator[Ceph]:
     """A cluster in memory with three copies of everything."""
-    store = new(tmp_path_factory.mktemp("state"), ports.block(100))
+    store = new(tmp_path_factory.mktemp("state"), ports.block())
     store.up()
     yield store
     store.down()
@@ -268,7 +268,7 @@ def test_on_disk_data_outlive_whatever_stops_it(fresh):
     kill(store, *store.actors())
     store.up(2)
     assert holds(store, "kept", bodies, 1)
-    moved = fresh(backing="disk", redundancy="replica-2", port=ports.block(100))
+    moved = fresh(backing="disk", redundancy="replica-2", port=ports.block())
     moved.up()
     assert holds(moved, "kept", bodies) and f":{moved.settings.port}" in moved.endpoints()[0].url
     with pytest.raises(

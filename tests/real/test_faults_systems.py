@@ -32,7 +32,7 @@ DEPLOYMENTS = {
 
 @pytest.fixture(scope="module", params=list(DEPLOYMENTS))
 def store(request, tmp_path_factory):
-    settings = DEPLOYMENTS[request.param] | {"port": ports.block(100)}
+    settings = DEPLOYMENTS[request.param] | {"port": ports.block()}
     state: Path = tmp_path_factory.mktemp("state")
     it = make(request.param, load(settings["kind"]).Settings.model_validate(settings), state)
     try:

@@ -58,11 +58,11 @@ def test_accounts_and_https(lab, port_block):
 
 
 @pytest.mark.heavy
-def test_redundancy_and_volume_servers(lab, two_port_blocks):
+def test_redundancy_and_volume_servers(lab, port_block):
     """Three volume servers, one copy against two: deployments of their own beside each other, one of them suspended."""
     axes = {"workers": 4, "object_size": "100 kB", "servers": 3, "redundancy": ["none", "replica-2"]}
     measured = lab(
-        {"kind": "seaweedfs", "port": two_port_blocks, "volume_size": "64 MB", "max_volumes": 40},
+        {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40},
         put={"workload": "put", "axes": axes},
     )
     deployments = {p.axes["redundancy"]: record["store"]["deployment"] for p, record, _ in measured}
@@ -71,10 +71,10 @@ def test_redundancy_and_volume_servers(lab, two_port_blocks):
 
 
 @pytest.mark.heavy
-def test_space(lab, two_port_blocks):
+def test_space(lab, port_block):
     """Two copies take twice the space of one; what was deleted comes back when the store is told to reclaim it."""
     axes = {"workers": 4, "object_size": "200 kB", "servers": 3, "redundancy": ["none", "replica-2"]}
-    settings = {"kind": "seaweedfs", "port": two_port_blocks, "volume_size": "64 MB", "max_volumes": 40}
+    settings = {"kind": "seaweedfs", "port": port_block, "volume_size": "64 MB", "max_volumes": 40}
     measured = lab(settings, space={"workload": "space", "axes": axes})
     ratio = {}
     for point, record, rows in measured:

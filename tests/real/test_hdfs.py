@@ -310,7 +310,7 @@ def test_from_configuration_to_record(tmp_path):
                 "results": str(tmp_path / "results"),
                 "state": str(tmp_path / "state"),
             },
-            "stores": {"h": {"kind": "hdfs", "port": ports.block(80), "servers": 1, "redundancy": "none"}},
+            "stores": {"h": {"kind": "hdfs", "port": ports.block(), "servers": 1, "redundancy": "none"}},
             **{
                 "use_stores": ["h"],
                 "repetitions": 1,

@@ -62,10 +62,10 @@ def test_engines(lab, port_block, operation, engine, more):
 
 
 @pytest.mark.heavy
-def test_https(lab, two_port_blocks):
+def test_https(lab, port_block):
     axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
     measured = lab(
-        {"kind": "nullserver", "port": two_port_blocks},
+        {"kind": "nullserver", "port": port_block},
         it={"workload": "calibrate", "duration": "600 ms", "axes": axes},
     )
     assert len(measured) == 6

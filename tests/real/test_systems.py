@@ -37,7 +37,7 @@ def measures(lab, settings, protocol, tmp_path):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_store(lab, tmp_path, kind):
-    measures(lab, {"kind": kind, "port": ports.block(128)}, stores.load(kind).protocol, tmp_path)
+    measures(lab, {"kind": kind, "port": ports.block()}, stores.load(kind).protocol, tmp_path)
 
 
 @needs_xrootd[0]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from storelab.core.errors import UserError
-from storelab.gang.testbed.folder import claim
+from storelab.gang.testbed.folder import claim, started_with
 from storelab.gang.testbed.pool import Pool
 from storelab.gang.testbed.slurm import Cluster
 
@@ -41,3 +41,25 @@ def test_its_own_folder_is_taken_again(tmp_path):
         (tmp_path / "new/tb/state").mkdir()
         Cluster(tmp_path / "new/tb").down()
         assert not (tmp_path / "new/tb/state").exists()
+
+
+def test_a_process_that_is_just_starting_a_program_is_still_known(tmp_path):
+    """It starts itself again and again; at each start the kernel shows an empty command line for a moment."""
+    again = tmp_path / "again"
+    again.write_text('#!/bin/sh\n[ "$1" -eq 0 ] || exec "$0" $(( $1 - 1 ))\nread -r _\n')
+    again.chmod(0o755)
+    program = subprocess.Popen([again, "800"], stdin=subprocess.PIPE)
+    try:
+        looks = [started_with(program.pid, tmp_path) for _ in range(8000)]
+    finally:
+        program.communicate(b"\n")
+    assert all(looks)
+    assert not started_with(program.pid, tmp_path), "it has ended"
+
+
+def test_a_process_of_somebody_else_is_not_ours(tmp_path):
+    program = subprocess.Popen([sys.executable, "-c", "input()", f"{tmp_path}-other/file"], stdin=subprocess.PIPE)
+    try:
+        assert not started_with(program.pid, tmp_path)
+    finally:
+        program.communicate(b"\n")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +35,26 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) -> bool:
+    """Whether one of these parts of /proc/<pid> names a file of the folder: the pid may belong to another process by now.
+
+    A process that is just starting a program (execve) shows none of them, for less than a millisecond: it is asked again.
+    """
+    for _ in range(10):
+        texts = [read(Path(f"/proc/{pid}/{part}")) for part in parts]
+        if any(texts):
+            return any(f"{folder}/" in text for text in texts)
+        if not alive(pid):
+            break
+        time.sleep(0.005)
+    return False
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs. A zombie does not, and everything in its process namespace has ended."""
+    return read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
 def send(pid: int, sig: int) -> None:

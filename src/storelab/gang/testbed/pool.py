@@ -17,7 +17,7 @@ from pathlib import Path
 from storelab import install
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed, read, send
+from storelab.gang.testbed.folder import PLACE, alive, claim, claimed, read, send, started_with
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
 from storelab.host import processes
 from storelab.install import chroot
@@ -241,8 +241,7 @@ class Pool:
         return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
 
     def _ours(self, pid: int) -> bool:
-        """Whether this process was started for our folder: the pid may belong to another one by now."""
-        return any(f"{self.folder}/" in read(Path(f"/proc/{pid}/{what}")) for what in ("cmdline", "environ"))
+        return started_with(pid, self.folder, ("cmdline", "environ"))
 
     def down(self) -> list[str]:
         """Take down the pool and the namespaces. Returns the hosts' names. Idempotent."""
@@ -260,7 +259,7 @@ class Pool:
         ours = {(name, pid) for name, pid in noted if self._ours(pid)}
         for _, pid in ours:
             send(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
-        clock.wait_for(lambda: not any(_alive(pid) for _, pid in ours), DOWN_S, 0.02)
+        clock.wait_for(lambda: not any(alive(pid) for _, pid in ours), DOWN_S, 0.02)
         for name in names:
             for note in ("first.pid", "outer.pid"):
                 (self.folder / name / note).unlink(missing_ok=True)
@@ -274,8 +273,3 @@ def _child(process: subprocess.Popen) -> str:
             return children[0]
         time.sleep(0.01)
     return ""
-
-
-def _alive(pid: int) -> bool:
-    """Whether it runs. A zombie does not, and everything in its process namespace has ended."""
-    return read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])

@@ -18,7 +18,7 @@ import psutil
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run, send
+from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run, send, started_with
 from storelab.host import processes
 from storelab.install import program
 from storelab.stores.managed import net
@@ -175,8 +175,7 @@ class Cluster:
         return {name: int(pid) for name, pid in texts.items() if pid.isdigit() and self._ours(int(pid))}
 
     def _ours(self, pid: int) -> bool:
-        """Whether this process was started with a file of our folder: the pid may belong to another one by now."""
-        return str(self.folder) in read(Path(f"/proc/{pid}/cmdline"))
+        return started_with(pid, self.folder)
 
     def down(self) -> list[str]:
         """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Returns their names. Idempotent.
