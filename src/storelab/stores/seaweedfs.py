@@ -31,6 +31,7 @@ from storelab.stores.managed.target import ASK_S
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
 REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the one data centre
+LAST = "/.storelab-last-deletion"  # a file of the filer
 NO_VACUUM = 10**8  # seconds: a vacuum comes when `reclaim` asks for it, not in the middle of a point
 # Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
 # a point.
@@ -194,7 +195,7 @@ class SeaweedFS(Managed):
         busy machines. Started once more, it is quick. It is asked before anybody depends on it.
         """
         for _ in range(8):
-            if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0):
+            if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0)[1]:
                 return
             self.daemons.stop(["master"])
             self.daemons.start(daemon)
@@ -204,7 +205,7 @@ class SeaweedFS(Managed):
         """All racks must be known before a copy can go into another one."""
         end = time.monotonic() + 20
         while self.settings.servers > 1:
-            status = json.loads(self._ask("master", "/dir/status", 5.0))
+            status = json.loads(self._ask("master", "/dir/status", 5.0)[1])
             racks = [r for dc in status["Topology"].get("DataCenters") or [] for r in dc.get("Racks") or []]
             if len(racks) >= self.settings.servers:
                 return
@@ -228,7 +229,7 @@ class SeaweedFS(Managed):
     def condition(self) -> Condition:
         """As the master has the topology: volume servers that are there, volumes with too few copies."""
         try:
-            topology = json.loads(self._ask("master", "/dir/status", ASK_S))["Topology"]
+            topology = json.loads(self._ask("master", "/dir/status", ASK_S)[1])["Topology"]
         except (MeasurementFailed, ValueError, LookupError):
             return Condition(DOWN, "the master does not answer")
         racks = [r for dc in topology.get("DataCenters") or [] for r in dc.get("Racks") or []]
@@ -280,21 +281,43 @@ class SeaweedFS(Managed):
         end = time.monotonic() + timeout
         clean = 0
         with self.daemons.lock():
-            while clean < 3 and time.monotonic() < end:
+            self._pass_on_deletions(end)
+            while clean < 2 and time.monotonic() < end:
                 try:
                     self._ask("master", "/vol/vacuum?garbageThreshold=0.0001", max(1.0, end - time.monotonic()))
                 except MeasurementFailed:
                     if time.monotonic() >= end:
                         return
                     raise
-                told = [json.loads(self._ask(name, "/status", 10.0)).get("Volumes") or [] for name in self._volumes()]
+                told = [
+                    json.loads(self._ask(name, "/status", 10.0)[1]).get("Volumes") or [] for name in self._volumes()
+                ]
                 dirty = any(v.get("DeletedByteCount") for volumes in told for v in volumes)
                 clean = 0 if dirty else clean + 1
                 time.sleep(0.5)
 
-    def _ask(self, name: str, path: str, timeout: float) -> bytes:
+    def _pass_on_deletions(self, end: float) -> None:
+        """Wait until the volumes know of all deletions so far, or the time `end`.
+
+        The filer keeps deletions in a queue and passes them on about once a second. The last one is of a small file of
+        our own: when its volume does not know it any more, the others have gone before. A full store takes no file; then
+        the volumes are only looked at.
+        """
+        if self._ask("filer", LAST, 60.0, "PUT", b"the last deletion")[0] != 201:
+            return
+        told = json.loads(self._ask("filer", f"{LAST}?metadata=true", 60.0)[1])
+        self._ask("filer", LAST, 60.0, "DELETE")
+        files = [chunk["file_id"] for chunk in told.get("chunks") or []]
+        while time.monotonic() < end:  # a volume server that does not hold it asks the others
+            if all(self._ask(name, f"/{file}", 60.0)[0] == 404 for name in self._volumes() for file in files):
+                return
+            time.sleep(0.1)
+
+    def _ask(
+        self, name: str, path: str, timeout: float, method: str = "GET", body: bytes | None = None
+    ) -> tuple[int, bytes]:
         try:
-            return net.get(LOOPBACK, self._port(name), path, timeout)[1]
+            return net.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
         except (OSError, http.client.HTTPException) as error:
             raise MeasurementFailed(
                 f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"

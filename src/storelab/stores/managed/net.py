@@ -7,8 +7,10 @@ import ssl
 from contextlib import closing
 
 
-def get(host: str, port: int, path: str, timeout: float, tls: bool = False) -> tuple[int, bytes]:
-    """Status and body of `GET http://host:port/path`; tls: of https, whatever the certificate.
+def get(
+    host: str, port: int, path: str, timeout: float, tls: bool = False, method: str = "GET", body: bytes | None = None
+) -> tuple[int, bytes]:
+    """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate.
 
     Raises OSError, http.client.HTTPException.
     """
@@ -18,7 +20,7 @@ def get(host: str, port: int, path: str, timeout: float, tls: bool = False) -> t
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         wire = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
     with closing(wire):
-        wire.request("GET", path)
+        wire.request(method, path, body)
         answer = wire.getresponse()
         return answer.status, answer.read()
 
