@@ -98,7 +98,7 @@ def whole(command: str) -> bool:
 
 
 def copy(folder: Path) -> None:
-    """A checkout of its own, with a free port for its store."""
+    """A checkout of its own, with free ports for its store and the near-null server."""
     copy_tree(folder)
     shutil.rmtree(folder / ".venv")
     (folder / ".venv").symlink_to(ROOT / ".venv")
@@ -106,7 +106,11 @@ def copy(folder: Path) -> None:
     (folder / ".repository" / "storelab").symlink_to(ROOT)  # what is cloned has this name
     config = folder / "config.yaml"
     config.write_text(
-        config.read_text().replace("kind: seaweedfs\n", f"kind: seaweedfs\n    port: {ports.block()}\n", 1)
+        config.read_text().replace(
+            "kind: seaweedfs\n",
+            f"kind: seaweedfs\n    port: {ports.block()}\n  nullserver: {{kind: nullserver, port: {ports.block(2)}}}\n",
+            1,
+        )
     )
 
 

@@ -81,7 +81,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
         {
             "campaign": CAMPAIGN,
             "name": f"{CAMPAIGN}-{secrets.token_hex(4)}",
-            "stores": {name: store},
+            "stores": {name: store} | near_null(settings),
             "use_stores": [name],
             "results": str(folder / "results"),
             "state": str(folder / "state"),
@@ -92,6 +92,19 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
     seconds = measuring.measure(config, points)
     tables.build(config.campaign_dir)
     return quick_page.page(config.campaign_dir, store["endpoint"], seconds)
+
+
+def near_null(settings: Settings) -> dict[str, Any]:
+    """The near-null server on another port, where a campaign of somebody else has taken its own."""
+    from storelab.core import calibration
+    from storelab.stores.managed import net
+    from storelab.stores.managed.base import LOOPBACK
+
+    configured = settings.load_with({"campaign": CAMPAIGN}).stores.get(calibration.STORE)
+    if configured is None or net.free(LOOPBACK, configured.port):
+        return {}
+    free = next((p for p in range(configured.port + 1, configured.port + 1000) if net.free(LOOPBACK, p)), None)
+    return {calibration.STORE: {"kind": calibration.STORE, "port": free}} if free else {}
 
 
 def without_loadgen(settings: Settings) -> dict[str, Any]:
