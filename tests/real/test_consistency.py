@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 
-from storelab.analysis.tables import build, consistency
+from storelab.analysis.tables import build
+from storelab.analysis.tables.systems import consistency
 from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.measure import plan_file, point

@@ -9,7 +9,8 @@ from make_examples import T0, S, run_json
 from scipy.stats import binom
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import build, consistency
+from storelab.analysis.tables import build
+from storelab.analysis.tables.systems import consistency
 from storelab.core import config, evidence, plan, records
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from storelab.analysis.records.campaign import load
-from storelab.analysis.tables import build, capabilities
+from storelab.analysis.tables import build
+from storelab.analysis.tables.systems import capabilities
 from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.workloads import WORKLOADS

@@ -14,7 +14,8 @@ from scipy import special, stats
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.statistics import knees, medians, ratios, steadiness
-from storelab.analysis.tables import build, calibration, errors, events, latency, numbers, points, space
+from storelab.analysis.tables import build, calibration, errors, events, latency, numbers, points
+from storelab.analysis.tables.systems import space
 from storelab.core import records
 
 S = 10**9

@@ -10,8 +10,9 @@ from scipy import stats
 from storelab.analysis import sizing
 from storelab.analysis.parts import groups, speed
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import calibration, capabilities, consistency, latency, points, resources, space, verdicts
+from storelab.analysis.tables import calibration, latency, points, resources, verdicts
 from storelab.analysis.tables.numbers import environment
+from storelab.analysis.tables.systems import capabilities, consistency, space
 from storelab.core import calibration as planned
 from storelab.core import records
 from storelab.core.errors import UserError

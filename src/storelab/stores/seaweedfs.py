@@ -272,11 +272,9 @@ class SeaweedFS(Managed):
         ]
 
     def reclaim(self, timeout: float = 180.0) -> None:
-        """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: deletes reach the volumes some seconds
-        late.
+        """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: they learn of deletions seconds late.
 
-        With thousands of volumes one round takes minutes. What is not done then is done by a later call: no point
-        fails for it.
+        With thousands of volumes one round takes minutes. A later call does what is not done then: no point fails.
         """
         end = time.monotonic() + timeout
         clean = 0
@@ -299,9 +297,8 @@ class SeaweedFS(Managed):
     def _pass_on_deletions(self, end: float) -> None:
         """Wait until the volumes know of all deletions so far, or the time `end`.
 
-        The filer keeps deletions in a queue and passes them on about once a second. The last one is of a small file of
-        our own: when its volume does not know it any more, the others have gone before. A full store takes no file; then
-        the volumes are only looked at.
+        The filer passes them on in order, about once a second. The last one is of a small file of our own: once its
+        volume does not know it, all have gone. A full store takes no file; then volumes are only looked at.
         """
         if self._ask("filer", LAST, 60.0, "PUT", b"the last deletion")[0] != 201:
             return
@@ -319,6 +316,5 @@ class SeaweedFS(Managed):
         try:
             return net.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
         except (OSError, http.client.HTTPException) as error:
-            raise MeasurementFailed(
-                f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
-            ) from None
+            said = f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
+            raise MeasurementFailed(said) from None

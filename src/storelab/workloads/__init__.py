@@ -10,11 +10,11 @@ from storelab.workloads.base import Workload
 from storelab.workloads.roles import Roles
 
 _REGISTRY = (
-    "storelab.workloads.put:PUT",
-    "storelab.workloads.get:GET",
-    "storelab.workloads.get_range:GET_RANGE",
-    "storelab.workloads.delete:DELETE",
-    "storelab.workloads.rewrite:REWRITE",
+    "storelab.workloads.objects.put:PUT",
+    "storelab.workloads.objects.get:GET",
+    "storelab.workloads.objects.get_range:GET_RANGE",
+    "storelab.workloads.objects.delete:DELETE",
+    "storelab.workloads.objects.rewrite:REWRITE",
     "storelab.workloads.metadata.stat:STAT",
     "storelab.workloads.metadata.list:LIST",
     "storelab.workloads.mix:MIX",

@@ -21,7 +21,7 @@ from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made
-from storelab.workloads.put import Put
+from storelab.workloads.objects.put import Put
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import MOVES
-from storelab.workloads.put import Put
+from storelab.workloads.objects.put import Put
 from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from storelab.analysis.figures.panels import limits
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import of_class
 from storelab.analysis.parts.groups import labelled
-from storelab.analysis.tables.space import METRICS, STATES
+from storelab.analysis.tables.systems.space import METRICS, STATES
 from storelab.analysis.tables.throughput import CLASSES, side_by_side
 from storelab.core import units
 

@@ -15,7 +15,8 @@ from storelab.analysis.parts import cold, words
 from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, capabilities, consistency, latency
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, latency
+from storelab.analysis.tables.systems import capabilities, consistency
 from storelab.core import units
 
 NO_RATES = (

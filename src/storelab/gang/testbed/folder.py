@@ -38,9 +38,10 @@ def read(path: Path) -> str:
 
 
 def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) -> bool:
-    """Whether one of these parts of /proc/<pid> names a file of the folder: the pid may belong to another process by now.
+    """Whether one of these parts of /proc/<pid> names a file of the folder: the pid may be another process's by now.
 
-    A process that is just starting a program (execve) shows none of them, for less than a millisecond: it is asked again.
+    A process that is just starting a program (execve) shows none of them, for less than a millisecond: it is asked
+    again.
     """
     for _ in range(10):
         texts = [read(Path(f"/proc/{pid}/{part}")) for part in parts]

@@ -16,12 +16,12 @@ from storelab.engines.contract import Client, Job
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload
-from storelab.workloads.delete import DELETE
-from storelab.workloads.get import GET
-from storelab.workloads.get_range import GET_RANGE
 from storelab.workloads.metadata.list import LIST
 from storelab.workloads.metadata.stat import STAT
-from storelab.workloads.put import PUT
+from storelab.workloads.objects.delete import DELETE
+from storelab.workloads.objects.get import GET
+from storelab.workloads.objects.get_range import GET_RANGE
+from storelab.workloads.objects.put import PUT
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config

@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import NUMBERS, TABLE
-from storelab.analysis.tables.consistency import upper_bound
+from storelab.analysis.tables.systems.consistency import upper_bound
 from storelab.core.model import OF_ROLE
 
 KINDS = ("put", "overwrite", "delete")

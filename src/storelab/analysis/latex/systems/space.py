@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, left, row, spread, stacked, tabular
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.space import METRICS
+from storelab.analysis.tables.systems.space import METRICS
 from storelab.core import units
 
 

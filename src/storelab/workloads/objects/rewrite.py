@@ -11,7 +11,7 @@ from storelab.core.model import Point
 from storelab.engines.common.ledger import STAMP
 from storelab.stores.base import Store
 from storelab.workloads.base import Workload
-from storelab.workloads.put import Put
+from storelab.workloads.objects.put import Put
 
 
 class Rewrite(Put):

@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, longtable, row, upright
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.consistency import SCENARIOS, upper_bound
+from storelab.analysis.tables.systems.consistency import SCENARIOS, upper_bound
 
 
 @FILE("table_consistency", "consistency")

@@ -17,7 +17,7 @@ from storelab.engines.common.names import put_key, put_prefix
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.put import Put, succeeded
+from storelab.workloads.objects.put import Put, succeeded
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
