@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from storelab.core import campaign, config, config_types, stores, units
 from storelab.core.axes import roles
-from storelab.core.campaign import faults
+from storelab.core.campaign import faults, release
 from storelab.core.model import Axis
 
 HEAD = """# Configuration
@@ -131,6 +131,9 @@ def configuration() -> str:
         "### `faults.<name>`: a list of these": faults.Act,
         "### `mixes.<name>`": campaign.Mix,
         "### `sizes.<name>`": campaign.Sizes,
+        "### `release`": release.Release,
+        "### `release.chunks`": release.Chunks,
+        "### `release.tree`": release.Tree,
         "### `figures.<name>`": config.Figure,
         "## `limits`": campaign.Limits,
         **{f"## `stores.<name>` of kind `{kind}`": model for kind, model in kinds.items()},

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores, yaml_text
-from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFile, Sizes, Sweep
+from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Release, Role, RootFile, Sizes, Sweep
 from storelab.core.campaign.faults import Act
+from storelab.core.campaign.release import Chunks, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
 from storelab.core.errors import UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
@@ -245,6 +246,7 @@ def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     models |= {"faults": Act, "mixes": Mix, "sizes": Sizes}
+    models["release"] = {"chunks": Chunks, "tree": Tree}.get(loc[1] if len(loc) > 1 else "", Release)
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role
     if loc[:1] == ["stores"]:

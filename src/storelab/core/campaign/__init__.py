@@ -1,5 +1,5 @@
 """Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
-a run; `mixes.py`: operations by weights, sizes of objects.
+a run; `mixes.py`: operations by weights, sizes of objects; `release.py`: a nightly software release.
 
 May import: `config_types`, `figures`.
 """
@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from storelab.core.campaign.faults import Act, At, FaultName
 from storelab.core.campaign.mixes import Mix, Sizes, new_names
+from storelab.core.campaign.release import Release
 from storelab.core.config_types import (
     Boolean,
     Closed,
@@ -224,6 +225,7 @@ class Campaign(Closed):
     sizes: dict[Name, Sizes] = Field(
         default_factory=dict, description="Name: a distribution of object sizes; the axis `sizes` names one."
     )
+    release: Release | None = Field(None, description="A nightly software release, see docs/releases.md.")
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
 
     @field_validator("mixes", "sizes")

@@ -1,0 +1,166 @@
+"""A nightly software release, as a campaign file declares it: how much is new each day, of which kinds, how it is cut.
+
+The means and deviations of a day are those that were published in 2015; shares and sizes of the kinds are ours, made so
+that their mean is the published 46 kB. May import: `config_types`, `errors`, `units`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from storelab.core.config_types import Closed, FolderPath, Once, Size, Text
+
+WINDOW = 32  # bytes that the search for a cut looks at
+_REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Files of one kind in the generated tree."""
+
+    folder: str  # of each package
+    suffix: str
+    share: float  # of the new files
+    body: str  # what it holds, see BODIES
+    median: int  # bytes as stored (compressed); sizes are log-normal
+    sigma: float  # standard deviation of the logarithm
+    mode: int
+
+
+KINDS = (
+    Kind("include", ".h", 0.36, "text", 1300, 1.0, 0o644),
+    Kind("python", ".py", 0.27, "text", 1500, 1.1, 0o755),
+    Kind("lib", ".so", 0.07, "code", 200_000, 1.5, 0o755),
+    Kind("data", ".dat", 0.08, "noise", 6000, 1.6, 0o644),
+    Kind("doc", ".html", 0.22, "text", 1200, 1.2, 0o644),
+)
+
+# Stored bytes of a file -> bytes before compression over them, at zlib level 6; linear in the logarithm between, and
+# the outer values beyond. A test compresses and compares.
+BODIES: dict[str, tuple[tuple[int, float], ...]] = {
+    "text": (
+        (97, 1.03),
+        (209, 1.43),
+        (503, 1.99),
+        (1165, 2.57),
+        (3000, 3.33),
+        (9200, 4.35),
+        (30_000, 5.0),
+        (114_000, 5.25),
+    ),
+    "code": (
+        (110, 0.91),
+        (300, 1.0),
+        (900, 1.11),
+        (2300, 1.31),
+        (6500, 1.55),
+        (20_800, 1.92),
+        (70_000, 2.15),
+        (270_000, 2.23),
+    ),
+    "noise": ((110, 0.9), (311, 0.96), (1000, 0.99), (3000, 1.0)),
+}
+
+
+class Tree(Closed):
+    """A real tree instead of the generated one: one of its versions is published a day."""
+
+    path: FolderPath = Field(description="Folder that holds the versions.")
+    versions: Annotated[list[Text], Once] = Field(
+        min_length=1,
+        description="Sub-folders of it, in the order in which they are published; `.` is the folder itself.",
+    )
+
+    @field_validator("versions")
+    @classmethod
+    def _inside(cls, versions: list[str]) -> list[str]:
+        for version in versions:
+            if version.startswith("/") or ".." in PurePosixPath(version).parts:
+                raise ValueError(f"{version!r} leads out of the tree; name sub-folders of `path`")
+        names = [night_of(version) for version in versions]
+        if twice := next((v for i, v in enumerate(versions) if names[i] in names[:i]), None):
+            raise ValueError(f"{twice!r} would lie at the same place as another version; rename one")
+        return versions
+
+
+def night_of(version: str) -> str:
+    """Folder of a version in the repository."""
+    return "-".join(PurePosixPath(version).parts) or "tree"
+
+
+class Chunks(Closed):
+    """How big files are cut: where their content says so (CvmFS's xor32), within these bounds."""
+
+    minimum: Size = Field("4 MiB", description="Files up to this size stay whole; no chunk but the last is shorter.")
+    average: Size = Field("8 MiB", description="Mean length of a chunk of random data.")
+    maximum: Size = Field("16 MiB", description="Longest chunk.")
+
+    @model_validator(mode="after")
+    def _ascend(self) -> "Chunks":
+        if self.minimum < WINDOW:
+            raise ValueError(f"`minimum` is less than the {WINDOW} B that a cut is found by; give more")
+        if not self.minimum < self.average < self.maximum:
+            raise ValueError("`minimum`, `average` and `maximum` do not ascend; give them in this order")
+        return self
+
+
+class Release(Closed):
+    """A nightly software release in a repository as CvmFS keeps it, see docs/releases.md."""
+
+    repository: Text = Field("nightlies.example.org", description="Its name; all keys begin with it.")
+    seed: int = Field(20150413, ge=0, lt=2**63, description="Seed of the generated tree.")
+    factor: float = Field(
+        0.001, gt=0, le=10, description="Of the published release: files and bytes of a day, files of a night."
+    )
+    days: int | None = Field(
+        None, ge=1, le=100_000, description="Days; default: 110, or one for each version of `tree`."
+    )
+    files_a_day: int = Field(162_000, ge=1, le=10**8, description="New files of a day at factor 1, mean.")
+    files_deviation: int = Field(28_000, ge=0, le=10**8, description="Their standard deviation (log-normal).")
+    bytes_a_day: Size = Field("7.45 GB", description="Bytes of new objects of a day at factor 1 (compressed), mean.")
+    bytes_deviation: Size = Field("3.78 GB", description="Their standard deviation (log-normal).")
+    tree_files: int = Field(400_000, ge=1, le=10**8, description="Most files of a night at factor 1.")
+    changed: float = Field(
+        0.6,
+        ge=0,
+        le=1,
+        description="Share of the new files that replace one of the night before; the others are added.",
+    )
+    links: float = Field(0.04, ge=0, lt=1, description="Symbolic links for each file that is added.")
+    nights: int = Field(7, ge=1, le=1000, description="Nights that stay in the repository; older ones leave its root.")
+    tree: Tree | None = Field(None, description="A real tree of yours, instead of the generated one.")
+    chunks: Chunks = Field(default_factory=Chunks, description="How big files are cut.")
+    zlib_level: int = Field(6, ge=0, le=9, description="Level of compression.")
+    catalog_depth: int = Field(
+        1,
+        ge=0,
+        le=4,
+        description=(
+            "Folders so deep below a night have catalogs of their own; so do those that hold a file `.cvmfscatalog`."
+        ),
+    )
+
+    @field_validator("repository")
+    @classmethod
+    def _domain(cls, name: str) -> str:
+        if len(name) > 60 or not _REPOSITORY.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a repository; write it like nightlies.example.org")
+        return name
+
+    @model_validator(mode="after")
+    def _enough(self) -> "Release":
+        if not self.bytes_a_day:
+            raise ValueError("`bytes_a_day` is nothing; give more")
+        if self.tree and self.days and self.days > len(self.tree.versions):
+            raise ValueError(
+                f"`tree` has {len(self.tree.versions)} versions for {self.days} days; name more, or fewer days"
+            )
+        return self
+
+    @property
+    def all_days(self) -> int:
+        """Days that there are."""
+        return self.days or (len(self.tree.versions) if self.tree else 110)

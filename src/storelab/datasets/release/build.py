@@ -1,0 +1,184 @@
+"""Makes the days of a release: their new objects, catalogs, reflog and manifest, in a folder each.
+
+A day that is interrupted is finished by the next call; nothing names a day before it is whole.
+May import: `campaign.release`, `errors`, the other modules of this folder.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from storelab.core.campaign.release import Release as Settings
+from storelab.core.errors import UserError, of_system
+from storelab.datasets.release import catalogs, names, nightly, objects, tree
+from storelab.datasets.release import day as days
+from storelab.datasets.release.day import Day, Item
+from storelab.datasets.release.known import Known
+from storelab.datasets.release.state import State
+
+FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
+
+
+class Release:
+    """The days of a release, by its settings. processes: that compress; default: one for each core."""
+
+    def __init__(self, settings: Settings, processes: int | None = None):
+        self.settings = settings
+        self.processes = processes or len(os.sched_getaffinity(0))
+        self._of: Any = tree if settings.tree else nightly
+
+    def day(self, n: int, folder: Path) -> Day:
+        """Day n (from 1 on), made if it is not there yet, with the days before it that are missing.
+
+        Raises UserError: no such day, other settings than those of the folder, a day whose folder is gone, a full disk.
+        """
+        if not 1 <= n <= self.settings.all_days:
+            raise UserError("release.days", f"there is no day {n} of {self.settings.all_days}", "ask for one of them")
+        with State(folder, self.settings) as state, _disk(folder):
+            while state.day < n:
+                self._make(state, state.day + 1)
+        return days.read(days.folder_of(folder, n))
+
+    def last(self, folder: Path) -> int:
+        """The last day that is whole; 0: none."""
+        if not (folder / "state.sqlite").exists():
+            return 0
+        with State(folder, self.settings) as state:
+            return state.day
+
+    def forget(self, folder: Path, roots: Collection[str], gone: Iterable[str]) -> None:
+        """A collection removed these root catalogs and objects (40 hexadecimal digits and suffix): the next reflog does
+        not name them, and what comes back is sent again."""
+        with State(folder, self.settings) as state:
+            with Known(folder / "known.sqlite") as known:
+                known.remove(gone)
+            with state.transaction():
+                state.db.executemany("DELETE FROM reflog WHERE hash = ?", ((digest,) for digest in roots))
+
+    def _make(self, state: State, n: int) -> None:
+        whole = days.folder_of(state.folder, n)
+        if state.get("working") != n:
+            with state.transaction():
+                self._of.begin(state, n)
+        if not (whole / days.FILE).exists():
+            part = whole.with_suffix(".part")
+            self._objects(state, n, part)
+            self._rest(state, n, part)
+            shutil.rmtree(whole, ignore_errors=True)
+            part.rename(whole)
+        facts = days.read(whole).facts
+        with state.transaction():
+            _keep(state, facts)
+            state.put("day", n)
+            state.db.execute("DELETE FROM facts WHERE key = 'working'")
+
+    def _objects(self, state: State, n: int, part: Path) -> None:
+        """Compresses what is due, and removes again what was there before this day."""
+        state.doubt(part)
+        due = state.due_bytes()
+        processes = 1 if due < FEW_BYTES else self.processes
+        source = tree.source(self.settings, n) if self.settings.tree else None
+        with contextlib.closing(objects.made(self.settings, part, source, n, state.due(), processes)) as batches:
+            for number, files in batches:
+                state.finished(number, files)
+        with Known(state.folder / "known.sqlite") as known:
+            fresh = known.add(state.named(), n)
+            state.without_known(fresh, lambda name: (part / names.place(name)).unlink(missing_ok=True))
+
+    def _rest(self, state: State, n: int, part: Path) -> None:
+        """Catalogs, reflog, manifest and `day.json`."""
+        name, repository = self._of.night(self.settings, n), self.settings.repository
+        writer = objects.Writer(self.settings, part, None, n)
+        scratch = part / "catalog.sqlite"
+        written = list(catalogs.night(state, n, os.fsencode(name), scratch, writer.object))
+        own = written[-1]
+        night = (os.fsencode(name), own.name, own.size, json.dumps(own.counts))
+        rows = state.db.execute(
+            "SELECT name, hash, size, counts FROM nights WHERE day > ? AND name <> ?",
+            (
+                n - self.settings.nights,
+                night[0],
+            ),
+        )
+        root = catalogs.root([night, *rows.fetchall()], n, scratch, writer.object)
+        written.append(root)
+        with Known(state.folder / "known.sqlite") as known:
+            fresh = set(known.add(((catalog.name, catalog.bytes) for catalog in written), n))
+        when = nightly.EPOCH + nightly.DAY_S * n
+        before = state.db.execute("SELECT hash, day FROM reflog ORDER BY day, hash").fetchall()
+        log = catalogs.reflog(
+            repository,
+            [(digest, nightly.EPOCH + nightly.DAY_S * day) for digest, day in before] + [(root.name[:40], when)],
+        )
+        text = names.manifest_text(
+            {
+                "C": root.name[:40],
+                "B": str(root.size),
+                "R": hashlib.md5(b"", usedforsecurity=False).hexdigest(),
+                "D": "240",
+                "S": str(n),
+                "G": "yes",
+                "N": repository,
+                "T": str(when),
+                "Y": hashlib.sha1(log).hexdigest(),
+            }
+        )
+        (part / names.REFLOG).write_bytes(log)
+        (part / names.MANIFEST).write_bytes(text)
+        sent = [catalog for catalog in written if catalog.name in fresh]
+        for catalog in written:
+            if catalog.name not in fresh:
+                (part / names.place(catalog.name)).unlink(missing_ok=True)
+        skipped = state.db.execute("SELECT path, why FROM skipped ORDER BY path").fetchall()
+        facts = {
+            "day": n,
+            "repository": repository,
+            "night": name,
+            "catalogs": [catalog.name[:40] for catalog in sent],
+            "root_catalog": root.name[:40],
+            "reflog": f"{repository}/{names.REFLOG}",
+            "manifest": f"{repository}/{names.MANIFEST}",
+            **state.totals(),
+            "removed_files": state.get("removed_files", 0),
+            "skipped": [[os.fsdecode(path), why] for path, why in skipped],
+            "zlib": objects.library(),
+            "zlib_level": self.settings.zlib_level,
+            "night_catalog": [own.name, own.size, own.counts],
+        }
+        days.write(part, facts, self._items(state, sent, len(log), len(text)))
+
+    def _items(self, state: State, sent: list[catalogs.Catalog], log: int, text: int) -> Iterator[Item]:
+        repository = self.settings.repository
+        for name, size in state.objects():
+            yield Item(names.key(repository, name), size, days.kind_of(name))
+        for catalog in sent:
+            yield Item(names.key(repository, catalog.name), catalog.bytes, "catalog")
+        yield Item(f"{repository}/{names.REFLOG}", log, "reflog")
+        yield Item(f"{repository}/{names.MANIFEST}", text, "manifest")
+
+
+def _keep(state: State, facts: dict[str, Any]) -> None:
+    """The state learns what a whole day says. Doing it twice does nothing more."""
+    name, size, counts = facts["night_catalog"]
+    row = (os.fsencode(facts["night"]), facts["day"], name, size, json.dumps(counts))
+    state.db.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?)", row)
+    state.db.execute("DELETE FROM nights WHERE day <= ?", (facts["day"] - state.settings.nights,))
+    state.db.execute("INSERT OR REPLACE INTO reflog VALUES (?, ?)", (facts["root_catalog"], facts["day"]))
+
+
+@contextlib.contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """What the disk refuses is a person's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise of_system(error) from None
+    except sqlite3.OperationalError as error:
+        mend = "make room on this disk" if "full" in str(error) else "look at this folder and its file system"
+        raise UserError(folder.name, f"the state cannot be written ({error})", mend) from None

@@ -1,0 +1,212 @@
+"""Catalogs: SQLite files that say which objects the files of a folder are, nested by rule; and the reflog.
+
+Tables, flags and path hashes are those of CvmFS's schema 2.5 (https://github.com/cvmfs/cvmfs, `catalog_sql.cc`,
+`reflog_sql.cc`), as far as copying, collecting and reading need them. May import: `names`, `state`, `nightly`.
+"""
+
+import hashlib
+import json
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storelab.datasets.release import names
+from storelab.datasets.release.nightly import DAY_S, EPOCH
+from storelab.datasets.release.state import FILE, FOLDER, LINK, State
+
+DIR, MOUNT, REGULAR, SYMLINK, NESTED_ROOT, CHUNKED = 1, 2, 4, 8, 32, 64  # flags of an entry
+MARKER = b".cvmfscatalog"
+COUNTED = ("regular", "symlink", "dir", "nested", "chunked", "chunks", "file_size", "chunked_size")
+Write = Callable[[bytes, str], tuple[bytes, str, int]]  # writes an object: `objects.Writer.object`
+_SCHEMA = """
+CREATE TABLE catalog (md5path_1 INTEGER, md5path_2 INTEGER, parent_1 INTEGER, parent_2 INTEGER, hardlinks INTEGER,
+  hash BLOB, size INTEGER, mode INTEGER, mtime INTEGER, mtimens INTEGER, flags INTEGER, name TEXT, symlink TEXT,
+  uid INTEGER, gid INTEGER, xattr BLOB, CONSTRAINT pk_catalog PRIMARY KEY (md5path_1, md5path_2));
+CREATE INDEX idx_catalog_parent ON catalog (parent_1, parent_2);
+CREATE TABLE chunks (md5path_1 INTEGER, md5path_2 INTEGER, offset INTEGER, size INTEGER, hash BLOB,
+  CONSTRAINT pk_chunks PRIMARY KEY (md5path_1, md5path_2, offset, size),
+  FOREIGN KEY (md5path_1, md5path_2) REFERENCES catalog(md5path_1, md5path_2));
+CREATE TABLE nested_catalogs (path TEXT, sha1 TEXT, size INTEGER, CONSTRAINT pk_nested_catalogs PRIMARY KEY (path));
+CREATE TABLE bind_mountpoints (path TEXT, sha1 TEXT, size INTEGER, CONSTRAINT pk_bind_mountpoints PRIMARY KEY (path));
+CREATE TABLE statistics (counter TEXT, value INTEGER, CONSTRAINT pk_statistics PRIMARY KEY (counter));
+CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
+"""
+_REFLOG = """
+CREATE TABLE refs (hash TEXT, type INTEGER, timestamp INTEGER, CONSTRAINT pk_refs PRIMARY KEY (hash));
+CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
+"""
+OF_CATALOG = 0  # type of what a reflog names
+
+
+@dataclass
+class Catalog:
+    """A catalog that was written. counts: of it and all below it."""
+
+    path: bytes  # its folder, below the night
+    name: str = ""  # of the object
+    bytes: int = 0  # of the object
+    size: int = 0  # before compression
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+
+
+def path_hash(path: bytes) -> tuple[int, int]:
+    """MD5 of a whole path (the root is empty), as catalogs keep it."""
+    return struct.unpack("<qq", hashlib.md5(path, usedforsecurity=False).digest())
+
+
+def _above(path: bytes) -> tuple[int, int]:
+    return path_hash(path.rpartition(b"/")[0]) if path else (0, 0)
+
+
+def _folders(state: State) -> list[bytes]:
+    """Folders of the night that have catalogs of their own; the deeper ones first, the night itself last."""
+    depth, found = state.settings.catalog_depth, {b""}
+    for (path,) in state.db.execute("SELECT path FROM night WHERE type = ?", (FOLDER,)):
+        if path.count(b"/") < depth:
+            found.add(path)
+    marked = "SELECT path FROM night WHERE type = ? AND substr(path, ?) = ?"
+    for (path,) in state.db.execute(marked, (FILE, -len(MARKER) - 1, b"/" + MARKER)):
+        found.add(path.rpartition(b"/")[0])
+    return sorted(found, key=lambda p: (-p.count(b"/") if p else 1, p))
+
+
+def _rows(state: State, folder: bytes, nested: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
+    """What lies below a folder, the nested folders themselves, and nothing of what is in them."""
+    text = "SELECT path, type, size, mode, mtime, hash, target FROM night WHERE path >= ? AND path < ? ORDER BY path"
+    low = folder + b"/" if folder else b""
+    for path in sorted(p + b"/" for p in nested):
+        yield from state.db.execute(text, (low, path))
+        low = path[:-1] + b"0"  # the sign behind the slash
+    if folder:
+        yield from state.db.execute(text, (low, folder + b"0"))
+    else:
+        yield from state.db.execute(text.replace(" AND path < ?", ""), (low,))
+
+
+class Book:
+    """A catalog while it is written, in a file of its own."""
+
+    def __init__(self, file: Path, root: bytes, day: int):
+        file.unlink(missing_ok=True)
+        self.file, self.db = file, sqlite3.connect(file, isolation_level=None)
+        for line in ("page_size=4096", "journal_mode=OFF", "synchronous=OFF", "cache_size=-32768"):
+            self.db.execute(f"PRAGMA {line}")
+        self.db.executescript(_SCHEMA)
+        self.db.execute("BEGIN")
+        self.counts = dict.fromkeys(COUNTED, 0)
+        about = {
+            "schema": "2.5",
+            "schema_revision": "7",
+            "revision": str(day),
+            "last_modified": str(EPOCH + DAY_S * day),
+        }
+        if root:
+            about["root_prefix"] = root.decode("utf-8", "replace")
+        self.db.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
+
+    def entry(
+        self, path: bytes, flags: int, size: int, mode: int, mtime: int, digest: bytes | None, link: bytes
+    ) -> None:
+        """path: the whole one, in the repository."""
+        values = (*path_hash(path), *_above(path), 1, digest, size, mode, mtime, 0, flags)
+        self.db.execute(
+            f"INSERT INTO catalog VALUES ({'?, ' * 11} CAST(? AS TEXT), CAST(? AS TEXT), 0, 0, NULL)",
+            (*values, path.rpartition(b"/")[2], link),
+        )
+        counted = "regular" if flags & ~CHUNKED == REGULAR else "symlink" if flags & SYMLINK else "dir"
+        self.counts[counted] += 1
+        self.counts["file_size"] += size if counted == "regular" else 0
+
+    def folder(self, path: bytes, flags: int, mode: int, mtime: int) -> None:
+        self.entry(path, DIR | flags, 4096, 0o040000 | mode, mtime, None, b"")
+
+    def chunks(self, path: bytes, parts: list[tuple[int, int, bytes]]) -> None:
+        at = path_hash(path)
+        self.db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", ((*at, *part) for part in parts))
+        self.counts["chunked"] += 1
+        self.counts["chunks"] += len(parts)
+        self.counts["chunked_size"] += sum(part[1] for part in parts)
+
+    def nested(self, path: bytes, name: str, size: int) -> None:
+        self.db.execute("INSERT INTO nested_catalogs VALUES (CAST(? AS TEXT), ?, ?)", (path, name[:40], size))
+        self.counts["nested"] += 1
+
+    def close(self, below: Iterable[dict[str, int]]) -> tuple[bytes, dict[str, int]]:
+        """(bytes of the file, counts of it and of all below it)."""
+        tree = {key: self.counts[key] + sum(counts[key] for counts in below) for key in COUNTED}
+        rows = [(f"self_{k}", v) for k, v in self.counts.items()] + [(f"subtree_{k}", v) for k, v in tree.items()]
+        self.db.executemany("INSERT INTO statistics VALUES (?, ?)", rows)
+        self.db.execute("COMMIT")
+        self.db.close()
+        data = self.file.read_bytes()
+        self.file.unlink()
+        return data, tree
+
+
+def _fill(book: Book, state: State, at: bytes, folder: bytes, nested: dict[bytes, Catalog]) -> None:
+    for path, kind, size, mode, mtime, digest, target in _rows(state, folder, nested):
+        whole = at + b"/" + path
+        if kind == FOLDER:
+            book.folder(whole, MOUNT if path in nested else 0, mode, mtime)
+        elif kind == LINK:
+            book.entry(whole, REGULAR | SYMLINK, size, 0o120000 | mode, mtime, None, target)
+        elif digest is not None:
+            book.entry(whole, REGULAR, size, 0o100000 | mode, mtime, digest, b"")
+        else:
+            parts = state.db.execute("SELECT offset, size, hash FROM parts WHERE path = ? ORDER BY offset", (path,))
+            book.entry(whole, REGULAR | CHUNKED, size, 0o100000 | mode, mtime, None, b"")
+            book.chunks(whole, parts.fetchall())
+
+
+def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iterator[Catalog]:
+    """Writes the catalogs of a night, children before parents; the last is that of the night."""
+    folders = _folders(state)
+    own, made = set(folders), {path: {} for path in folders}
+    for folder in folders:
+        at = b"/" + name
+        book = Book(file, at + b"/" + folder if folder else at, day)
+        row = state.db.execute("SELECT mode, mtime FROM night WHERE path = ?", (folder,)).fetchone()
+        mode, mtime = row or (0o755, EPOCH + DAY_S * day)
+        book.folder(at + b"/" + folder if folder else at, NESTED_ROOT, mode, mtime)
+        nested: dict[bytes, Catalog] = made.pop(folder)
+        _fill(book, state, at, folder, nested)
+        for path, child in sorted(nested.items()):
+            book.nested(at + b"/" + path, child.name, child.size)
+        data, counts = book.close(child.counts for child in list(nested.values()))
+        _, object_name, stored = write(data, names.CATALOG)
+        catalog = Catalog(folder, object_name, stored, len(data), counts)
+        if folder:
+            above = folder.rpartition(b"/")[0]
+            while above not in own:
+                above = above.rpartition(b"/")[0]
+            made[above][folder] = catalog
+        yield catalog
+
+
+def root(nights: Iterable[tuple[bytes, str, int, str]], day: int, file: Path, write: Write) -> Catalog:
+    """Writes the root catalog: one nested catalog for each (name, object, size, counts as JSON) of the nights."""
+    kept = sorted(nights)
+    book = Book(file, b"", day)
+    book.folder(b"", 0, 0o755, EPOCH + DAY_S * day)
+    for name, of, size, _ in kept:
+        book.folder(b"/" + name, MOUNT, 0o755, EPOCH + DAY_S * day)
+        book.nested(b"/" + name, of, size)
+    data, counts = book.close([json.loads(text) for *_, text in kept])
+    _, object_name, stored = write(data, names.CATALOG)
+    return Catalog(b"", object_name, stored, len(data), counts)
+
+
+def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
+    """A reflog that names (root catalog, timestamp)."""
+    with_it = sqlite3.connect(":memory:", isolation_level=None)
+    with_it.executescript(_REFLOG)
+    about = {"schema": "1.0", "schema_revision": "0", "fqrn": repository}
+    with_it.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
+    rows = ((digest, OF_CATALOG, when) for digest, when in roots)
+    with_it.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?, ?)", rows)
+    blob = with_it.serialize()
+    with_it.close()
+    return blob

@@ -1,0 +1,59 @@
+"""Names and small texts of a repository: keys of objects, the manifest. Pure.
+
+As CvmFS has them: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`.
+May import: nothing of storelab.
+"""
+
+import hashlib
+import re
+
+REFLOG, MANIFEST = ".cvmfsreflog", ".cvmfspublished"
+WHOLE, CHUNK, CATALOG = "", "P", "C"
+KINDS = {WHOLE: "data", CHUNK: "chunk", CATALOG: "catalog"}
+_KEY = re.compile(r"(?:[^/]+/)?data/([0-9a-f]{2})/([0-9a-f]{38})([A-Z]?)")
+_LETTERS = "CBRDSGANXHTMY"  # of a manifest, in the order in which CvmFS writes them
+
+
+def place(name: str) -> str:
+    """Where an object lies below its repository; name: 40 hexadecimal digits and the suffix."""
+    return f"data/{name[:2]}/{name[2:]}"
+
+
+def key(repository: str, digest: str, suffix: str = "") -> str:
+    """Key of an object that is named by its content."""
+    return f"{repository}/{place(digest + suffix)}"
+
+
+def parts(key: str) -> tuple[str, str] | None:
+    """(40 hexadecimal digits, suffix) of such a key; None: any other."""
+    found = _KEY.fullmatch(key)
+    return (found[1] + found[2], found[3]) if found else None
+
+
+def content_type(key: str) -> str:
+    """As CvmFS sends it with a PUT."""
+    return "application/x-cvmfs" if key.rpartition("/")[2].startswith(".cvmfs") else "application/octet-stream"
+
+
+def cache_control(key: str) -> str:
+    """As CvmFS sends it with a PUT."""
+    return "max-age=61" if key.rpartition("/")[2].startswith(".cvmfs") else "max-age=259200"
+
+
+def manifest_text(fields: dict[str, str]) -> bytes:
+    """Bytes of a manifest: a line for each letter, and the SHA-1 of them. It is not signed (no field X)."""
+    if unknown := set(fields) - set(_LETTERS):
+        raise ValueError(f"a manifest has no field {min(unknown)!r}")
+    text = "".join(f"{letter}{fields[letter]}\n" for letter in _LETTERS if letter in fields).encode()
+    return text + b"--\n" + hashlib.sha1(text).hexdigest().encode() + b"\n"
+
+
+def manifest_fields(blob: bytes) -> dict[str, str]:
+    """Letter: value. Raises ValueError for a manifest that is damaged or cut off."""
+    text, mark, rest = blob.partition(b"--\n")
+    if not mark or rest.split(b"\n")[0] != hashlib.sha1(text).hexdigest().encode():
+        raise ValueError("the manifest is damaged: its SHA-1 is wrong")
+    fields = {line[:1]: line[1:] for line in text.decode("utf-8", "replace").splitlines()}
+    if not {"C", "S", "N"} <= set(fields):
+        raise ValueError("the manifest names no root catalog, revision and repository")
+    return fields

@@ -1,0 +1,206 @@
+"""What is there between the days of a release: the tree of the last night, what is under way, which nights are kept.
+
+One SQLite file beside the folders of the days. Whatever interrupts a day, the file tells what is still to do.
+May import: `campaign.release`, `errors`, `objects`.
+"""
+
+import fcntl
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from storelab.core.campaign.release import Release
+from storelab.core.errors import UserError, of_system
+from storelab.datasets.release.objects import File, Kept
+
+FOLDER, FILE, LINK = 0, 1, 2  # type of an entry of a night
+BATCH_FILES, BATCH_BYTES = 256, 8_000_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS night (path BLOB PRIMARY KEY, type INTEGER, kind INTEGER, size INTEGER, mode INTEGER,
+  mtime INTEGER, hash BLOB, target BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (path BLOB, offset INTEGER, size INTEGER, hash BLOB, PRIMARY KEY (path, offset))
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS work (batch INTEGER, place INTEGER, path BLOB, size INTEGER, kind INTEGER,
+  PRIMARY KEY (batch, place)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done (batch INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS objects (name TEXT PRIMARY KEY, bytes INTEGER, place INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS skipped (path BLOB PRIMARY KEY, why TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS nights (name BLOB PRIMARY KEY, day INTEGER, hash TEXT, size INTEGER, counts TEXT)
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reflog (hash TEXT PRIMARY KEY, day INTEGER) WITHOUT ROWID;
+"""
+
+
+class State:
+    """The state of a release in a folder; a context manager that nobody else can have at the same time."""
+
+    def __init__(self, folder: Path, settings: Release):
+        self.folder, self.settings = folder, settings
+
+    def __enter__(self) -> "State":
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.folder / "lock", "w")
+        except OSError as error:
+            raise of_system(error) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise UserError(self.folder.name, "another run makes days in this folder", "wait for it") from None
+        try:
+            self.db = sqlite3.connect(self.folder / "state.sqlite", isolation_level=None)
+            for line in ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-65536", "temp_store=FILE"):
+                self.db.execute(f"PRAGMA {line}")
+            self.db.executescript(_SCHEMA)
+            self._same()
+        except sqlite3.DatabaseError as error:
+            self.__exit__()
+            raise UserError(
+                f"{self.folder.name}/state.sqlite", f"cannot be read ({error})", "remove this folder"
+            ) from None
+        except UserError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(self, "db"):
+            self.db.close()
+        self._lock.close()
+
+    def _same(self) -> None:
+        """Raises UserError where the folder was made with other settings. More or fewer days are the same release."""
+        now = self.settings.model_dump(mode="json", exclude={"days"})
+        before = json.loads(self.get("settings", "null"))
+        if before is None:
+            self.put("settings", json.dumps(now))
+        elif before != now:
+            key = next(k for k in {**before, **now} if before.get(k) != now.get(k))
+            problem = f"{self.folder.name} was made with {before.get(key)!r}, now it is {now.get(key)!r}"
+            raise UserError(f"release.{key}", problem, "set it as it was, or give another folder")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        row = self.db.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
+        return default if row is None else row[0]
+
+    def put(self, key: str, value: Any) -> None:
+        self.db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+
+    @property
+    def day(self) -> int:
+        """Last day that is whole."""
+        return int(self.get("day", 0))
+
+    # What is to do on a day
+
+    def begin(self, day: int) -> None:
+        """Inside of a transaction: nothing is to do yet."""
+        for table in ("work", "done", "objects", "skipped"):
+            self.db.execute(f"DELETE FROM {table}")
+        self.put("working", day)
+        self._batch, self._files, self._bytes = 0, 0, 0
+
+    def wanted(self, file: File) -> None:
+        """One more file whose objects are wanted."""
+        if self._files and (self._files >= BATCH_FILES or self._bytes + file.size > BATCH_BYTES):
+            self._batch, self._files, self._bytes = self._batch + 1, 0, 0
+        self.db.execute(
+            "INSERT INTO work VALUES (?, ?, ?, ?, ?)", (self._batch, self._files, file.path, file.size, file.kind)
+        )
+        self._files += 1
+        self._bytes += file.size
+
+    def due(self) -> Iterator[tuple[int, list[File]]]:
+        """Batches that are not done."""
+        numbers = self.db.execute("SELECT DISTINCT batch FROM work WHERE batch NOT IN (SELECT batch FROM done)")
+        for (number,) in numbers.fetchall():
+            rows = self.db.execute("SELECT path, size, kind FROM work WHERE batch = ? ORDER BY place", (number,))
+            yield number, [File(*row) for row in rows.fetchall()]
+
+    def due_bytes(self) -> int:
+        text = "SELECT total(size) FROM work WHERE batch NOT IN (SELECT batch FROM done)"
+        return int(self.db.execute(text).fetchone()[0])
+
+    def finished(self, batch: int, files: list[Kept]) -> None:
+        """A batch is done. Objects are numbered by their file, whichever process is first."""
+        db = self.db
+        with self.transaction():
+            place = batch << 32
+            for kept in files:
+                if kept.problem:
+                    db.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?)", (kept.path, kept.problem))
+                    db.execute("DELETE FROM night WHERE path = ?", (kept.path,))
+                    continue
+                db.execute("UPDATE night SET hash = ?, size = ? WHERE path = ?", (kept.whole, kept.size, kept.path))
+                db.execute("DELETE FROM parts WHERE path = ?", (kept.path,))
+                if kept.parts:
+                    db.executemany("INSERT INTO parts VALUES (?, ?, ?, ?)", ((kept.path, *p) for p in kept.parts))
+                rows = [(name, size, place + i) for i, (name, size) in enumerate(kept.objects)]
+                place += len(rows)
+                db.executemany(
+                    "INSERT INTO objects VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET place = min(place, excluded.place)",
+                    rows,
+                )
+            db.execute("INSERT INTO done VALUES (?)", (batch,))
+
+    def doubt(self, folder: Path) -> None:
+        """Where an object of a finished batch is not there as it was written, all batches are to do again."""
+        for name, size in self.db.execute("SELECT name, bytes FROM objects"):
+            try:
+                if (folder / "data" / name[:2] / name[2:]).stat().st_size == size:
+                    continue
+            except OSError:
+                pass
+            with self.transaction():
+                self.db.execute("DELETE FROM done")
+                self.db.execute("DELETE FROM objects")
+            return
+
+    def objects(self) -> Iterator[tuple[str, int]]:
+        """(name, bytes) in the order of their files."""
+        yield from self.db.execute("SELECT name, bytes FROM objects ORDER BY place")
+
+    def named(self) -> Iterator[tuple[str, int]]:
+        """(name, bytes) in the order of their names."""
+        yield from self.db.execute("SELECT name, bytes FROM objects ORDER BY name")
+
+    def without_known(self, new: Iterator[str], remove: Callable[[str], None]) -> None:
+        """Leaves only the new objects; `remove` is called for each of the others, which were there before this day.
+        Interrupted in the middle, `doubt` finds out."""
+        with self.transaction():
+            self.db.execute("CREATE TEMP TABLE fresh (name TEXT PRIMARY KEY) WITHOUT ROWID")
+            self.db.executemany("INSERT INTO fresh VALUES (?)", ((name,) for name in new))
+            for (name,) in self.db.execute("SELECT name FROM objects WHERE name NOT IN (SELECT name FROM fresh)"):
+                remove(name)
+            self.db.execute("DELETE FROM objects WHERE name NOT IN (SELECT name FROM fresh)")
+            self.db.execute("DROP TABLE fresh")
+
+    def totals(self) -> dict[str, int]:
+        """Of the day's new content: new_files, raw_bytes, new_bytes; files of the night."""
+        new = """SELECT count(*), total(night.size) FROM work JOIN night USING (path) WHERE
+          lower(hex(night.hash)) IN (SELECT name FROM objects) OR EXISTS (SELECT 1 FROM parts
+          WHERE parts.path = work.path AND lower(hex(parts.hash)) || 'P' IN (SELECT name FROM objects))"""
+        files, raw = self.db.execute(new).fetchone()
+        stored = self.db.execute("SELECT total(bytes) FROM objects").fetchone()[0]
+        all_files = self.db.execute("SELECT count(*) FROM night WHERE type = ?", (FILE,)).fetchone()[0]
+        return {"new_files": files, "raw_bytes": int(raw), "new_bytes": int(stored), "files": all_files}
+
+    def transaction(self) -> "Transaction":
+        return Transaction(self.db)
+
+
+class Transaction:
+    """BEGIN … COMMIT, or ROLLBACK where something is raised."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self.db = db
+
+    def __enter__(self) -> None:
+        self.db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.db.execute("COMMIT" if kind is None else "ROLLBACK")

@@ -1,0 +1,99 @@
+"""A real tree as a night: what lies in the folder of a version. What cannot be kept is left out, with the reason.
+
+Nothing is told from times of files: a clock that went backwards changes nothing. May import: `campaign.release`,
+`errors`, `objects`, `state`.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from storelab.core.campaign.release import Release, night_of
+from storelab.core.errors import UserError, cut
+from storelab.datasets.release.objects import File
+from storelab.datasets.release.state import FILE, FOLDER, LINK, State
+
+ODD = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+}
+
+
+def source(settings: Release, day: int) -> str:
+    """Folder of the version that a day publishes. Raises UserError."""
+    assert settings.tree is not None
+    folder = Path(settings.tree.path).expanduser() / settings.tree.versions[day - 1]
+    if not folder.is_dir():
+        raise UserError("release.tree", f"{cut(str(folder))}: no such folder", "name versions that are there")
+    return str(folder.resolve())
+
+
+def night(settings: Release, day: int) -> str:
+    """Folder of a version in the repository."""
+    assert settings.tree is not None
+    return night_of(settings.tree.versions[day - 1])
+
+
+def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
+    """(path below root, its state, "") of all that lies there, a folder before what is in it; (path, None, reason) of
+    what cannot be looked at. Links are not followed."""
+    waiting = [b""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(root + b"/" + below) as found:
+                names = sorted(entry.name for entry in found)
+        except OSError as error:
+            yield below, None, os.strerror(error.errno or 0)
+            continue
+        for name in names:
+            path = below + b"/" + name if below else name
+            try:
+                state = os.lstat(root + b"/" + path)
+            except OSError as error:
+                yield path, None, os.strerror(error.errno or 0)
+                continue
+            yield path, state, ""
+            if stat.S_ISDIR(state.st_mode):
+                waiting.append(path)
+
+
+def begin(state: State, day: int) -> None:
+    """Makes the tree of a day from the folder of its version, and wants all its files. Inside of a transaction."""
+    db, root = state.db, os.fsencode(source(state.settings, day))
+    state.begin(day)
+    db.execute("CREATE TEMP TABLE before AS SELECT path FROM night WHERE type = ?", (FILE,))
+    db.execute("DELETE FROM night")
+    db.execute("DELETE FROM parts")
+    insert = "INSERT INTO night (path, type, size, mode, mtime, target) VALUES (?, ?, ?, ?, ?, ?)"
+    for path, found, why in entries(root):
+        if found is None:
+            _skip(state, path, why)
+            continue
+        about = (found.st_size, found.st_mode & 0o7777, int(found.st_mtime))
+        if stat.S_ISDIR(found.st_mode):
+            db.execute(insert, (path, FOLDER, *about, None))
+        elif stat.S_ISREG(found.st_mode):
+            db.execute(insert, (path, FILE, *about, None))
+            state.wanted(File(path, found.st_size, None))
+        elif stat.S_ISLNK(found.st_mode):
+            try:
+                db.execute(insert, (path, LINK, *about, _target(root + b"/" + path)))
+            except OSError as error:
+                _skip(state, path, os.strerror(error.errno or 0))
+        else:
+            _skip(state, path, ODD.get(stat.S_IFMT(found.st_mode), "no file, folder or link"))
+    gone = "SELECT count(*) FROM before WHERE path NOT IN (SELECT path FROM night WHERE type = ?)"
+    state.put("removed_files", db.execute(gone, (FILE,)).fetchone()[0])
+    db.execute("DROP TABLE before")
+
+
+def _target(path: bytes) -> bytes:
+    return os.fsencode(Path(os.fsdecode(path)).readlink())
+
+
+def _skip(state: State, path: bytes, why: str) -> None:
+    state.db.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?)", (path, why))
