@@ -69,6 +69,7 @@ DEFAULTS = {
         "most_buckets": (120, 0),
         "clients_per_node": (0, 0),
         "servers": (0, 0),
+        "part": (0, 0),
     },
     **{
         "max_range_gap": (32 * 1024, 0),

@@ -7,8 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from storelab import workloads
+from storelab.core import evidence
 from storelab.core.config import Config
 from storelab.core.model import Part, Point
+from storelab.core.plan import series
 from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.workloads.staging import stage
@@ -20,6 +23,25 @@ def of_point(config: Config, chosen: Point, store: Store, manifests: dict[str, P
     if "roles" in chosen.fixed:
         job["roles"] = [role_data(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     return job
+
+
+def keeps(chosen: Point) -> bool:
+    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
+    return series.part(chosen) > 0 and any(series.keeps(workloads.of(part.point)) for part in chosen.parts())
+
+
+def is_last(points: list[Point], chosen: Point) -> bool:
+    """Whether no part of its series follows."""
+    return series.of(points, chosen)[-1] == chosen
+
+
+def tell_earlier(config: Config, points: list[Point], chosen: Point, job: dict[str, Any]) -> None:
+    """Add to the job, and to those of its roles, the `earlier` parts of the series that have a record, in their order:
+    {part, attempt}."""
+    before = [p for p in series.of(points, chosen) if series.part(p) < series.part(chosen)]
+    runs = {series.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
+    for part, own in zip(chosen.parts(), job.get("roles", [job]), strict=True):
+        own["earlier"] = [{"part": n, "attempt": part.attempt(run["attempt"])} for n, run in runs.items() if run]
 
 
 def role_data(

@@ -144,14 +144,14 @@ def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> di
     datasets = {p.dataset["name"]: p.dataset for p in (part.point for part in chosen.parts()) if p.dataset}
     manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
     with attempts.begun(config, chosen.key) as work:
-        return _attempted(_new_attempt(config, chosen, store, manifests, work), points, why)
+        return _attempted(_new_attempt(config, points, chosen, store, manifests, work), points, why)
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
     _write_job(attempt, points)
     attempt.cold.cool()
     outcome = _launch(attempt)
-    _gather(attempt, outcome)
+    _gather(attempt, outcome, points)
     record.accept(attempt.job["limits"], outcome.results, outcome.checks)
     run = _told(attempt, outcome)
     record.put_in_place(run, attempt.work, attempt.config.raw / attempt.point.key, why)
@@ -185,8 +185,12 @@ def _mend(store: Store) -> None:
         stage.report(f"    {line}")
 
 
-def _new_attempt(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], work: Path) -> Attempt:
+def _new_attempt(
+    config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], work: Path
+) -> Attempt:
     job = jobs.of_point(config, chosen, store, manifests, work.name)
+    if jobs.keeps(chosen):
+        jobs.tell_earlier(config, points, chosen, job)
     evidence = cold.Evidence(config, store, chosen, job)
     return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence)
 
@@ -249,8 +253,9 @@ def _each(calls: list[Callable[[int], None]], t0_ns: int) -> None:
         call(t0_ns)
 
 
-def _gather(attempt: Attempt, outcome: Outcome) -> None:
-    """The monitor's table, and what the clients left in the store: counted, and removed when it is much."""
+def _gather(attempt: Attempt, outcome: Outcome, points: list[Point]) -> None:
+    """The monitor's table, and what the clients left in the store: counted, and removed when it is much, but not while
+    later parts want it."""
     config, store, results = attempt.config, attempt.store, outcome.results
     if columns := outcome.watch.columns():  # behind those of the nodes, where there are others
         index = outcome.launcher.participants if config.launcher.kind != choose.LOCAL else 0
@@ -260,7 +265,7 @@ def _gather(attempt: Attempt, outcome: Outcome) -> None:
             own = [results[rank] for rank in part.ranks]
             size_bytes, objects = (sum(r[what] for r in own) for what in ("bytes", "operations"))
             left_over.add(config, store.name, part.point, size_bytes, objects)
-    if attempt.writing:
+    if attempt.writing and (not jobs.keeps(attempt.point) or jobs.is_last(points, attempt.point)):
         left_over.remove(config, store)
 
 

@@ -12,6 +12,7 @@ from storelab import workloads
 from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.model import Point, said
+from storelab.core.plan import series
 from storelab.measure import given_up
 from storelab.workloads.staging import stage
 
@@ -25,6 +26,8 @@ def announce(config: Config, points: list[Point], chosen: Point) -> None:
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
+    if number := series.part(chosen):
+        what += f", part {number} of {len(series.of(points, chosen))}"
     stage.report(
         f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"

@@ -1,12 +1,13 @@
 """Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`).
 
-May import: `core.axes.clients`, `core.axes.deployment`, `core.axes.transfers`, `core.model`.
+May import: `core.axes.clients`, `core.axes.deployment`, `core.axes.series`, `core.axes.transfers`, `core.model`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from storelab.core.axes import clients, deployment, transfers
+from storelab.core.axes.series import PART
 from storelab.core.model import OF_ROLE, Axis, Workload
 
 FAULT = Axis(
@@ -26,14 +27,16 @@ WHOLE = (  # of the whole point, whatever its roles
     *(axis for axis in vars(deployment).values() if isinstance(axis, Axis)),
     clients.CLIENTS_PER_NODE,
     FAULT,
+    PART,
 )
 WHOLE_NAMES = tuple(axis.name for axis in WHOLE)
 
 
-def of_point(faults: Iterable[str]) -> tuple[Axis, ...]:
-    """The axes of the whole point; `fault` may be one of these names."""
+def of_point(faults: Iterable[str], parts: bool = False) -> tuple[Axis, ...]:
+    """The axes of the whole point; `fault` may be one of these names. parts: the sweep is measured in parts."""
     known = (FAULT.default, *faults)
-    return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in WHOLE)
+    axes = WHOLE if parts else tuple(axis for axis in WHOLE if axis is not PART)
+    return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in axes)
 
 
 def own(workload: Workload) -> tuple[Axis, ...]:
@@ -46,6 +49,6 @@ def named(role: str, workload: Workload) -> tuple[Axis, ...]:
     return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in own(workload))
 
 
-def of(faults: Iterable[str], roles: Mapping[str, Workload]) -> tuple[Axis, ...]:
+def of(faults: Iterable[str], roles: Mapping[str, Workload], parts: bool = False) -> tuple[Axis, ...]:
     """All axes of a point with these roles: name -> workload."""
-    return (*of_point(faults), *(axis for role, workload in roles.items() for axis in named(role, workload)))
+    return (*of_point(faults, parts), *(axis for role, workload in roles.items() for axis in named(role, workload)))

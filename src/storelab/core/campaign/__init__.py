@@ -29,6 +29,7 @@ from storelab.core.config_types import (
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
+MOST_PARTS = 1000  # of a sweep
 
 
 class Limits(Closed):
@@ -140,6 +141,12 @@ class Sweep(Closed):
         64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
     )
     repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
+    parts: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_PARTS,
+        description="Measures each point in so many parts, one after the other, each with a record; see docs/soak.md.",
+    )
     stores: Annotated[list[Name], Once] | None = Field(
         None, min_length=1, description="Only these of the campaign's stores; default: all of `use_stores`."
     )

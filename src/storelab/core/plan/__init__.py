@@ -2,9 +2,10 @@
 
 Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the
 order of the blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine
-fall on all points alike (interleaving). Before and after them the calibration, if the campaign has one.
+fall on all points alike (interleaving); the parts of a series stay together and ascend. Before and after them the
+calibration, if the campaign has one.
 
-May import: `sweeps` (what a sweep asks for), `roles` (several at once), `core`.
+May import: `sweeps` (what a sweep asks for), `roles` (several at once), `series` (in parts), `core`.
 """
 
 import itertools
@@ -20,7 +21,7 @@ from storelab.core.campaign import Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import Point, Workload, derive_seed, point_key
-from storelab.core.plan import roles
+from storelab.core.plan import roles, series
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
 SCHEMA = 1
@@ -30,8 +31,9 @@ CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure
 
 
 def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
-    """The workloads, and those of the configuration's sweeps with roles. Raises UserError for a wrong role."""
-    return {**workloads, **roles.declared(config, workloads)}
+    """The workloads, those of sweeps in parts with the axis `part`, and those of the configuration's sweeps with roles.
+    Raises UserError for a wrong role."""
+    return {**workloads, **series.declared(config, workloads), **roles.declared(config, workloads)}
 
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
@@ -110,7 +112,7 @@ def deployment(point: Point) -> tuple[str, ...]:
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment; number them from 1.
+    """Shuffle by seed, in blocks of one repetition of one deployment, each series as one; number them from 1.
 
     A calibration comes first and last.
     """
@@ -125,8 +127,9 @@ def order(points: list[Point], seed: int) -> list[Point]:
         rng.shuffle(deployments)
         for one in deployments:
             block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
-            rng.shuffle(block)
-            out += block
+            alone = series.together(block)
+            rng.shuffle(alone)
+            out += itertools.chain.from_iterable(alone)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 

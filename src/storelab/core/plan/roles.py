@@ -15,6 +15,7 @@ from storelab.core.campaign.faults import resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
+from storelab.core.plan import series
 from storelab.core.plan.sweeps import buckets_filled, scaled, staged_for, sweep_axes
 
 ALONE = ("calibrate", "consistency", "probe", "space")  # workloads that look at a store which does nothing else
@@ -37,8 +38,13 @@ def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, W
     every = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
     told = ", ".join(f"{role} ({w.name})" for role, w in every.items())
     writes = any(w.direction == "write" for w in every.values())
-    axes = axes_of_roles.of(config.faults, every)
+    axes = axes_of_roles.of(config.faults, every, in_parts(sweep, every))
     return Workload(f"{PREFIX}{name}", axes, f"At once: {told}.", direction="write" if writes else "read")
+
+
+def in_parts(sweep: Sweep, roles: Mapping[str, Workload]) -> bool:
+    """Whether points of the sweep have the axis `part`: it is measured in parts, or a role's workload asks for it."""
+    return bool(sweep.parts) or any(map(series.keeps, roles.values()))
 
 
 class Roles:
@@ -47,7 +53,9 @@ class Roles:
     def __init__(self, config: Config, name: str, sweep: Sweep, workloads: Mapping[str, Workload]):
         self.config, self.place = config, f"sweeps.{name}"
         self.workloads = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
-        self.whole = Workload(f"{PREFIX}{name}", axes_of_roles.of_point(config.faults), "")
+        self.whole = Workload(
+            f"{PREFIX}{name}", axes_of_roles.of_point(config.faults, in_parts(sweep, self.workloads)), ""
+        )
         for role, asked in sweep.roles.items():
             for axis in asked.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
                 mend = f"write it in {self.place}.axes"

@@ -11,6 +11,7 @@ from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import Axis, Workload
+from storelab.core.plan import series
 
 MOST_POINTS = 100_000  # each has a folder of its own
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
@@ -20,11 +21,14 @@ Asked = TypeVar("Asked", Sweep, Role)
 def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list[Any]]:
     """The values of each of the workload's axes, typed, defaults filled in. `place`: of the sweep, or its role, in the
     configuration. Raises UserError."""
-    known = [a.name for a in workload.axes]
+    known, parts = [a.name for a in workload.axes], series.numbers(place, sweep)
     for key in sweep.axes:
         require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
     columns = []
     for axis in workload.axes:
+        if axis.name == declared.PART.name:
+            columns.append(parts)
+            continue
         if axis.name not in sweep.axes:
             columns.append([axis.default])
             continue
