@@ -107,7 +107,8 @@ def test_one_that_hangs(store):
     )
     assert runner.failed() == [] and runner.recovered
     assert states[0][0] == "clean" and "degraded" in dict(states) and states[-1][0] == "clean"
-    assert 3 <= dict(reversed(states))["degraded"] - 1 < most, states
+    # Silence counts from the last sign of life, which came up to a second and more before it hung.
+    assert 1.5 <= dict(reversed(states))["degraded"] - 1 < most, states
 
 
 def test_its_front_end_is_down(store):
