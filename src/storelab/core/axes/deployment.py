@@ -13,7 +13,7 @@ REDUNDANCY = Axis(
     "Redundancy of the store: none, replica-N, ec-K-M.",
     heading="Redundancy",
     words="{}",
-    values={"default": ""},
+    values={"default": "", "none": "no redundancy"},
     setting="redundancy",
 )
 SERVERS = Axis(
