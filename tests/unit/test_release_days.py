@@ -245,6 +245,15 @@ def test_an_object_that_a_crash_cut_off_is_made_again(tmp_path, monkeypatch, und
     assert digests(Release(SETTINGS, 1).day(1, tmp_path / "again").folder) == undisturbed[1]
 
 
+def test_what_a_state_that_is_gone_left_behind_goes(tmp_path, undisturbed):
+    for name in ("day-0001", "day-0002.part"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "data/junk").touch()
+    (tmp_path / "day-0001/day.json").write_text("{}")
+    Release(SETTINGS, 1).day(2, tmp_path)
+    assert {n: digests(tmp_path / f"day-{n:04d}") for n in (1, 2)} == {n: undisturbed[n] for n in (1, 2)}
+
+
 def test_missing_days_are_made_as_well(tmp_path, undisturbed):
     release = Release(SETTINGS, 1)
     release.day(3, tmp_path / "at once")

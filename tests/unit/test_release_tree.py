@@ -99,7 +99,7 @@ def odd(tmp_path):
         (b"link", b"a"),
         (b"broken", b"no/where"),
         (b"circle", b"circle"),
-        (b"out", b"/etc"),
+        (b"outside", b"/nowhere/at/all"),
         (b"d/up", b".."),
     ):
         Path(os.fsdecode(root + b"/" + name)).symlink_to(os.fsdecode(target))
@@ -232,6 +232,11 @@ def test_versions_that_are_not_there(odd, tmp_path):
     what = settings(odd / "one", ".")
     (facts,), bucket, _ = publish(what, tmp_path / "dot")
     assert read_back(what, facts, bucket) == there(os.fsencode(odd / "one"), b"/tree")
+
+
+def test_a_tree_does_not_publish_its_own_days(odd):
+    with pytest.raises(UserError, match="which is published"):
+        Release(settings(odd, "one"), 1).day(1, odd / "one/made")
 
 
 def test_old_versions_leave_the_root(odd, tmp_path):

@@ -63,14 +63,15 @@ class Release:
 
     def _make(self, state: State, n: int) -> None:
         whole = days.folder_of(state.folder, n)
+        part = whole.with_suffix(".part")
         if state.get("working") != n:
+            for left in (whole, part):  # by a state that is gone
+                shutil.rmtree(left, ignore_errors=True)
             with state.transaction():
                 self._of.begin(state, n)
         if not (whole / days.FILE).exists():
-            part = whole.with_suffix(".part")
             self._objects(state, n, part)
             self._rest(state, n, part)
-            shutil.rmtree(whole, ignore_errors=True)
             part.rename(whole)
         facts = days.read(whole).facts
         with state.transaction():

@@ -63,7 +63,11 @@ def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
 
 def begin(state: State, day: int) -> None:
     """Makes the tree of a day from the folder of its version, and wants all its files. Inside of a transaction."""
-    db, root = state.db, os.fsencode(source(state.settings, day))
+    folder = source(state.settings, day)
+    if state.folder.resolve().is_relative_to(folder):
+        problem = f"the days would be made in {cut(folder)}, which is published"
+        raise UserError("release.tree", problem, "make them elsewhere, or publish another folder")
+    db, root = state.db, os.fsencode(folder)
     state.begin(day)
     db.execute("CREATE TEMP TABLE before AS SELECT path FROM night WHERE type = ?", (FILE,))
     db.execute("DELETE FROM night")
