@@ -17,7 +17,7 @@ from storelab.core.config import Config
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
-from storelab.stores.seaweedfs import SeaweedFS, Settings
+from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so would the programs that tests send it to.

@@ -20,7 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import point
 from storelab.measure.faults.runner import Runner
 from storelab.stores.protocols import s3_clients
-from storelab.stores.seaweedfs import SeaweedFS, Settings
+from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.real
@@ -134,7 +134,7 @@ import json, sys, time
 from pathlib import Path
 from storelab.core import clock
 from storelab.measure.faults.runner import Runner
-from storelab.stores.seaweedfs import SeaweedFS, Settings
+from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 state, settings, acts = json.loads(sys.argv[1])
 with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as runner:
     runner.start(clock.now_ns())

@@ -16,7 +16,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.measure import point as measure
 from storelab.stores import everywhere
 from storelab.stores.protocols import s3_clients
-from storelab.stores.seaweedfs import Settings
+from storelab.stores.seaweedfs.store import Settings
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 

@@ -18,7 +18,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import net
 from storelab.stores.protocols import s3_clients, s3_mistakes
 from storelab.stores.protocols.s3 import S3Access
-from storelab.stores.seaweedfs import ACCOUNTS, SeaweedFS, Settings
+from storelab.stores.seaweedfs.store import ACCOUNTS, SeaweedFS, Settings
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real

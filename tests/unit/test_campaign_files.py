@@ -23,6 +23,10 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; a
         for preset in PRESETS
     },
     **{
+        ("fill", preset): "sweeps.overwrites.stores: 'ceph' is none of the campaign's stores; used: uds"
+        for preset in PRESETS
+    },
+    **{
         ("faults", preset): "sweeps.uploads.stores: 'ceph' is none of the campaign's stores; used: uds"
         for preset in PRESETS
     },

@@ -21,6 +21,7 @@ from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.shares import Staged, staged, to_delete
 from storelab.engines.common.tally import Done, Tally
 from storelab.engines.common.wire import Counts
+from storelab.engines.obstore.rewrite import ObstoreRewrite
 from storelab.engines.s5cmd import output
 from storelab.gang import clocks
 from storelab.measure import record
@@ -92,6 +93,38 @@ def test_what_a_broken_limit_says():
         Guard({"error_fraction": 0.1}, 1).observe(0, 0, 0, 50, 6)
     assert str(LimitExceeded("limit").because(["first", "second"])) == "limit: first"
     assert str(LimitExceeded("limit").because([])) == "limit"
+
+
+def test_overwrites_are_no_new_bytes():
+    """1000 bytes over and over, within a room of 3000: only objects of unknown outcome need more, and the disk where it keeps what was overwritten."""
+    limits = {"room_bytes": 6000, "error_fraction": None}
+    guard = Guard(limits, 2, kept=(1000, 200))
+    for moved in (500, 10**9):
+        guard.observe(0, moved, 0, moved // 200, 0)
+    guard.observe(S, 10**9, 0, 100, 10)  # 1000 + 10 * 200 = 3000, its share
+    with pytest.raises(LimitExceeded, match="uploaded 0 MB: more than its share 0 MB of the room"):
+        guard.observe(S, 10**9, 0, 100, 11)
+    Guard(limits, 2, kept=(10**9, 200)).observe(0, 3000, 0, 1, 0)  # never more than was uploaded
+    with pytest.raises(LimitExceeded):
+        Guard(limits, 2).observe(0, 3001, 0, 1, 0)
+    for kept in (None, (1000, 200)):
+        guard = Guard({"disk_bytes": 8_000_000}, 2, kept=kept)
+        assert guard.active
+        guard.observe(0, 4_000_000, 0, 1, 0)
+        with pytest.raises(LimitExceeded, match="its share 4 MB of the free disk, and the store gives no space"):
+            guard.observe(0, 4_000_001, 0, 1, 0)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_rewriting_client_keeps_a_bounded_set(processes):
+    """Its slots, each of one object; shared by its processes as its workers are."""
+    axes = {"keys_per_worker": 4, "object_size": 100, "workers": 5}
+    client = object.__new__(ObstoreRewrite)
+    client.job, client.size = SimpleNamespace(point=SimpleNamespace(axes=axes)), 100
+    each = [len(range(i, 5, processes)) for i in range(processes)]
+    assert sum(client.kept(n)[0] for n in each) == 5 * 4 * 100 and client.kept(1)[1] == 100
+    axes.pop("keys_per_worker")
+    assert client.kept(5) is None
 
 
 # Shares of objects

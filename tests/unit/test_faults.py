@@ -26,7 +26,7 @@ from storelab.stores.base import Condition
 from storelab.stores.faults import drives, links
 from storelab.stores.faults.acts import resolve
 from storelab.stores.faults.journal import Journal
-from storelab.stores.seaweedfs import volumes_of
+from storelab.stores.seaweedfs.store import volumes_of
 
 S = 10**9
 ROOT = Path(__file__).parents[2]
@@ -54,8 +54,8 @@ def store(name, tmp_path):
     return make(name, load(settings["kind"]).Settings.model_validate(settings), tmp_path)
 
 
-def test_every_act_is_a_harm_a_repair_or_a_users():
-    assert sorted(ACTS) == sorted([*HARMS, *UNDOES, *OF_A_USER]) and len(set(ACTS)) == 13
+def test_every_act_is_a_harm_a_repair_an_upgrade_or_a_users():
+    assert sorted(ACTS) == sorted([*HARMS, *UNDOES, "upgrade", *OF_A_USER]) and len(set(ACTS)) == 14
     assert {h for harms in UNDOES.values() for h in harms} == set(HARMS), "each harm has an act that takes it back"
     assert set(LOSSES) < set(HARMS)
 
@@ -99,6 +99,8 @@ def test_acts_carry_what_belongs_to_them():
         ({"at": "1 s", "act": "slow", "actor": "a"}, "says not how slow; give `delay`, `loss` or `rate`"),
         ({"at": "1 s", "act": "slow", "actor": "a", "loss": "0 %"}, "'0 %' is no share"),
         ({"at": "1 s", "act": "command"}, "'command' is missing; say what to run"),
+        ({"at": "1 s", "act": "upgrade", "actor": "a"}, "'to' is missing; give the version, like '4.48'"),
+        ({"at": "1 s", "act": "kill", "actor": "a", "to": "4.48"}, "'to' does not belong to 'kill'"),
         ({"at": "1 s", "act": "prompt", "command": "x"}, "'command' does not belong to 'prompt'"),
         ({"at": "1 s", "act": "explode", "actor": "a"}, "Input should be 'kill', 'hang'"),
         ({"act": "kill", "actor": "a"}, "Field required"),

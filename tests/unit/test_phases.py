@@ -217,6 +217,65 @@ def test_phases_count_what_ends_in_them(tmp_path, binned):
             assert pd.isna(row["latency_p99_ms"]) == (len(took) < 100)
 
 
+def waiting(role, begun, due=None, took=None):
+    """A hung operation, given up at 23 s; in a bin: its latency's upper end."""
+    row = {"client": 2 if role == "deletions" else 0, "op": "PUT", "count": 1, "bytes": 0, "status": None}
+    begun_ns, end = T0 + round(begun * S), T0 + 23 * S
+    row |= {"end_ns": end, "start_ns": begun_ns, "error": "Hung", "latency_hist": None}
+    if due is not None:
+        row["intended_ns"] = T0 + round(due * S)
+    return row | ({"start_ns": None, "latency_hist": [{"upper_ns": took, "count": 1}]} if took else {})
+
+
+def test_what_hung_is_longer_than_all_that_ended(tmp_path):
+    """Three of ten uploads hung: one since before the fault, one during it, one of the end; by hand."""
+    run = deletions(5, 10) | {"events": [KILL, RESTART]} | RECORD
+    good = {"client": 0, "op": "PUT", "count": 1, "bytes": 10, "status": 200, "error": None, "latency_hist": None}
+    ended = [
+        good | {"end_ns": T0 + round(at * S), "start_ns": T0 + round(at * S) - took * MS}
+        for at, took in ((2, 5), (3, 7), (6, 10), (7, 20), (8, 30), (8.5, 40), (9, 50), (12, 60))
+    ]
+    rows = [*ended, waiting("uploads", 4.5, due=4), waiting("uploads", 8), waiting("uploads", 15)]
+    made = cells.in_phases(campaign_of(tmp_path, rows, run)).cells.set_index(["role", "cell"])
+    before, during, after = (made.loc[("uploads", name)] for name in ("before", "during", "after"))
+    assert before["latency_max_ms"] == 7 and pd.isna(before["lower_bounds"]) and not before["hung"] > 0
+    # 10 20 30 40 50, then at least 15 s and 19 s: the fourth of seven is p50, the seventh would be p90 of ten or more
+    assert during["latency_p50_ms"] == 40 and pd.isna(during["latency_p90_ms"]) and during["hung"] == 2
+    assert during["latency_max_ms"] == 19_000 and during["lower_bounds"] == "latency_max"
+    # 60 ms, then at least 8 s, 15 s, 19 s: the second of four
+    assert (after["latency_p50_ms"], after["hung"], after["not_begun"]) == (8000, 3, 0)
+    assert after["lower_bounds"] == "latency_p50, latency_max" and after["operations"] == 1
+
+
+def test_a_phase_in_which_all_hung_has_a_row(tmp_path):
+    """And what hung in bins lasted at least as long as its bucket's lower end."""
+    run = deletions(5, 10) | {"events": [KILL, RESTART]} | RECORD
+    rows = [waiting("deletions", 7), waiting("uploads", 0, took=9 * S), waiting("uploads", 0, took=2 * S)]
+    made = cells.in_phases(campaign_of(tmp_path, rows, run)).cells.set_index(["role", "cell"])
+    assert {place: row["hung"] for place, row in made.iterrows()} == {
+        **{("deletions", "during"): 1, ("deletions", "after"): 1},
+        **{("uploads", "after"): 1},  # given up 3 s after the run: that one began at 14 s, the other behind it
+    }
+    assert made.loc[("deletions", "during"), "latency_max_ms"] == 16_000
+    assert made["latency_p50_ms"].isna().all(), "one operation has no median"
+    assert made.loc[("uploads", "after"), "latency_max_ms"] == pytest.approx(9000 / 1.02)
+
+
+def test_what_never_began_waited_until_its_role_ended(tmp_path):
+    """Two uploading clients with 4 operations/s due: each has every second one, half a second apart."""
+    run = deletions(5, 10) | {"events": [KILL, RESTART]} | RECORD
+    run["roles"] = [run["roles"][0] | {"axes": {"arrival_rate": 4}}, run["roles"][1]]
+    run["clients"] = [c | {"engine": {"not_begun": n}} for c, n in zip(run["clients"], (3, 25, None), strict=True)]
+    good = {"client": 0, "op": "PUT", "count": 1, "bytes": 10, "status": 200, "error": None, "latency_hist": None}
+    rows = [good | {"end_ns": T0 + 12 * S, "start_ns": T0 + 12 * S - 5 * MS}]
+    made = cells.in_phases(campaign_of(tmp_path, rows, run)).cells.set_index(["role", "cell"])
+    # due at 20, 19.5, 19 s; and at 20, 19.5 … 8 s: 4 of them before 9.5 s (8, 8.5, 9 and not 9.5 itself)
+    assert made.loc[("uploads", "during"), "not_begun"] == 3 and made.loc[("uploads", "after"), "not_begun"] == 28 - 2
+    assert made.loc[("uploads", "during"), "latency_max_ms"] == 12_000
+    assert made.loc[("uploads", "after"), "lower_bounds"] == "latency_p50, latency_p90, latency_max"
+    assert not (made.index.get_level_values("cell") == "before").any()
+
+
 @pytest.mark.parametrize("binned, step", [(False, BIN), (True, BIN), (True, S)])
 def test_steps_count_what_ends_in_them(tmp_path, binned, step):
     rows, run = drawn(f"steps {binned} {step}", binned)

@@ -454,6 +454,7 @@ def test_each_writing_client_has_its_share_of_the_room_and_its_attempt_is_noted(
     noted = []
     monkeypatch.setattr(measuring.left_over, "add", lambda *told: None)
     monkeypatch.setattr(measuring.left_over, "room", lambda *told: 999)
+    monkeypatch.setattr(measuring.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
     monkeypatch.setattr(measuring.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload)))
     monkeypatch.setattr(Roles, "before", lambda *told: None)
     job = jobs.of_point(config, one, Bucketful(config), {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
@@ -463,6 +464,7 @@ def test_each_writing_client_has_its_share_of_the_room_and_its_attempt_is_noted(
     assert noted == [("0123abcd-0", "put"), ("0123abcd-1", "delete")]
     told = json.loads((tmp_path / "job.json").read_text())
     assert [role["limits"].get("room_bytes") for role in told["roles"]] == [666, 333, None]
+    assert [role["limits"].get("disk_bytes") for role in told["roles"]] == [66, None, None]
 
 
 def test_each_client_has_the_keys_of_its_own_account(tmp_path):

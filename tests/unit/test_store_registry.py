@@ -124,9 +124,12 @@ def test_every_protocol_has_questions_and_what_they_are_asked_with(protocol):
 def test_what_is_installed_is_known_by_the_stores():
     assert "nginx" in install.parts("nginx", Path("none"))[0].what
     assert "slurmd" in install.parts("slurm", Path("none"))[0].what
-    with pytest.raises(UserError, match=r"no store 'tape' to install; one of: ceph, .*, hdfs, nullserver, slurm, "):
+    with pytest.raises(
+        UserError, match=r"no store 'tape' to install; one of: seaweedfs, ceph, .*, hdfs, nullserver, slurm, "
+    ):
         install.parts("tape", Path("none"))
-    for kind in ("seaweedfs", "s3"):
+    assert "SeaweedFS 4.47" in install.parts("seaweedfs", Path("none"))[0].what
+    for kind in ("directory", "s3"):
         with pytest.raises(
             UserError, match=f"there is nothing to install for {kind}; what it needs comes with `make setup`"
         ):

@@ -22,7 +22,7 @@ from storelab.stores.protocols import s3 as access_s3
 from storelab.stores.protocols import s3_clients, s3_mistakes
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.store import Settings as S3Settings
-from storelab.stores.seaweedfs import Settings as SeaweedSettings
+from storelab.stores.seaweedfs.store import Settings as SeaweedSettings
 
 KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
 SERVER = "import http.server, sys; http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()"
@@ -45,7 +45,7 @@ def keys(monkeypatch):
 
 def test_boto3_is_imported_late():
     code = (
-        "import sys; from pathlib import Path; from storelab.stores.seaweedfs import Settings; from storelab.stores import make\n"
+        "import sys; from pathlib import Path; from storelab.stores.seaweedfs.store import Settings; from storelab.stores import make\n"
         "s = make('sw', Settings(kind='seaweedfs'), Path('none')); s.status(); assert 'boto3' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -179,7 +179,7 @@ def measure(settings: Settings, key: str, again: bool) -> None:
 def collect(settings: Settings) -> None:
     """Check that all points are measured and whole, and write SHA256SUMS over the raw records."""
     from storelab.measure import collect as collecting
-    from storelab.workloads.staging import left_over
+    from storelab.workloads.staging import filling, left_over
 
     config, points = load(settings)
     if records.sealed(config.raw):
@@ -187,10 +187,11 @@ def collect(settings: Settings) -> None:
         return
     collecting.refuse(config, points)
     for name, store in load_stores(config, past=True).items():
-        if left_over.left(config, name)["buckets"]:
+        if left_over.left(config, name)["buckets"] or filling.there(config, store):
             try:
                 store.up(1)
                 left_over.remove(config, store, always=True)
+                filling.ensure(config, store, 0)
             except (UserError, MeasurementFailed) as error:  # a store that is down keeps no paper from the others
                 click.echo(f"{name}: what points uploaded stays for now: {error}", err=True)
     click.echo(f"{config.name}: {collecting.write_sums(config, points)} raw files of {len(points)} points", err=True)

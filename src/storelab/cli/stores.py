@@ -69,9 +69,9 @@ def _doctor_of_nodes(config: "Config") -> None:
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install what these KINDs need. What is there already stays as it is.
 
-    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, hdfs), an engine (loadgen, root), a testbed (slurm,
-    condor), or slurm-plugin, Snakemake's executor for Slurm. What is no Debian package goes into the folder that
-    STORELAB_TOOLS names, or else into storelab's folder in your cache.
+    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, hdfs; seaweedfs: another version, for upgrades), an
+    engine (loadgen, root), a testbed (slurm, condor), or slurm-plugin, Snakemake's executor for Slurm. What is no
+    Debian package goes into the folder that STORELAB_TOOLS names, or else into storelab's folder in your cache.
     """
     import time
 

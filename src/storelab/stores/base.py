@@ -268,6 +268,15 @@ class Store(ABC):
         """Room left for data, None where it cannot be asked."""
         return None
 
+    def capacity_bytes(self) -> int | None:
+        """Room for data in the empty store, of which `free_bytes` is left; None where it is not known, or shared with
+        others."""
+        return None
+
+    def keeps_overwritten(self, size_bytes: int) -> bool:
+        """Whether the space of an object of this size, when it is overwritten, comes back with `reclaim` only."""
+        return False
+
     def used_bytes(self) -> int | None:
         """Raw bytes of all copies of the data, on disks or in memory; None where that cannot be asked."""
         return None

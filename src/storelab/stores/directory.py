@@ -112,6 +112,11 @@ class Directory(Store):
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
 
+    def capacity_bytes(self) -> int | None:
+        """Of a folder that is a file system of its own."""
+        usage = shutil.disk_usage(self.path) if os.path.ismount(self.path) else None
+        return usage.used + usage.free if usage else None
+
     def used_bytes(self) -> int | None:
         """Bytes of the blocks of storelab's own folders.
 

@@ -21,7 +21,7 @@ from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import OnDrives, SecureSettings
 from storelab.stores.managed.target import ASK_S
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
@@ -40,7 +40,7 @@ LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
 SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # data, parity
 
 
-class Settings(SecureSettings):
+class Settings(OnDrives, SecureSettings):
     """A MinIO server on this machine, its drives are folders."""
 
     kind: Literal["minio"]

@@ -15,7 +15,7 @@ from storelab.core.errors import UserError
 from storelab.install import debian
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import OnDrives, SecureSettings
 
 MODULES = [
     Path(p)
@@ -81,7 +81,7 @@ TLS = """        ssl_certificate "{chain}";
 """
 
 
-class Settings(SecureSettings):
+class Settings(OnDrives, SecureSettings):
     """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
 
     kind: Literal["nginx"]

@@ -20,7 +20,7 @@ from storelab.install import golang
 from storelab.stores.managed.administration import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import OnDrives, SecureSettings
 
 PROGRAM = golang.Program(
     "versitygw",
@@ -32,7 +32,7 @@ PROGRAM = golang.Program(
 ROLE = "userplus"  # may make buckets; reaches none but its own
 
 
-class Settings(SecureSettings):
+class Settings(OnDrives, SecureSettings):
     """A Versity S3 gateway over a folder, started and stopped by storelab; several gateways share the folder."""
 
     kind: Literal["versitygw"]

@@ -11,9 +11,10 @@ from storelab.core import units
 BESIDE = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns behind the median
 
 AT_LEAST, PAUSED = r"$\geq$", r"$^\dagger$"
+WHY_AT_LEAST = f"{AT_LEAST}: some operations hung, or were due and never began; the quantile is at least so long."
 
 
-def _at_least(r: pd.Series, metric: str) -> str:
+def at_least(r: pd.Series, metric: str) -> str:
     """The mark of a metric that is a lower bound in a row of latency.csv."""
     told = r[latency.BOUNDS]
     return AT_LEAST if not pd.isna(told) and metric in str(told).split(", ") else ""
@@ -37,10 +38,10 @@ def latencies(table: pd.DataFrame) -> str:
     for _, r in rows.sort_values(["op", "store", "loop"], kind="stable").iterrows():
         size = next((units.format_size(int(r[c])) for c in latency.SIZES if c in r and not pd.isna(r[c])), "")
         cells = [words.deployment(r), *([str(r["engine"])] if engines else []), r["op"], size, _load(r), f"{r['n']:g}"]
-        values = [_at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in BESIDE]
+        values = [at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in BESIDE]
         if not pd.isna(r["paused_percent"]) and r["paused_percent"] >= latency.PAUSED:
             values[BESIDE.index("latency_p99")] += PAUSED
-        median = _at_least(r, "latency_p50") + spread(r, "latency_p50", "ms")
+        median = at_least(r, "latency_p50") + spread(r, "latency_p50", "ms")
         lines.append(row([*map(escape, cells), median, *values]))
     marks = " A star: the system did not keep up with what was due." if any("*" in text for text in lines) else ""
     if any(PAUSED in text for text in lines):
@@ -49,7 +50,7 @@ def latencies(table: pd.DataFrame) -> str:
             "operations that took longer."
         )
     if any(AT_LEAST in text for text in lines):
-        marks += f" {AT_LEAST}: some operations hung, or were due and never began; the quantile is at least so long."
+        marks += f" {WHY_AT_LEAST}"
     binned = (
         f" Quantiles from histograms are known to {100 * (latency.WIDTH - 1):g} %."
         if rows["binned"].astype(bool).any()

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.latency import AT_LEAST, WHY_AT_LEAST, at_least
 from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, floating, left, row
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.roles import durability, recovery
@@ -40,14 +41,17 @@ def phases(table: pd.DataFrame) -> str:
             lines.append(rf"\multicolumn{{10}}{{@{{}}p{{15.5cm}}@{{}}}}{{\raggedright\emph{{{escape(group)}}}}} \\")
             last = group
         cells = [escape(r["role"]), r["phase"], f"{r['n']:g}", words.number(r["length_s"])]
-        cells += [_short(r, "rate", "per_s"), words.number(r["latency_p50_median_ms"]), _short(r, "latency_p99", "ms")]
-        cells += [_short(r, f"{name}_over_before", "ratio") for name in ("rate", "latency_p99")]
+        median = at_least(r, "latency_p50") + words.number(r["latency_p50_median_ms"])
+        cells += [_short(r, "rate", "per_s"), median, at_least(r, "latency_p99") + _short(r, "latency_p99", "ms")]
+        ratios = ("rate_over_before", "latency_p99_over_before")
+        cells += [at_least(r, name) + _short(r, name, "ratio") for name in ratios]
         lines.append(row([*cells, words.number(r["errors"], gap=THIN)]))
     caption = (
         "Roles by phase: median [low, high] over n runs of the rate and of quantiles of the latency, and of the ratios "
         "of rate and p99 to those of the same run before the disturbance; failed operations of all runs. Length: "
         "median length of the phase in seconds."
     )
+    caption += f" {WHY_AT_LEAST}" if any(AT_LEAST in line for line in lines) else ""
     head = ["Role", "Phase", "n", "Length", "Operations/s", "p50 [ms]", "p99 [ms]", "Rate ratio", "p99 ratio", "Failed"]
     return floating("llrrrrrrrr", caption, "tab:roles", head, lines)
 

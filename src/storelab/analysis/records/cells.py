@@ -5,7 +5,8 @@ part that lies in a cell counts, in operations, bytes and latencies, for its ope
 cell holds what ends in (begin, end].
 
 Latencies are those of `tables/latency.py`: from when an operation was due, else from when it began; of operations that
-succeeded; null below as many as a quantile needs.
+succeeded; null below as many as a quantile needs. What hung, or was due and never began, is in no step, and counts in
+phases as `unended.py` says.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import duckdb
 import pandas as pd
 
-from storelab.analysis.records import roles, scan
+from storelab.analysis.records import roles, scan, unended
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.windows import BIN_NS
 from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram
@@ -65,8 +66,8 @@ GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES; statuses: key, role, cell,
-    status (0: none), errors."""
+    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases hung, not_begun and
+    `unended.BOUNDS` too; statuses: key, role, cell, status (0: none), errors."""
 
     cells: pd.DataFrame
     statuses: pd.DataFrame
@@ -81,7 +82,7 @@ def in_steps(campaign: Campaign, steps: pd.DataFrame) -> Counted | None:
 def in_phases(campaign: Campaign) -> Counted | None:
     """In the phases of each run, as far as the role worked in them."""
     spans = roles.phase_table(campaign).rename(columns={"begin_ns": "low_ns", "end_ns": "high_ns"})
-    return _counted(campaign, _SPANS, spans=spans)
+    return _counted(campaign, _SPANS, True, spans=spans)
 
 
 def connect(campaign: Campaign) -> duckdb.DuckDBPyConnection | None:
@@ -92,7 +93,7 @@ def connect(campaign: Campaign) -> duckdb.DuckDBPyConnection | None:
     return con
 
 
-def _counted(campaign: Campaign, query: str, **given: pd.DataFrame) -> Counted | None:
+def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.DataFrame) -> Counted | None:
     if (con := connect(campaign)) is None:
         return None
     for name, table in given.items():
@@ -101,7 +102,19 @@ def _counted(campaign: Campaign, query: str, **given: pd.DataFrame) -> Counted |
     con.execute("CREATE TEMP TABLE binned AS SELECT DISTINCT key, role FROM cells WHERE latency_hist IS NOT NULL")
     counts = con.execute(_COUNTS).df()
     latencies = pd.concat([_of_single(con.execute(_SINGLE).df()), _of_buckets(con.execute(_BUCKETS).df())])
-    return Counted(counts.merge(latencies, on=["key", "role", "cell"], how="left"), con.execute(_STATUSES).df())
+    cells = counts.merge(latencies, on=unended.PLACE, how="left")
+    if waiting:
+        cells = _with_unended(cells, unended.of(con, campaign, LEVELS))
+    return Counted(cells, con.execute(_STATUSES).df())
+
+
+def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The cells, with the latencies of those in which operations waited that never ended; some have no other."""
+    both = cells.merge(found, on=unended.PLACE, how="outer", suffixes=("", "_least"))
+    waited = both[unended.BOUNDS].notna()
+    for name in LATENCIES:
+        both[name] = both[name].astype(float).where(~waited, both[f"{name}_least"].astype(float))
+    return both.drop(columns=[f"{name}_least" for name in LATENCIES])
 
 
 def _row(operations: float, longest: float, quantiles: list[float]) -> list[float | None]:

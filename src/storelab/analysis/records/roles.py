@@ -4,7 +4,8 @@ A workload of the plan that names `roles` has such points. Phases of a run, of w
 (`phases`), from the end of the warm-up to the deadline:
 
 * `before`: until the first disturbance begins.
-* `during`: until the last one is undone: a daemon runs again, a link is quick again, a role that came later has ended.
+* `during`: until the last one is undone: a daemon runs again, a link is quick again, a role that came later has ended,
+  the last daemon of an upgrade is healthy.
 * `rebuilding`: until the store says for good that it is clean; only where it says in which state it is.
 * `after`: the rest.
 * `throughout`: the only phase of a run that nothing disturbs.
@@ -19,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.core.axes.faults import HARMS, UNDOES
+from storelab.core.axes.faults import HARMS, UNDOES, UPGRADE
 
 BEFORE, DURING, REBUILDING, AFTER, THROUGHOUT = "before", "during", "rebuilding", "after", "throughout"
 PHASES = (THROUGHOUT, BEFORE, DURING, REBUILDING, AFTER)
@@ -111,6 +112,8 @@ def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
     last = 0
     for event in events(run, ACT, UNDONE):
         actor, act = event.get("actor") or "", event["act"]
+        if event["kind"] == UNDONE and act == UPGRADE:
+            continue  # behind the run
         if event["kind"] == ACT and act in HARMS:
             standing.add((actor, act))
             continue

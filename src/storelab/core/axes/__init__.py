@@ -11,7 +11,7 @@ from storelab.core.axes import clients, deployment, mixes, roles, root_files, se
 from storelab.core.axes.clients import *  # noqa: F403 - the axes by their names, without a list of them
 from storelab.core.axes.deployment import *  # noqa: F403
 from storelab.core.axes.mixes import MIX, SIZES  # noqa: F401
-from storelab.core.axes.roles import FAULT  # noqa: F401
+from storelab.core.axes.roles import FAULT, FILL  # noqa: F401
 from storelab.core.axes.root_files import *  # noqa: F403
 from storelab.core.axes.series import PART  # noqa: F401
 from storelab.core.axes.transfers import *  # noqa: F403

@@ -20,6 +20,17 @@ FAULT = Axis(
     words="{}",
     values={"none": ""},
 )
+FILL = Axis(
+    "fill",
+    "int",
+    0,
+    "Fill level",
+    "Percent of its capacity that the store has in use when the point begins; 0: as it is.",
+    minimum=0,
+    heading="Full [%]",
+    words="{} % full",
+    values={"0": ""},
+)
 WHOLE = (  # of the whole point, whatever its roles
     transfers.BUCKETS,
     transfers.FRONT_ENDS,
@@ -27,6 +38,7 @@ WHOLE = (  # of the whole point, whatever its roles
     *(axis for axis in vars(deployment).values() if isinstance(axis, Axis)),
     clients.CLIENTS_PER_NODE,
     FAULT,
+    FILL,
     PART,
 )
 WHOLE_NAMES = tuple(axis.name for axis in WHOLE)

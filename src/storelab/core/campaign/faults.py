@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from storelab.core import units
-from storelab.core.axes.faults import ACTS, LOSSES, NONE, OF_A_USER, UNDOES
+from storelab.core.axes.faults import ACTS, LOSSES, NONE, OF_A_USER, UNDOES, UPGRADE
 from storelab.core.config_types import Closed, Duration, Name, Rate, Text
 from storelab.core.errors import UserError, shown
 
@@ -82,6 +82,7 @@ OWN_KEYS = {  # keys that belong to certain acts only
     "command": ("command",),
     "undo": ("command",),
     "prompt": ("prompt",),
+    "to": (UPGRADE,),
 }
 
 
@@ -101,6 +102,7 @@ class Act(Closed):
     command: Text | None = Field(None, description="Of `command`: a line for your shell; a status that is not 0 fails.")
     undo: Text | None = Field(None, description="Of `command`: the line that takes it back when the run has ended.")
     prompt: Text | None = Field(None, description="Of `prompt`: what a person at the terminal is asked to do.")
+    to: Text | None = Field(None, description="Of `upgrade`: the version of the store's program that the actor gets.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Act":
@@ -111,6 +113,8 @@ class Act(Closed):
             raise ValueError(f"{self.act!r} is missing; say what to {'run' if self.act == 'command' else 'ask'}")
         if self.act not in OF_A_USER and not self.actor:
             raise ValueError("'actor' is missing; give one like data.0, or a list")
+        if self.act == UPGRADE and not self.to:
+            raise ValueError("'to' is missing; give the version, like '4.48'")
         if self.act == "slow" and self.delay is None and self.loss is None and self.rate is None:
             raise ValueError("says not how slow; give `delay`, `loss` or `rate`")
         return self

@@ -17,18 +17,24 @@ class Guard:
 
     limits: `throughput` (bytes/s or None) and `requests_per_s` (or None) of the whole point, which its `clients` share
     evenly; `error_fraction` of the operations or None (checked from 50 operations and 5 errors on, so that one early
-    error does not end a point); `room_bytes`: what may still be uploaded in all, if the workload writes.
+    error does not end a point); `room_bytes`: what may still be stored in all, if the workload writes; `disk_bytes`:
+    what may still be uploaded in all, where the store keeps the space of what is overwritten.
+
+    kept: what this client's uploads come to at most, however often it overwrites: bytes, and bytes more for each
+    operation of unknown outcome, whose object is left alone. None: every upload is a new object.
     """
 
     SPAN_NS = 1_000_000_000
 
-    def __init__(self, limits: dict[str, Any], clients: int):
+    def __init__(self, limits: dict[str, Any], clients: int, kept: tuple[int, int] | None = None):
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
-        self.room = limits["room_bytes"] / clients if limits.get("room_bytes") is not None else None
+        room, disk = (limits.get(k) for k in ("room_bytes", "disk_bytes"))
+        self.room, self.disk = [None if v is None else v / clients for v in (room, disk)]
+        self.kept = kept
         self.error_fraction = limits.get("error_fraction")
         self.active = any(
-            bound is not None for bound in (self.throughput, self.requests, self.room, self.error_fraction)
+            bound is not None for bound in (self.throughput, self.requests, self.room, self.disk, self.error_fraction)
         )
         self.last: tuple[int, int, int] | None = None
 
@@ -40,10 +46,16 @@ class Guard:
                 f"{errors} of {operations + errors} operations failed: more than limits.error_fraction = "
                 f"{self.error_fraction:g}"
             )
-        if self.room is not None and size_bytes > self.room:
+        stored = size_bytes if self.kept is None else min(size_bytes, self.kept[0] + errors * self.kept[1])
+        if self.room is not None and stored > self.room:
             raise LimitExceeded(
-                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB "
+                f"a client uploaded {stored / 1e6:.0f} MB: more than its share {self.room / 1e6:.0f} MB "
                 "of the room in the store (limits.stored_bytes, free disk)"
+            )
+        if self.disk is not None and size_bytes > self.disk:
+            raise LimitExceeded(
+                f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.disk / 1e6:.0f} MB of the "
+                "free disk, and the store gives no space of overwritten objects back before it is told to"
             )
         if self.last is None:
             self.last = (now_ns, size_bytes, requests)

@@ -10,6 +10,8 @@ from typing import Any
 from storelab.core.model import Point, derive_seed
 
 ROUND = 1000  # cards that are shuffled together
+# Limits that do not hold for a mix: what it puts is never more than its objects, however much it moves.
+NO_ROOM = {"room_bytes": None, "disk_bytes": None}
 WAITING = 100  # cards, at most, that wait for their operation to be possible
 
 

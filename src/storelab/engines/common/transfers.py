@@ -31,11 +31,16 @@ class TransferClient(Client):
         axes = job.point.axes
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
-        self.guard = Guard(job.limits, axes["clients"])
+        self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers))
         self.own = [i for i, bucket in enumerate(job.buckets) if bucket.account == job.account]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
         self.messages: dict[str, str] = {}  # the first one of each error class
         job.scratch.mkdir(parents=True, exist_ok=True)
+
+    def kept(self, workers: int) -> tuple[int, int] | None:
+        """What uploads of so many workers come to (see `Guard`), where they write over a bounded set of keys."""
+        keys = self.job.point.axes.get("keys_per_worker")
+        return (workers * keys * self.size, self.size) if keys else None
 
     def rng(self, *more: Any) -> random.Random:
         """The same numbers for the same point and client; more: tells several generators of a client apart."""

@@ -20,8 +20,7 @@ class LoadgenMix(LoadgenClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
-        # What it puts is never more than its objects, however much it moves.
-        self.guard = Guard(job.limits | {"room_bytes": None}, job.point.axes["clients"])
+        self.guard = Guard(job.limits | mixing.NO_ROOM, job.point.axes["clients"])
 
     def told(self) -> dict[str, Any]:
         point = self.job.point

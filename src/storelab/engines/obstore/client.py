@@ -145,8 +145,8 @@ class ObstoreClient(TransferClient):
     def _work(self, index: int, pipe: Connection) -> dict[str, Any]:
         self.open()
         stride = self.clients * self.processes
-        guard = Guard(self.job.limits, stride)
         workers = list(range(index, self.workers, self.processes))
+        guard = Guard(self.job.limits, stride, self.kept(len(workers)))
         book = ledger.Book(self.ledger) if self.ledger else None
         loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book)
         pipe.send("ready")

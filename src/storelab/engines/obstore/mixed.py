@@ -32,7 +32,7 @@ class ObstoreMix(ObstoreClient):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.processes = 1  # its threads share what they know of the objects
-        self.job = replace(job, limits=job.limits | {"room_bytes": None})  # it never has more than its objects
+        self.job = replace(job, limits=job.limits | mixing.NO_ROOM)
 
     def prepare_tasks(self) -> None:
         job, point = self.job, self.job.point

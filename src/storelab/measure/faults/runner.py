@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.axes.faults import OF_A_USER
+from storelab.core.axes.faults import OF_A_USER, UPGRADE
 from storelab.core.campaign.faults import most_lost
 from storelab.core.errors import MeasurementFailed, UserError, said
 from storelab.measure.faults import people
@@ -105,7 +105,9 @@ class Runner:
     def told(self) -> dict[str, Any]:
         """What the record says of the fault beside its events."""
         lost, bears = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
-        return {
+        new = list(dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE))
+        versions = {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}
+        return versions | {
             "name": self.name,
             "acts": self.acts,
             "most_lost": lost,
@@ -129,8 +131,18 @@ class Runner:
                     thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
                     self._threads.append(thread)
                     thread.start()
-                else:
+                elif act["act"] != UPGRADE:
                     self._done(act, actor, do, due)
+            if act["act"] == UPGRADE:
+                thread = threading.Thread(target=self._one_by_one, args=(act, ready, due), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _one_by_one(self, act: Mapping[str, Any], ready: Sequence[tuple[str, Callable[[], str]]], due_ns: int) -> None:
+        """Each actor when the one before is healthy: the acts behind it come at their time all the same."""
+        for actor, do in ready:
+            late = MeasurementFailed("the run was over before its turn came")
+            self._done(act, actor, _raiser(late) if self._over.is_set() else do, due_ns)
 
     def _wait(self, t_ns: int) -> bool:
         """Whether the run was over before this time came."""
@@ -175,7 +187,7 @@ class Runner:
 
     def _await_daemons(self, end: float) -> None:
         """Until every daemon that was started again is healthy."""
-        names = {e["actor"] for e in self.events if e["kind"] != "state" and e["act"] in ("kill", "restart")}
+        names = {e["actor"] for e in self.events if e["kind"] != "state" and e["act"] in ("kill", "restart", UPGRADE)}
         for name in sorted(names & set(self.store.actors())):
             while not self.store.daemon(name).healthy() and time.monotonic() < end:  # type: ignore[attr-defined]
                 time.sleep(0.1)

@@ -23,6 +23,7 @@ TOLERANCE = {
 }  # OSDs that may be lost at once without loss of data
 SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0, "ec-2-1": 1.5}  # raw bytes for each byte stored
 FULL = 0.9  # of an OSD's room; Ceph stops all writes at 0.95
+HEAD = 4 << 20  # bytes of an object that are overwritten in place; gateways collect the rest when they are told to
 DATA = "default.rgw.buckets.data"
 POOLS = {  # pool -> placement groups; made by us in one go, since a gateway takes seconds to make each
     ".rgw.root": 1,

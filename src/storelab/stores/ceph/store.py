@@ -206,6 +206,15 @@ class Ceph(CephWatched):
         machine = psutil.virtual_memory().available if self.memory else shutil.disk_usage(existing(self.data)).free
         return max(0, int(min(least * s.servers, machine) / conf.SHARE[s.redundancy]))
 
+    def capacity_bytes(self) -> int | None:
+        """Up to FULL of its OSDs, copies taken into account."""
+        s = self.settings
+        return int(int(s.osd_size * conf.FULL) * s.servers / conf.SHARE[s.redundancy])
+
+    def keeps_overwritten(self, size_bytes: int) -> bool:
+        """What lies behind the first 4 MiB of an object waits in a list."""
+        return size_bytes > conf.HEAD
+
     def administration(self) -> list[Told]:
         tool, own = self.admin.tool, [f"storelab-{i}" for i in range(self.accounts())]
         users = listed("radosgw-admin user list", json.loads(tool("radosgw-admin", "user", "list")), own)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storelab.core.axes.faults import OF_A_USER, UNDOES
+from storelab.core.axes.faults import OF_A_USER, UNDOES, UPGRADE
 from storelab.core.errors import MeasurementFailed, UserError, nearest
 from storelab.host import processes
 from storelab.stores.faults import drives, links
@@ -58,12 +58,14 @@ class Acts:
         kind, store = act["act"], self.store
         if kind in OF_A_USER:
             return
-        if kind in ON_DAEMONS:
+        if kind in (*ON_DAEMONS, UPGRADE):
             if actor not in store.daemon_actors():
                 has = ", ".join(store.daemon_actors())
                 raise UserError(place, f"{kind} is done to a daemon, and {actor} is a drive", f"daemons: {has}")
+            if kind == UPGRADE:
+                store.require_version(act["to"], place)
         elif kind == "remove_drive":
-            drives.require(store.drive(actor, place), act.get("how", "gone"), place)
+            drives.require(store.drive(actor, place), act.get("how", "gone"), place, actor in store.disks())
         elif kind == "fill":
             store.require_full(actor, place)
         elif kind in ("slow", "cut"):
@@ -96,6 +98,8 @@ class Acts:
     def _facts(self, act: Act, actor: str) -> dict[str, Any]:
         """What taking it back needs to know."""
         kind, store = act["act"], self.store
+        if kind == UPGRADE:
+            return {"was": store.version_of(actor), "to": store.told_version(act["to"])}
         if kind == "remove_drive":
             return {"drive": str(store.drive(actor, "")), "how": act.get("how", "gone")}
         if kind in ("slow", "cut"):
@@ -113,6 +117,8 @@ class Acts:
             return lambda: family.kill(whole) if kind == "kill" else family.hold(whole)
         if kind == "remove_drive":
             return lambda: _said(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
+        if kind == UPGRADE:
+            return lambda: f"{self._run_as(actor, act['to'])}, {harm['to']} after {harm['was']}"
         if kind == "fill":
             return lambda: store.fill(actor)
         if kind == "slow":
@@ -154,6 +160,17 @@ class Acts:
             self.journal.remove(harm)
         return f"pid {pid}"
 
+    def _run_as(self, name: str, version: str | None) -> str:
+        """Stop a daemon in order, start it from another version's program (None: the configured one), and wait until it
+        is healthy. Raises MeasurementFailed where it never is."""
+        daemons, versions = self.store.daemons, self.store.versions
+        versions.pop(name, None)
+        if version:
+            versions[name] = version
+        said = self._restart(name)
+        daemons.wait_healthy(self.store.daemon(name), self.store.start_timeout)
+        return said
+
     def take_back(self, harm: dict[str, Any], restart: bool = True) -> str:
         """Undo a harm and strike it from the journal; returns what there is to say of it.
 
@@ -163,7 +180,10 @@ class Acts:
         kind, actor = harm["act"], harm["actor"]
         if kind == "kill" and restart:
             return self._restart(actor)
-        if kind == "hang":
+        said = ""
+        if kind == UPGRADE and restart:  # else `up` finds that it runs as another program than configured
+            said = self._downgrade(actor)
+        elif kind == "hang":
             family.wake(self.store.daemons.family_of(actor))
         elif kind == "remove_drive":
             drives.give_back(Path(harm["drive"]), harm["how"])
@@ -176,7 +196,13 @@ class Acts:
         elif kind == "command":
             command(harm["undo"])
         self.journal.remove(harm)
-        return ""
+        return said
+
+    def _downgrade(self, name: str) -> str:
+        """What an upgrade of a daemon leaves: nothing where it was not done, or is taken back already."""
+        self.store.versions.pop(name, None)
+        runs = self.store.daemons.records().get(name, {}).get("argv")
+        return "" if runs == list(self.store.daemon(name).argv) else self._run_as(name, None)
 
     def take_all_back(self, restart: bool) -> Iterator[tuple[dict[str, Any], Callable[[], str]]]:
         """Every harm that stands, the last one first, with the call that takes it back."""

@@ -22,10 +22,13 @@ def away(drive: Path) -> Path:
     return drive.with_name(f".{drive.name}.away")
 
 
-def require(drive: Path, how: str, place: str) -> None:
+def require(drive: Path, how: str, place: str, own_disk: bool = False) -> None:
     """Raises UserError where a drive cannot be taken so."""
     if how == "read-only" and os.geteuid() != 0:
         raise UserError(place, "a read-only drive is a mount, which needs root", "run as root, or use `how: gone`")
+    if how == "gone" and own_disk:
+        problem = f"{drive.name} is a file system of its own, and its place cannot be renamed"
+        raise UserError(place, problem, "use `how: read-only`, or leave `drive_size` out")
 
 
 def remove(drive: Path, how: str) -> None:
@@ -74,7 +77,7 @@ def require_full(drive: Path, place: str) -> None:
         raise UserError(
             place,
             f"{drive.name} lies on a disk that others use, and filling it would harm them",
-            f"mount a small file system of its own at {there}, or leave `fill` out",
+            "give the store drives of its own (`drive_size`), or leave `fill` out",
         )
 
 

@@ -17,14 +17,14 @@ from storelab.host.page_cache import PageCache
 from storelab.stores.base import Cooling
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.target import Target
+from storelab.stores.managed.disks import Disks
 from storelab.stores.protocols.endpoint import Endpoint
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
 
 
-class Managed(Target):
+class Managed(Disks):
     """A store of daemons."""
 
     start_timeout = 20.0  # seconds until a daemon must be healthy
@@ -108,6 +108,9 @@ class Managed(Target):
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / MARKER).write_text(str(self.folder))
+        if self.drive_size:
+            self.mount()
+            (data / MARKER).write_text(str(self.folder))  # on the drive too, where it holds all data
         self.make_certificate()
         self.make_ready()
 
@@ -120,6 +123,7 @@ class Managed(Target):
         if self.daemons.elsewhere():
             return elsewhere.look(self, front_ends, accounts)
         self.require()
+        self.require_drives()
         self.mend()
         with self.daemons.lock():
             try:
@@ -140,6 +144,7 @@ class Managed(Target):
                     self._stop([n for n in self.daemons.records() if n not in before])
                     if not before:
                         self.dismantle()
+                        self.unmount()
                 raise
 
     def _start(self, front_ends: int) -> None:
@@ -197,6 +202,7 @@ class Managed(Target):
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
+            self.unmount()
             for path in (self.folder / "run").glob("*.sock"):
                 path.unlink(missing_ok=True)
             if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
@@ -210,7 +216,7 @@ class Managed(Target):
         if there := self.daemons.elsewhere():
             return Cooling(why=f"its daemons run on {there}")
         stopped = len(self.down())
-        pages = PageCache([str(self.data)])
+        pages = PageCache([str(folder) for folder in (self.data, *([self.images] if self.disks() else []))])
         pages.drop()
         self.up(front_ends, accounts)
         done = [f"{stopped} processes ended and started anew", f"pages of {pages.files} files dropped"]

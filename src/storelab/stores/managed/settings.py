@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once
+from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once, Size
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 
@@ -32,6 +32,18 @@ class ListeningSettings(ManagedSettings):
     )
     advertise: Host | None = Field(
         None, description="Host name or address that clients are told in place of `address`."
+    )
+
+
+class OnDrives(Closed):
+    """A managed store whose drives may be file systems of their own."""
+
+    drive_size: Size | None = Field(
+        None,
+        description=(
+            "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "
+            "root): it can be filled, and its fill level swept. Default: they share the disk of their folder."
+        ),
     )
 
 

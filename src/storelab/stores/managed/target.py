@@ -4,6 +4,7 @@ May import: what `stores` may.
 """
 
 from abc import abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,36 @@ class Target(Accounts):
 
     def known_actors(self, front_ends: int) -> list[str]:
         return list(dict.fromkeys([*self.daemon_actors(front_ends), *self.data_actors()]))
+
+    # Versions of its program, for upgrades
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """Daemons that run another version than the configured one, while a fault lasts."""
+        return {}
+
+    def program_of(self, version: str) -> Path:
+        """The program of this version. Raises UserError where there is none such."""
+        raise UserError(
+            self.place,
+            f"storelab has one version of {self.system} here, and no {version}",
+            "upgrade a store of kind seaweedfs, or write the act as a `command`",
+        )
+
+    def require_version(self, version: str, place: str) -> None:
+        """Raises UserError where no daemon can be upgraded to this version."""
+        try:
+            self.program_of(version)
+        except UserError as error:
+            raise UserError(place, error.problem, error.mend) from None
+
+    def version_of(self, actor: str) -> str:
+        """The version that a daemon runs."""
+        return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
+
+    def told_version(self, version: str) -> str:
+        """As the program of this version tells it."""
+        return self.ask_version(self.program_of(version))
 
     def drive_folder(self, actor: str) -> Path | None:
         """The folder of an actor that is, or has, a drive which it misses when it is gone."""

@@ -27,6 +27,17 @@ def left(config: Config, store: str) -> dict[str, Any]:
     return nothing | records.read_json(path) if path.exists() else nothing
 
 
+def filler_note(config: Config, store: str) -> Path:
+    """Where `filling.py` notes what it put into a store."""
+    return config.campaign_dir / "work" / f"filled-{store}.json"
+
+
+def filler(config: Config, store: str) -> int:
+    """Bytes of filler that may be in a store."""
+    path = filler_note(config, store)
+    return records.read_json(path)["bytes"] if path.exists() else 0
+
+
 def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
     """Note what a point is about to leave, or has left."""
     was = left(config, store)
@@ -42,11 +53,18 @@ def add(config: Config, store: str, point: Point, size_bytes: int, objects: int)
 
 
 def room(config: Config, store: Store, staged_bytes: int) -> int:
-    """Bytes that a point may still upload: `limits.stored_bytes` less what is staged and left, and nine tenths of the
+    """Bytes that a point may still store: `limits.stored_bytes` less what is staged and left, and nine tenths of the
     free disk."""
-    bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"]
+    bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"] - filler(config, store.name)
     free = store.free_bytes()
     return max(0, bound if free is None else min(bound, free * 9 // 10))
+
+
+def disk(store: Store, size_bytes: int) -> int | None:
+    """Bytes that a point may upload at all, overwritten ones too, as objects of this size; None where their space comes
+    back by itself, or the disk is not known."""
+    free = store.free_bytes() if store.keeps_overwritten(size_bytes) else None
+    return None if free is None else free * 9 // 10
 
 
 def remove(config: Config, store: Store, always: bool = False) -> int:

@@ -146,8 +146,18 @@ def _half(path: Path) -> bool:
 
 def note_attempt(config: Config, store: Store, attempt: str, point: Point, made: list[Made]) -> None:
     """An attempt is about to write."""
-    clients = point.axes.get("clients", 1)
-    _note(config, store.name, {"attempt": attempt, "clients": clients, "made": [list(m) for m in made]})
+    _note(config, store.name, _of_attempt(attempt, point.axes.get("clients", 1), made))
+
+
+def _of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[str, Any]:
+    return {"attempt": attempt, "clients": clients, "made": [list(m) for m in made]}
+
+
+def note_made(config: Config, store: Store, name: str, made: list[Made]) -> None:
+    """Such objects are about to be made, outside of attempts; `name` stands in their keys. Noted once."""
+    line = _of_attempt(name, 1, made)
+    if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
+        _note(config, store.name, line)
 
 
 def note_dataset(

@@ -13,6 +13,7 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import cells, roles
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.unended import BOUNDS
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.points import DTYPES
 
@@ -22,7 +23,9 @@ RATIOS = {  # metric of the ratio -> column of a run
     "latency_p50_over_before": "latency_p50_ms",
     "latency_p99_over_before": "latency_p99_ms",
 }
+SUMS = ("operations", "bytes", "errors", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
+NAMES = tuple(name for name, _ in ALL)  # `lower_bounds` names some of them
 COLUMNS = (
     *groups.COUNTS,
     "role",
@@ -32,6 +35,9 @@ COLUMNS = (
     *groups.spread(ALL),
     "operations",
     "errors",
+    "hung",
+    "not_begun",
+    BOUNDS,
     "shared_host",
     *groups.CPU,
     "duration_s",
@@ -55,15 +61,15 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 @GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, operations, errors, the columns of METRICS and of RATIOS (null in `before`, and where nothing was
-    before)."""
+    length_s, operations, errors, hung, not_begun, the columns of METRICS and of RATIOS (null in `before`, and where
+    nothing was before), BOUNDS (of both; null: none)."""
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = cells.in_phases(campaign)
-    measures = ["operations", "bytes", "errors", *cells.LATENCIES]
+    measures = [*SUMS, *cells.LATENCIES, BOUNDS]
     place = ["key", "role", "phase"]
     found = counted.cells.rename(columns={"cell": "phase"}) if counted else pd.DataFrame(columns=[*place, *measures])
     both = spans.merge(found[[*place, *measures]], on=place, how="left")
-    both[measures[:3]] = both[measures[:3]].astype(float).fillna(0.0)
+    both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
     both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
     both["rate_per_s"] = both["operations"] / both["length_s"]
     both["throughput_mb_per_s"] = both["bytes"] / 1e6 / both["length_s"]
@@ -75,7 +81,16 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
         base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
         both[f"{name}_ratio"] = ratio.where(both["phase"] != roles.BEFORE)
+    both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
     return both
+
+
+def _with_ratios(told: Any) -> str | None:
+    """The names of latencies that are lower bounds, and of the ratios that are so too."""
+    if pd.isna(told):
+        return None
+    names = told.split(", ")
+    return ", ".join([*names, *(r for r, of in RATIOS.items() if of.removesuffix("_ms") in names)])
 
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -89,19 +104,22 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
     with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
-    that ended in the phase. Points in their order, roles as the campaign names them, phases in order of time."""
+    that ended in the phase; hung, not_begun: of those that waited in it and never ended; BOUNDS: what is a lower bound
+    in one of the runs, and so here. Points in their order, roles as the campaign names them, phases by time."""
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
     columns = [*by, "place", *COLUMNS]
     made = groups.summarised(runs, [*by, "place", "role", "does", "phase"], ALL, columns, _more, "rate_per_s")
-    return made.drop(columns="place").astype({"operations": "Int64", "errors": "Int64"})
+    return made.drop(columns="place").astype(dict.fromkeys(("operations", "errors", "hung", "not_begun"), "Int64"))
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
+    bounds = {name for told in group[BOUNDS].dropna() for name in told.split(", ")}
     return {
         "length_s": group["length_s"].median(),
         "operations": round(group["operations"].sum()),
-        "errors": round(group["errors"].sum()),
+        **{name: round(group[name].sum()) for name in ("errors", "hung", "not_begun")},
+        BOUNDS: ", ".join(n for n in NAMES if n in bounds) or None,
         "shared_host": bool(group["shared_host"].any()),
         **{name: group[name].astype(float).median() for name in groups.CPU},
         "duration_s": group["duration_s"].iloc[0],

@@ -7,72 +7,31 @@ stages: one that finds its master missing waits for seconds before it tries agai
 import http.client
 import json
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from storelab.core.answers import NO, NOT_TRIED, Told
-from storelab.core.config_types import Size
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed
 from storelab.host import processes
+from storelab.install import wheels
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
 from storelab.stores.managed import net
 from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
 from storelab.stores.managed.target import ASK_S
+from storelab.stores.seaweedfs.settings import TOML, Settings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
 REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the one data centre
 LAST = "/.storelab-last-deletion"  # a file of the filer
-NO_VACUUM = 10**8  # seconds: a vacuum comes when `reclaim` asks for it, not in the middle of a point
-# Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
-# a point.
-TOML = {
-    "security.toml": "# nothing: loopback only\n",
-    "master.toml": (
-        '[master.maintenance]\nscripts = ""\nsleep_minutes = 100000\n\n[master.volume_growth]\ncopy_1 = '
-        "{growth}\ncopy_2 = {growth}\ncopy_3 = {growth}\n"
-    ),
-    "filer.toml": '[leveldb2]\nenabled = true\ndir = "{data}/filer"\n',
-}
-
-
-class Settings(SecureSettings):
-    """A SeaweedFS that storelab starts and stops on this machine: master, volume servers, filer, 1..n S3 front-ends."""
-
-    kind: Literal["seaweedfs"]
-    port: int = Field(
-        18300,
-        ge=1024,
-        le=22000,
-        description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000.",
-    )
-    servers: int = Field(1, ge=1, le=7, description="Volume servers, each in a rack of its own.")
-    redundancy: Literal["none", "replica-2", "replica-3"] = Field(
-        "none", description="Copies of every object, in other racks."
-    )
-    volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
-    max_volumes: int = Field(
-        6500,
-        ge=8,
-        description=(
-            "How many volumes a volume server may have (they take space as they fill, and two open files each)."
-        ),
-    )
-    volumes_per_bucket: int = Field(
-        3,
-        ge=1,
-        le=7,
-        description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400.",
-    )
+# A vacuum comes when `reclaim` asks for it, not in the middle of a point: every so many seconds; before 4.48 at so much
+# garbage, which no volume has.
+NO_VACUUM, NO_VACUUM_BEFORE = "-vacuumIntervalSeconds=100000000", "-garbageThreshold=1"
 
 
 def volumes_of(text: str) -> list[int]:
@@ -94,6 +53,7 @@ class SeaweedFS(Managed):
     most_accounts = ACCOUNTS
     port_block = 32
     second_block = 10000  # gRPC
+    recipe = wheels.seaweedfs
     stops = (("s3-",), ("filer",), ("volume-", "master"))
 
     def require(self) -> None:
@@ -101,11 +61,10 @@ class SeaweedFS(Managed):
         self.require_servers(1 + int(REPLICATION[self.settings.redundancy][1]), "volume servers")
 
     def program(self) -> Path:
-        """The `weed` of this environment. Raises UserError where its wheel is missing."""
-        path = Path(sys.executable).parent / "weed"
-        if not path.exists():
-            raise UserError(self.place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
-        return path
+        return self.program_of(self.settings.version or "")
+
+    def program_of(self, version: str) -> Path:
+        return wheels.weed(self.place, version)
 
     def _volumes(self) -> list[str]:
         return [f"volume-{i}" for i in range(1, self.settings.servers + 1)]
@@ -121,13 +80,15 @@ class SeaweedFS(Managed):
     def daemon(self, name: str) -> Daemon:
         """How the daemon `master`, `volume-1` …, `filer` or `s3-1` … runs."""
         s, port = self.settings, self._port(name)
+        version = self.versions.get(name, s.version or "")
+        vacuum = NO_VACUUM_BEFORE if version in wheels.SEAWEEDFS else NO_VACUUM
         master, filer = (f"{LOOPBACK}:{self._port(n)}" for n in ("master", "filer"))
         host = self.address(self._number(name)) if name.startswith("s3-") else LOOPBACK
         kind = name.partition("-")[0]
         options = {
             "master": (
                 f"-peers=none -volumeSizeLimitMB={max(1, s.volume_size // 2**20)} -telemetry=false "
-                f"-vacuumIntervalSeconds={NO_VACUUM} -defaultReplication={REPLICATION[s.redundancy]}"
+                f"{vacuum} -defaultReplication={REPLICATION[s.redundancy]}"
             ),
             "volume": f"-master={master} -max={s.max_volumes} -preStopSeconds=0 -rack={name}",
             "filer": f"-master={master} -localSocket=run/filer.sock",
@@ -145,7 +106,7 @@ class SeaweedFS(Managed):
         if kind == "s3" and s.tls:
             options += [f"-cert.file={self.folder}/tls/server.pem", f"-key.file={self.folder}/tls/server.key"]
         argv = (
-            str(self.program()),
+            str(self.program_of(version)),
             "-logtostderr=true",
             kind,
             f"-ip={host}",
@@ -270,6 +231,10 @@ class SeaweedFS(Managed):
             ),
             Told(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab gives one"),
         ]
+
+    def keeps_overwritten(self, size_bytes: int) -> bool:
+        """Volumes are appended to."""
+        return True
 
     def reclaim(self, timeout: float = 180.0) -> None:
         """Vacuum until the volumes hold no deleted bytes, or for `timeout` s: they learn of deletions seconds late.

@@ -1,0 +1,1 @@
+"""SeaweedFS: the store and its settings. May import: what `stores` may."""

@@ -1,0 +1,116 @@
+"""Drives that are file systems of their own: mounted, filled to the last block, swept by fill level, and gone with their store."""
+
+import os
+import shutil
+from pathlib import Path
+
+import ports
+import pytest
+
+from storelab.core import clock, plan
+from storelab.core.campaign.faults import Act, resolved
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.measure import cleaning, point
+from storelab.measure.faults.runner import Runner
+from storelab.stores import all_stores
+from storelab.stores.faults.acts import Acts
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import filling
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.heavy,
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount drives"),
+]
+MB = 10**6
+
+
+def mounts(folder: Path) -> dict[str, str]:
+    """Place of each mount below a folder, and its type, as the kernel has them."""
+    lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return {place: kind for _, place, kind, *_ in lines if place.startswith(str(folder))}
+
+
+def made(folder, **store):
+    put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 1, "arrival_rate": 50}}
+    sweep = {"duration": "2 s", "warm_up": "200 ms", "axes": {"fill": [0, 60]}, "roles": {"uploads": put}}
+    config = Config.model_validate(
+        {
+            **{"campaign": "f", "name": "f", "use_stores": ["s"], "repetitions": 1, "calibrate": False},
+            **{"results": str(folder / "results"), "state": str(folder / "state"), "sweeps": {"s": sweep}},
+            "stores": {"s": store | {"port": ports.block()}},
+        }
+    )
+    return config, all_stores(config)["s"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    config, store = made(tmp_path_factory.mktemp("filled"), kind="versitygw", drive_size="100 MB")
+    try:
+        store.require()
+    except UserError as error:
+        pytest.skip(str(error))
+    store.up(1)
+    try:
+        yield config, store
+    finally:
+        store.down()
+        assert not mounts(store.data) and store.images.exists(), "nothing stays mounted, the data stay"
+        shutil.rmtree(store.images)
+
+
+@pytest.mark.parametrize("backing", ["disk", "tmpfs"])
+def test_each_volume_server_has_its_own(tmp_path, backing):
+    size = {"drive_size": "100 MB", "servers": 2, "redundancy": "replica-2", "max_volumes": 8}
+    _, store = made(tmp_path, kind="seaweedfs", backing=backing, **size)
+    store.up(1)
+    try:
+        drives = {str(store.data / f"volume-{i}"): "ext4" for i in (1, 2)}
+        assert mounts(store.data) == drives
+        assert 80 * MB < store.capacity_bytes() < 100 * MB and store.free_bytes() <= store.capacity_bytes()
+        assert store.deployment()["drive_size_bytes"] == 100 * MB and store.memory_only() == (backing == "tmpfs")
+        store.up(1)
+        assert mounts(store.data) == drives, "once"
+    finally:
+        store.down()
+    assert not mounts(store.data) and store.images.exists() == (backing == "disk"), "memory is given back"
+
+
+def test_a_point_at_a_level(site):
+    config, store = site
+    points = {filling.level(p): p for p in plan.make(config, WORKLOADS)}
+    run = point.point(config, list(points.values()), points[60].key)
+    told = run["fill"]
+    assert run["valid"] and told["asked_percent"] == 60 and abs(told["begin_percent"] - 60) <= 2
+    assert told["begin_percent"] <= told["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
+    used = sum(shutil.disk_usage(d).used for d in store.disks().values())
+    assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it lies on the drive"
+    run = point.point(config, list(points.values()), points[0].key)
+    assert run["valid"] and "fill" not in run and not filling.there(config, store)
+    assert sum(shutil.disk_usage(d).used for d in store.disks().values()) < 0.2 * store.capacity_bytes(), "it is gone"
+    assert not cleaning.clean(config, store).stays
+
+
+def test_filled_to_the_last_block_and_emptied(site):
+    _, store = site
+    acts = [{"at": "100 ms", "act": "fill", "actor": "data.0"}]
+    Acts(store).require(acts[0], "drive-1", "f")
+    way = store.access()
+    way.make_bucket("full")
+    with Runner(store, "f", resolved([Act.model_validate(a) for a in acts], 10**10, 1.0, "f"), report=print) as runner:
+        runner.start(clock.now_ns())
+        for _ in range(100):
+            if any(e["kind"] == "act" for e in runner.events):
+                break
+            clock.sleep_until(clock.now_ns() + 10**8)
+        assert all(shutil.disk_usage(d).free < 4096 for d in store.disks().values()), "none is left"
+        with pytest.raises((MeasurementFailed, UserError)):
+            for i in range(20):
+                way.write("full", f"k{i}", os.urandom(4 * MB))
+        runner.settle(30)
+    assert not runner.failed() and {e["act"] for e in runner.events if e["kind"] == "undone"} == {"fill"}
+    assert all(shutil.disk_usage(d).free > 40 * MB for d in store.disks().values())
+    assert not [p for d in store.disks().values() for p in d.glob(".storelab-*filler*")]

@@ -1,0 +1,98 @@
+"""A SeaweedFS that is upgraded while it is used: front-ends and a volume server, one by one, to the next version and back."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ports
+import psutil
+import pytest
+
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.measure import point
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+OLD, NEW = "4.47", "4.48"
+STORE = {"kind": "seaweedfs", "version": OLD, "servers": 3, "redundancy": "replica-2", "max_volumes": 50}
+
+
+@pytest.fixture
+def site(tmp_path):
+    writes = {"workload": "rewrite", "axes": {"object_size": "4 kB", "clients": 2, "workers": 2, "keys_per_worker": 16}}
+    acts = [
+        {"at": "500 ms", "act": "upgrade", "actor": ["front.0", "front.1"], "to": NEW},
+        {"at": "1 s", "act": "upgrade", "actor": "data.0", "to": NEW},
+    ]
+    sweep = {"duration": "10 s", "warm_up": "200 ms", "axes": {"fault": "up", "front_ends": 2}, "roles": {"w": writes}}
+    config = Config.model_validate(
+        {
+            **{"campaign": "u", "name": "u", "use_stores": ["sw"], "repetitions": 1, "calibrate": False},
+            **{"results": str(tmp_path / "results"), "state": str(tmp_path / "state"), "failure_budget": 1.0},
+            **{"stores": {"sw": STORE | {"port": ports.block()}}, "faults": {"up": acts}, "sweeps": {"s": sweep}},
+        }
+    )
+    store = all_stores(config)["sw"]
+    try:
+        store.require()
+        store.require_version(NEW, "u")
+    except UserError as error:
+        pytest.skip(str(error))
+    yield config, store
+    store.down()
+
+
+def programs(store) -> dict[str, str]:
+    """What runs, by the processes themselves."""
+    return {name: psutil.Process(pid).exe() for name, pid in store.actors().items() if "/" not in name}
+
+
+def test_upgraded_under_load_nothing_is_lost_and_all_is_as_before(site):
+    config, store = site
+    points = plan.make(config, WORKLOADS)
+    run = point.point(config, points, points[0].key)
+    events = [e for e in run["events"] if e["kind"] != "state"]
+    assert [e["kind"] for e in events] == ["act"] * 3 + ["undone"] * 3
+    assert [e["actor"] for e in events[3:]] == ["volume-1", "s3-2", "s3-1"], "the last first"
+    assert all(e["error"] is None and e["detail"].startswith("pid ") for e in events)
+    assert {e["detail"].partition(", ")[2] for e in events[:3]} == {f"{NEW} after {OLD}"}
+    acts = {e["actor"]: e for e in events[:3]}
+    assert len(acts) == 3 and acts["s3-1"]["done_ns"] <= acts["s3-2"]["time_ns"], "when the first is healthy"
+    assert run["fault"]["versions"] == [OLD, NEW] and run["fault"]["recovered"] and run["store"]["version"] == OLD
+    ends = [r for r in run["durability"]["readings"] if r["when"] in ("recovered", "end")]
+    assert ends and ends[-1]["states"] == ends[-1]["read"] > 10
+    assert not any(ends[-1][wrong] for wrong in ("lost", "corrupted", "stale", "resurrected", "unreadable")), ends
+    assert {Path(exe).resolve() for exe in programs(store).values()} == {store.program().resolve()}
+    assert not (store.folder / "faults.json").exists()
+
+
+KILLED = """
+import json, os, sys
+from pathlib import Path
+from storelab.core.stores import load
+from storelab.stores import make
+from storelab.stores.faults.acts import Acts, journal_of
+store = make("sw", load("seaweedfs").Settings.model_validate(json.loads(sys.argv[1])), Path(sys.argv[2]))
+with journal_of(store).taken("u"):
+    Acts(store).ready({"act": "upgrade", "to": sys.argv[3]}, "s3-1")()
+    print("upgraded", flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_storelab_left_upgraded_is_brought_back_by_the_next(site):
+    config, store = site
+    store.up(1)
+    told = json.dumps({**STORE, "port": store.settings.port})
+    command = [sys.executable, "-c", KILLED, told, config.state, NEW]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert child.stdout == "upgraded\n" and child.returncode == -9, child.stderr
+    assert len(set(programs(store).values())) == 2, "one runs the other version"
+    assert store.mend() == ["sw: upgrade of s3-1 was left behind; taken back"]
+    store.up(1)
+    assert set(programs(store).values()) == {os.path.realpath(store.program())}
