@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from storelab.core import campaign, config, config_types, stores, units
 from storelab.core.axes import roles
-from storelab.core.campaign import faults, release
+from storelab.core.campaign import claims, faults, release
 from storelab.core.model import Axis
 
 HEAD = """# Configuration
@@ -135,6 +135,8 @@ def configuration() -> str:
         "### `release.chunks`": release.Chunks,
         "### `release.tree`": release.Tree,
         "### `figures.<name>`": config.Figure,
+        "### `claims.<name>`": claims.Claim,
+        "### `claims.<name>.published`": claims.Published,
         "## `limits`": campaign.Limits,
         **{f"## `stores.<name>` of kind `{kind}`": model for kind, model in kinds.items()},
     }.items():

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 
 from storelab.core import stores, yaml_text
 from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Release, Role, RootFile, Sizes, Sweep
+from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
 from storelab.core.campaign.release import Chunks, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
@@ -114,13 +115,18 @@ def campaign_path(campaign: Any, root: Path) -> Path:
         )
     path = root / campaign if campaign.endswith((".yaml", ".yml")) else root / "campaigns" / f"{campaign}.yaml"
     if not path.exists():
-        known = sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
+        known = names_of_campaigns(root)
         raise UserError(
             "campaign",
             f"{shown(campaign)} is not there ({path.parent if path.parent.is_dir() else root})",
             nearest(campaign, known),
         )
     return path
+
+
+def names_of_campaigns(root: Path) -> list[str]:
+    """Those of the campaign files beside config.yaml."""
+    return sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
 
 
 MOST_SHOWN = 80  # letters of a value or a key in a message
@@ -159,6 +165,11 @@ def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | 
             problem = f"{store!r} is none of the campaign's stores"
             place = f"sweeps.{name}.stores"
             require_known(f"{_origin(place.split('.'), layers)}: {place}", store, used, problem, "used:")
+    for name, claim in config.claims.items():
+        for campaign in claim.campaigns:
+            place = f"claims.{name}.campaigns"
+            known, problem = names_of_campaigns(main.parent), f"there is no campaign {campaign!r}"
+            require_known(f"{_origin(place.split('.'), layers)}: {place}", campaign, known, problem, "one of:")
     return config
 
 
@@ -245,7 +256,7 @@ def _depth(doc: Any, loc: list[str]) -> int:
 def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
-    models |= {"faults": Act, "mixes": Mix, "sizes": Sizes}
+    models |= {"faults": Act, "mixes": Mix, "sizes": Sizes, "claims": Published if "published" in loc[2:] else Claim}
     models["release"] = {"chunks": Chunks, "tree": Tree}.get(loc[1] if len(loc) > 1 else "", Release)
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role

@@ -66,6 +66,8 @@ METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
         "client_memory": ("client_rss", "mb", "Memory of the clients [MB]"),
         "sockets": ("open", "sockets", "Open TCP sockets"),
         "network": ("network", "mb_per_s", "Network [MB/s]"),
+        "ports": ("ports", "percent", "Ephemeral ports taken [%]"),
+        "memory": ("host_memory", "percent", "Memory in use on a client's host [%]"),
     },
     "space": {
         f"after_{state}": (f"raw_per_byte_after_{state}", "ratio", "Raw bytes used for each byte stored")
@@ -136,12 +138,12 @@ def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> di
 
 
 def _resolved(place: str, figure: Figure, workloads: list[Workload]) -> dict[str, Any]:
-    metrics = METRICS[_known(f"{place}.table", figure.table, METRICS, "table with medians")]
+    metrics = METRICS[known(f"{place}.table", figure.table, METRICS, "table with medians")]
     axes = {a.name: a for w in workloads for a in w.axes}
     plain = (*EVERYWHERE, *COLUMNS.get(figure.table, ()))
 
     def column(key: str, name: str) -> str:
-        found = _known(f"{place}.{key}", name, [*axes, *plain], "column of this campaign")
+        found = known(f"{place}.{key}", name, [*axes, *plain], "column of this campaign")
         return found if found in plain else axes[found].column
 
     where = {}
@@ -149,20 +151,21 @@ def _resolved(place: str, figure: Figure, workloads: list[Workload]) -> dict[str
         at = f"{place}.where.{name}"
         values = value if isinstance(value, list) else [value]
         if name == "workload":
-            values = [_known(at, v, [w.name for w in workloads], "workload of this campaign") for v in values]
+            values = [known(at, v, [w.name for w in workloads], "workload of this campaign") for v in values]
         elif name in axes:
-            values = [_value(axes[name], v, at) for v in values]
+            values = [bounded(axes[name], v, at) for v in values]
         where[column("where", name)] = values if isinstance(value, list) else values[0]
     return figure.model_dump(mode="json") | {
         "x": column("x", figure.x),
-        "y": [_known(f"{place}.y", name, metrics, f"metric of {figure.table}") for name in figure.y],
+        "y": [known(f"{place}.y", name, metrics, f"metric of {figure.table}") for name in figure.y],
         "hue": [column("hue", name) for name in figure.hue],
         "panels": [column("panels", name) for name in figure.panels],
         "where": where,
     }
 
 
-def _value(axis: Axis, value: Any, place: str) -> Any:
+def bounded(axis: Axis, value: Any, place: str) -> Any:
+    """A value of an axis, parsed; also `least`, `most`, or a bound such as `>= 1 MB`. Raises UserError."""
     if value in ("least", "most"):
         return value
     if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
@@ -171,6 +174,7 @@ def _value(axis: Axis, value: Any, place: str) -> Any:
     return axis.parse(value, place)
 
 
-def _known(place: str, name: Any, known: Iterable[str], what: str) -> str:
-    require_known(place, name, list(dict.fromkeys(known)), f"{name!r} is no {what}", "one of:")
+def known(place: str, name: Any, names: Iterable[str], what: str) -> str:
+    """The name, if it is one of these. Raises UserError."""
+    require_known(place, name, list(dict.fromkeys(names)), f"{name!r} is no {what}", "one of:")
     return str(name)

@@ -4,37 +4,18 @@
 when it is called. Both are registered in `catalogue`.
 """
 
-import operator
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from storelab.analysis.records.rows import Where, select
+
 if TYPE_CHECKING:  # slow to load, and names and captions need none of it
     from matplotlib.figure import Figure
 
-SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-Where = Mapping[str, Any]
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
-
-
-def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
-    """The rows of a table that fulfil every condition, column: a value, several values, `>= 1000000`, or `least` or
-    `most` of what the conditions before it left. A column that the table lacks leaves no row."""
-    for column, wanted in where.items():
-        if table.empty or column not in table:
-            return table.iloc[:0]
-        values = table[column]
-        if wanted in ("least", "most"):
-            kept = values == (values.min() if wanted == "least" else values.max())
-        elif isinstance(wanted, str) and (found := re.fullmatch(r"(>=|<=|>|<) *(\S+)", wanted)):
-            kept = SIGNS[found[1]](values.astype("Float64"), float(found[2])).fillna(False)
-        else:
-            kept = values.isin(list(wanted) if isinstance(wanted, list | tuple) else [wanted])
-        table = table[kept.astype(bool)]
-    return table
 
 
 def same(rows: pd.DataFrame) -> pd.DataFrame:

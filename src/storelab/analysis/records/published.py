@@ -42,6 +42,11 @@ def share_amplification() -> pd.DataFrame:
     return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))
 
 
+def derived(name: str) -> pd.DataFrame:
+    """`load`, with what `share_amplification` adds."""
+    return share_amplification() if name == "uds_2015_sparse_reads" else load(name)
+
+
 def headline(system: str, quantity: str, setting: str | None = None) -> float:
     """The one value of `uds_headlines` with this system and quantity (and setting, where they have several)."""
     t = load("uds_headlines")

@@ -193,6 +193,13 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
+def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run and op: its columns of points.csv, and what `runs` found, METRICS with their unit."""
+    renamed = found.rename(columns={"operations": "counted"})
+    both = points[points["state"] == "ok"].merge(renamed, on="key", suffixes=("_of_run", ""))
+    return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
+
+
 @TABLE("latency", "latencies", "rated", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the
@@ -203,22 +210,9 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     loop): of the operations that were due in the windows, those that were begun and ended, in the worst run; below 100
     the system did not keep up.
     """
-    both = points[points["state"] == "ok"].merge(
-        found.rename(columns={"operations": "counted"}), on="key", suffixes=("_of_run", "")
-    )
-    metrics = [(m, "ms") for m in METRICS]
-    both = both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
-    head = [
-        *groups.COUNTS,
-        "op",
-        "loop",
-        "concurrency",
-        *COUNTED,
-        "completed_percent",
-        "binned",
-        BOUNDS,
-        "paused_percent",
-    ]
+    both, metrics = with_points(found, points), [(m, "ms") for m in METRICS]
+    told = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
+    head = [*groups.COUNTS, *told]
     columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s", *cold.COLUMNS]
     out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
     return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))

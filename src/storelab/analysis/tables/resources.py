@@ -121,20 +121,25 @@ def of_run(
     return out
 
 
-@TABLE("resources", "campaign", "rated", "by")
-def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
-
-    points: rows of points.csv with operations that mean something. interval: what low and high are.
-    """
+def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run: its columns of points.csv that `of_run` does not give, and those of `of_run`."""
     found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
     for p in ok.itertuples(index=False):
         seen = found.loc[p.key].to_dict() if p.key in found.index else {}
         shared = bool(p.shared_host)
         told.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
     runs = pd.DataFrame(told, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
+    return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
+
+
+@TABLE("resources", "campaign", "rated", "by")
+def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
+
+    points: rows of points.csv with operations that mean something. interval: what low and high are.
+    """
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
-    return groups.summarised(ok[[*by, "shared_host"]].join(runs), by, METRICS, columns, _more)
+    return groups.summarised(with_points(campaign, points), by, METRICS, columns, _more)
 
 
 def _more(runs: pd.DataFrame) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
-a run; `mixes.py`: operations by weights, sizes of objects; `release.py`: a nightly software release.
+a run; `mixes.py`: operations by weights, sizes of objects; `release.py`: a nightly software release; `claims.py`:
+findings that are judged.
 
 May import: `config_types`, `figures`.
 """
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from storelab.core.campaign.claims import Claim, ClaimName
 from storelab.core.campaign.faults import Act, At, FaultName
 from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.campaign.release import Release
@@ -234,6 +236,9 @@ class Campaign(Closed):
     )
     release: Release | None = Field(None, description="A nightly software release, see docs/releases.md.")
     figures: dict[FigureName, Figure] = Field(default_factory=dict, description="Name: figure, see docs/figures.md.")
+    claims: dict[ClaimName, Claim] = Field(
+        default_factory=dict, description="Name: a claim of your own, judged with the findings, see docs/claims.md."
+    )
 
     @field_validator("mixes", "sizes")
     @classmethod

@@ -11,13 +11,13 @@ May import: `sweeps` (what a sweep asks for), `roles` (several at once), `series
 import itertools
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
 from storelab.core import axes as declared
 from storelab.core import calibration, figures
-from storelab.core.campaign import Sweep
+from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import Point, Workload, derive_seed, point_key
@@ -42,6 +42,7 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     asked, known = 0, every(config, workloads)
     used = {workload_of(name, sweep) for name, sweep in config.sweeps.items()}
     figures.resolved(config.figures, [w for n, w in known.items() if n in used])
+    _claims(config, [w for n, w in known.items() if n in used])
     for name, sweep in config.sweeps.items():
         place, its, several = f"sweeps.{name}", workload_of(name, sweep), None
         if not sweep.roles:
@@ -148,7 +149,19 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         },
         "points": [asdict(p) for p in points],
         **({"figures": figures.resolved(config.figures, declarations.values())} if config.figures else {}),
+        **({"claims": _claims(config, declarations.values())} if config.claims else {}),
     }
+
+
+def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
+    """The campaign's own claims, about its own workloads and axes. Raises UserError."""
+    used = list(workloads)
+    axes = {a.name: a for w in used for a in w.axes}
+    for name, claim in config.claims.items():
+        if claim.published and claim.published.table:
+            problem = "the tables of published numbers are those of storelab's own list"
+            raise UserError(f"claims.{name}.published.table", problem, "write `value` and `unit`")
+    return claims.resolved(config.claims, axes, [w.name for w in used])
 
 
 def _roles_of(point: Point) -> dict[str, Any]:

@@ -21,6 +21,14 @@ METRICS = tuple((f"raw_per_byte_after_{state}", "ratio") for state in STATES)
 OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
 
 
+def runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run: its columns of points.csv, and those of `_row`."""
+    told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
+    found = pd.DataFrame([_row(observed) for observed in told.values()], index=list(told))
+    own = points[(points["workload"] == "space") & (points["state"] == "ok")]
+    return own.merge(found, left_on="key", right_index=True)
+
+
 @TABLE("space", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
@@ -28,11 +36,7 @@ def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFra
     raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long
     the deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
     """
-    told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
-    found = pd.DataFrame([_row(observed) for observed in told.values()], index=list(told))
-    both = points[(points["workload"] == "space") & (points["state"] == "ok")].merge(
-        found, left_on="key", right_index=True
-    )
+    both = runs(campaign, points)
     columns = [*by, *groups.COUNTS, *OBSERVED[:2], *groups.spread(METRICS), *OBSERVED[2:]]
     counted = "_".join(METRICS[-1])
     return groups.summarised(

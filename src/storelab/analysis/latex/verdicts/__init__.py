@@ -1,7 +1,7 @@
 """What limited each system: the table of verdicts, and the first page, which says what each does at best too.
 
-May import: what `latex` may. The first page has a row per deployment and a column per kind of work that the campaign
-measured, all from tables that the paper shows in full.
+The findings that are judged stand in `claims`. May import: what `latex` may. The first page has a row per deployment
+and a column per kind of work that the campaign measured, all from tables that the paper shows in full.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,0 +1,144 @@
+"""Rules that judge a claim: each gives a number with its interval, and the p value against the claim's bound. Pure.
+
+The unit is one run. A rule never says yes or no itself: `verdict` does, of a p value that is corrected for the number
+of claims. Rules without a p value (`count`, `shape`, `answers`) say what they saw, `holds`.
+"""
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import bdtr, betaincinv, stdtr, stdtrit
+
+from storelab.analysis.statistics import knees, medians, ratios
+from storelab.analysis.statistics.medians import CONFIDENCE
+
+CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED = "confirmed", "refuted", "cannot tell", "not measured here"
+VERDICTS = (CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED)
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Found:
+    """`value` between `low` and `high` (NaN: not known); p: two-sided, of the value against the bound (NaN: no test).
+    holds: of rules without a test, what was seen (None: cannot tell). reason: why nothing can be told, or what was
+    seen."""
+
+    value: float = NAN
+    low: float = NAN
+    high: float = NAN
+    p: float = NAN
+    holds: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A claim holds from `at` on: upwards, or where `most` is set downwards."""
+
+    at: float
+    most: bool = False
+
+    def met(self, value: float) -> bool:
+        return value <= self.at if self.most else value >= self.at
+
+
+def verdict(found: Found, bound: Bound, p: float) -> str:
+    """`p`: the rule's own, or corrected for the number of claims. With a test: on which side of the bound the value
+    is, where p is below 5 %, else `cannot tell`. Without one: what the rule saw."""
+    if math.isfinite(p):
+        told = p < 1 - CONFIDENCE and math.isfinite(found.value)
+        return (CONFIRMED if bound.met(found.value) else REFUTED) if told else CANNOT_TELL
+    return {True: CONFIRMED, False: REFUTED, None: CANNOT_TELL}[found.holds]
+
+
+def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
+    """Exponent e of y ~ x^e: the slope of log y on log x by least squares, with Student's interval of n - 2 degrees of
+    freedom and the t test against the bound. 1: proportional, 0: no gain. x, y (shapes (n,)) > 0. A curve that is no
+    power scatters around it, so that its interval is wide. It needs repetitions: more runs than values of x."""
+    xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    values = len(np.unique(xs))
+    if min(xs.min(), ys.min()) <= 0:
+        return Found(reason="a run with a value of 0 has no exponent")
+    lx, ly = np.log(xs), np.log(ys)
+    around = ((lx - lx.mean()) ** 2).sum()
+    value = float(((lx - lx.mean()) * ly).sum() / around)
+    df = len(ys) - 2
+    if len(ys) <= values or df < 2:
+        return Found(value, reason=f"{len(ys)} runs at {values} values do not tell their scatter")
+    rest = ly - ly.mean() - value * (lx - lx.mean())
+    error = math.sqrt(float((rest**2).sum()) / df / around)
+    reach = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * error
+    t = abs(value - bound.at) / error if error > 0 else math.inf
+    return Found(value, value - reach, value + reach, p=2 * float(stdtr(df, -t)))
+
+
+def ratio(a: Iterable[float], b: Iterable[float], bound: Bound, chosen: int = 1) -> Found:
+    """b over a, the ratio of two groups of runs: Hodges and Lehmann's, with the exact interval of Moses, and the
+    Mann-Whitney test of b against a times the bound (`statistics/ratios.py`): 4 against 4 runs are the fewest. Where a
+    and b were chosen as the lowest and the highest of several groups, p counts for all of their `chosen` pairs
+    (Bonferroni)."""
+    x, y = medians.known(a), medians.known(b)
+    of = ratios.ratio(x, y)
+    p = ratios.ratio(x * bound.at, y).p
+    return Found(of.ratio, of.low, of.high, min(1.0, p * chosen), reason=of.reason)
+
+
+def level(values: Iterable[float], bound: Bound) -> Found:
+    """The median of the runs with its 95 % interval, and the sign test of the median against the bound: 6 runs are the
+    fewest (`statistics/medians.py`). Runs that are at the bound itself count for the claim."""
+    x = medians.known(values)
+    of = medians.summarise(x)
+    if of.n < medians.LEAST:
+        return Found(of.median, reason=f"{of.n} runs are too few for a 95 % interval; {medians.LEAST} are enough")
+    met = int(sum(bound.met(v) for v in x))
+    p = 2 * float(bdtr(min(met, of.n - met), of.n, 0.5))
+    return Found(of.median, of.low, of.high, min(1.0, p))
+
+
+def count(happened: int, tried: int, bound: Bound, enough: int) -> Found:
+    """How often something happened in so many tries, with the 95 % interval of Clopper and Pearson, in tries. What
+    happened settles `at_most` 0 or `at_least` 1 at once; that it did not counts from `enough` tries on."""
+    low = float(betaincinv(happened, tried - happened + 1, 0.025)) if happened else 0.0
+    high = float(betaincinv(happened + 1, tried - happened, 0.975)) if happened < tried else 1.0
+    seen = (happened > bound.at) if bound.most else (happened >= bound.at)  # what more tries cannot undo
+    holds = (not seen if bound.most else seen) if seen or tried >= enough else None
+    reason = "" if holds is not None else f"{tried} tries are too few; {enough} are enough"
+    return Found(happened, low * tried, high * tried, holds=holds, reason=reason)
+
+
+def order(groups: Sequence[Iterable[float]]) -> Found:
+    """Whether groups of runs stand in this order, from the lowest to the highest: the smallest ratio of a group over
+    the one before it, against 1. It holds where every step rises (the largest p of the steps), and is refuted where one
+    falls (its p, counted for all steps: Bonferroni)."""
+    one = Bound(1.0)
+    steps = [ratio(a, b, one) for a, b in itertools.pairwise(groups)]
+    unknown = [s for s in steps if not math.isfinite(s.p)]
+    worst = min(steps, key=lambda s: s.value if math.isfinite(s.value) else math.inf)
+    if unknown and (worst.value >= 1 or not math.isfinite(worst.p)):
+        return replace(worst, p=NAN, reason=unknown[0].reason)
+    p = max(s.p for s in steps) if worst.value >= 1 else min(1.0, worst.p * len(steps))
+    return replace(worst, p=p)
+
+
+def shape(x: Sequence[float], y: Sequence[float], shapes: Collection[str]) -> Found:
+    """The shape of the curve y over x (`statistics/knees.py`): it holds where it is one of `shapes`, and cannot be told
+    where the curve cannot. The number is the knee or peak, and its interval."""
+    curve = knees.fit(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
+    holds = None if curve.shape == knees.CANNOT_TELL else curve.shape in shapes
+    reason = curve.reason or curve.shape
+    return Found(curve.knee.value, curve.knee.low, curve.knee.high, holds=holds, reason=reason)
+
+
+def answers(given: Mapping[str, str], wanted: Collection[str], several: bool) -> Found:
+    """What systems answered, by name. One system: its answer is one of `wanted`. Several: each of `wanted` was given by
+    one system at least; two systems are the fewest. Only `yes` and `no` count as answers."""
+    known = {who: said for who, said in given.items() if said in ("yes", "no")}
+    told = "; ".join(f"{a}: {', '.join(w for w, s in given.items() if s == a)}" for a in dict.fromkeys(given.values()))
+    if len(known) < (2 if several else 1):
+        return Found(reason=told)
+    met = [said for said in known.values() if said in wanted]
+    holds = set(wanted) <= set(met) if several else len(met) == len(known)
+    return Found(len(met), holds=holds, reason=told)

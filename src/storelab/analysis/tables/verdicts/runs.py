@@ -1,0 +1,48 @@
+"""Rows that claims are judged on, by table: one per run where the table has medians over runs, else its counts. May
+import: what `tables` may."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.tables import events, latency, resources, roles, space, sparse
+
+
+class Runs(dict[str, pd.DataFrame]):
+    """Table -> its rows for claims: one per valid run with the columns of `MEASURED`, or the counted groups. Each is
+    made when it is first asked for."""
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        self._make: dict[str, Callable[[], pd.DataFrame]] = {
+            "throughput": lambda: _rates(tables["rated"]),
+            "sparse": lambda: sparse.read_points(tables["campaign"], _good(tables["plain"]), tables["axes"]),
+            "events": lambda: events.with_points(tables["campaign"], tables["plain"]),
+            "latency": lambda: latency.with_points(tables["latencies"], tables["rated"]),
+            "resources": lambda: resources.with_points(tables["campaign"], tables["rated"]),
+            "space": lambda: space.runs(tables["campaign"], tables["plain"]),
+            "roles": lambda: roles.with_points(tables["role_phases"], tables["points"], tables["roles_by"]),
+            "recovery": lambda: roles.with_points(tables["recoveries"], tables["points"], tables["roles_by"]),
+        }
+        self._tables = tables
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        made = self._make[name]() if name in self._make else self._tables[name]
+        self[name] = _closed(made, name)
+        return self[name]
+
+
+def _good(points: pd.DataFrame) -> pd.DataFrame:
+    return points[points["state"] == "ok"]
+
+
+def _closed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Without open loops, but for latencies, which tell the loop."""
+    if "arrival_rate" not in rows or name == "latency":
+        return rows
+    return rows[rows["arrival_rate"].fillna(0) == 0]
+
+
+def _rates(rated: pd.DataFrame) -> pd.DataFrame:
+    ok = _good(rated)
+    return ok.assign(throughput_mb_per_s=ok["overlap_throughput_mb_per_s"], rate_per_s=ok["overlap_rate_per_s"])

@@ -1,0 +1,205 @@
+"""Claims: findings in a form that can be tested. Pure data: storelab's own list of 2010-2015 and a campaign's own claims
+are written alike, see docs/claims.md.
+
+`Claim` is what a file says; `resolved` checks it against axes, tables and campaigns, and gives the form that plan.json
+carries. May import: `config_types`, `figures`, `core.model`.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from storelab.core import figures
+from storelab.core.config_types import Closed, Name, Once, Text
+from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
+from storelab.core.model import OF_ROLE, Axis
+
+# Table: metric as a claim names it -> column of a run.
+MEASURED: dict[str, dict[str, str]] = {
+    table: {name: f"{stem}_{unit}" for name, (stem, unit, _) in metrics.items()} for table, metrics in METRICS.items()
+} | {
+    "recovery": {
+        "pause": "pause_s",
+        "service": "service_s",
+        "noticed": "noticed_s",
+        "whole_after": "whole_after_s",
+        "degraded": "degraded_ratio",
+        "rebuilding": "rebuilding_ratio",
+    }
+}
+# Table: what a claim may count -> columns that sum up to the tries; none: each run is one.
+COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
+    "throughput": {"errors": ("operations", "errors")},
+    "roles": {"errors": ("operations", "errors")},
+    "recovery": {"failed_operations": ()},
+    "consistency": {"anomalies": ("tried",)},
+    "durability": dict.fromkeys(("lost", "corrupted", "stale", "resurrected", "wrong", "unreadable"), ("read",)),
+}
+ANSWERED = "capabilities"
+TOLD = {  # columns of a table beside the axes
+    **COLUMNS,
+    "roles": ("role", "does", "phase"),
+    "recovery": ("role", "does"),
+    "durability": ("when",),
+    "consistency": ("scenario", "front_end"),
+    ANSWERED: ("topic", "check"),
+}
+TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
+EXTREMES = ("least", "most")
+BY_SPEED = ("worst", "best")  # of what is compared: the values with the lowest and the highest median
+NEEDS = {  # rule -> keys that it needs beside `rule`
+    "slope": ("metric", "along", "bound"),
+    "ratio": ("metric", "along", "values", "bound"),
+    "level": ("metric", "bound"),
+    "count": ("metric", "bound"),
+    "order": ("metric", "along", "values"),
+    "shape": ("metric", "along", "shapes"),
+    "answer": ("answers",),
+}
+KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # that belong to rules
+OPTIONAL = {"level": ("along",), "answer": ("along",)}
+
+
+class Published(Closed):
+    """The number that was published: one that the tables of published numbers hold, or for a claim of your own, a
+    value."""
+
+    value: float | None = Field(None, description="The number.")
+    unit: str = Field("", description="Its unit; default: that of the table.")
+    table: str = Field("", description="Table of published numbers, by its name; only in storelab's own list.")
+    column: str = Field("value", description="Its column.")
+    rows: dict[str, Any] = Field(default_factory=dict, description="Column: value of the one row.")
+    over: dict[str, Any] = Field(
+        default_factory=dict, description="The same of a second row, by whose value the first one's is divided."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Published":
+        if (self.value is None) == (not self.table):
+            raise ValueError("names a value and a table, or neither; give one of `value` and `table`")
+        return self
+
+
+class Claim(Closed):
+    """A finding, the query that tests it, and the rule that judges, see docs/claims.md."""
+
+    says: Text = Field(description="The finding, in a plain sentence.")
+    source: Text = Field(description="Where it comes from.")
+    published: Published | None = Field(None, description="The number that was published, if there is one.")
+    campaigns: Annotated[list[Name], Once] = Field(
+        default_factory=list, description="Campaigns that measure what it needs; told where nothing was measured."
+    )
+    table: str = Field(description=f"Table in `tables/` that it is about: {', '.join(TABLES)}.")
+    where: dict[str, Any] = Field(
+        default_factory=dict,
+        description=(
+            "Column: a value, a list, a bound such as `>= 1 MB`, or `least` or `most` (at each value of `along`); only "
+            "such rows count."
+        ),
+    )
+    metric: str = Field("", description="What is compared: a metric or a count of the table.")
+    along: str = Field("", description="Column along which it is compared: an axis, `store`, `workload` …")
+    values: list[Any] = Field(
+        default_factory=list,
+        description=(
+            "Values of `along`: for `ratio` the base and what is divided by it, for `order` from the lowest to the "
+            "highest; also `least`, `most`, `worst`, `best`."
+        ),
+    )
+    apart: Names = Field(
+        default_factory=list, description="Columns that change together with `along`, and so may differ."
+    )
+    rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(
+        description="How it is judged: `slope`, `ratio`, `level`, `count`, `order`, `shape` or `answer`."
+    )
+    at_least: float | None = Field(None, description="The finding holds from here on upwards.")
+    at_most: float | None = Field(None, description="The finding holds from here on downwards.")
+    enough: int = Field(100, ge=1, description="Of `count`: tries from which on nothing seen means something.")
+    shapes: Names = Field(
+        default_factory=list,
+        description="Of `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",
+    )
+    answers: Names = Field(
+        default_factory=list,
+        description="Of `answer`: the answer that each system gives; along `store` the answers that all occur.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_rule(self) -> "Claim":
+        given = {k: getattr(self, k) for k in KEYS[:-1]} | {"bound": self.at_least is not None or None}
+        if self.at_most is not None:
+            if given["bound"]:
+                raise ValueError("has two bounds; give `at_least` or `at_most`")
+            given["bound"] = True
+        for key in KEYS:
+            said = "`at_least` or `at_most`" if key == "bound" else f"`{key}`"
+            if key in NEEDS[self.rule] and not given[key]:
+                raise ValueError(f"the rule `{self.rule}` needs {said}; add it")
+            if given[key] and key not in (*NEEDS[self.rule], *OPTIONAL.get(self.rule, ())):
+                raise ValueError(f"the rule `{self.rule}` takes no {said}; leave it out")
+        if self.rule == "ratio" and len(self.values) != 2:
+            raise ValueError(f"a ratio has two values, here are {len(self.values)}; give the base and what it divides")
+        if self.rule == "order" and len(self.values) < 2:
+            raise ValueError("an order has two values or more; add one")
+        if self.rule == "ratio" and (self.at_least or self.at_most or 0.0) <= 0:
+            raise ValueError("a ratio is above 0; give a bound above 0")
+        return self
+
+
+def _claim_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", value):
+        raise ValueError(f"{value!r} is no name of a claim; use small letters, digits and '_' between words")
+    return value
+
+
+ClaimName = Annotated[str, BeforeValidator(_claim_name)]
+SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
+
+
+def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: Collection[str] = ()) -> dict[str, Any]:
+    """The claims with columns instead of axes, and parsed values, as plan.json carries them. `axes`: that they may name,
+    of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an unknown
+    table, metric, column, shape or workload."""
+    return {name: _resolved(f"claims.{name}", claim, axes, workloads) for name, claim in claims.items()}
+
+
+def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Collection[str]) -> dict[str, Any]:
+    table = figures.known(f"{place}.table", claim.table, TABLES, "table of claims")
+    known = {"count": COUNTED, "answer": {table: {}} if table == ANSWERED else {}}.get(claim.rule, MEASURED)
+    which = [t for t in TABLES if t in known] or [ANSWERED]
+    figures.known(f"{place}.table", table, which, f"table of the rule `{claim.rule}`")
+    if claim.metric:
+        figures.known(f"{place}.metric", claim.metric, known[table], f"metric of {table}")
+    plain = (*EVERYWHERE, *TOLD.get(table, ()))
+
+    def axis(name: str) -> Axis | None:
+        own = name.rpartition(OF_ROLE)[2] if not workloads else name  # any role, where no campaign is known
+        return axes.get(name) or axes.get(own)
+
+    def column(key: str, name: str) -> str:
+        if name not in plain and (of := axis(name)):
+            role, dot, _ = name.rpartition(OF_ROLE)
+            return of.column if name in axes else f"{role}{dot}{of.column}"
+        return figures.known(f"{place}.{key}", name, [*plain, *axes], "column of this table and campaign")
+
+    def parsed(name: str, at: str, value: Any) -> Any:
+        if name == "workload" and workloads:
+            return figures.known(at, value, workloads, "workload of this campaign")
+        of = None if name in plain else axis(name)
+        return figures.bounded(of, value, at) if of else value
+
+    where = {}
+    for name, value in claim.where.items():
+        values = [parsed(name, f"{place}.where.{name}", v) for v in (value if isinstance(value, list) else [value])]
+        where[column("where", name)] = values if isinstance(value, list) else values[0]
+    for shape in claim.shapes:
+        figures.known(f"{place}.shapes", shape, SHAPES, "shape")
+    values = [v if v in BY_SPEED else parsed(claim.along, f"{place}.values", v) for v in claim.values]
+    return claim.model_dump(mode="json") | {
+        "along": column("along", claim.along) if claim.along else "",
+        "values": values,
+        "apart": [column("apart", name) for name in claim.apart],
+        "where": where,
+    }
