@@ -112,5 +112,7 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
         if panels.limits(rows).any()
         else "",
     }
+    printed = getattr(figure, "published", None)
+    said["published"] = f" {printed(rows)}".rstrip() if printed else ""
     left = panels.left(figure, table)
     return figure.caption.format(**said).strip() + (f" Shown: {left}." if left else "")

@@ -19,6 +19,7 @@ from storelab.analysis.figures.specification import Curve, Declared, Function, M
 from storelab.analysis.parts import words
 
 INSIDE = 25  # letters of a line in a legend inside a panel
+OTHERS = "0.35"  # colour of points that others published
 
 
 def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure | None:
@@ -53,6 +54,7 @@ def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
         ]
+        handles += _published(figure, shown)
         title = figure.title.format(**panels.fields(rows))
         plots.key(fig, handles, ", ".join(filter(None, (title, shown.common))))
     return fig
@@ -190,6 +192,11 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
     """Draw what to compare with; the values of those that belong to a series."""
     levels = []
     for line in spec.references(panel.every, panel.measure) if spec.references else ():
+        if line.marker and isinstance(line.at, pd.Series):
+            bars = {"yerr": line.spread, "elinewidth": 0.8, "capsize": 2}
+            ax.errorbar(line.at.index, line.at, **bars, fmt=line.marker, color=OTHERS, mfc="white", zorder=1.5)
+            levels += list(line.at)
+            continue
         colour = looks[line.series][0] if line.series else "0.35"
         look = {"color": colour, "linestyle": line.dash, "linewidth": 1, "zorder": 1}
         if isinstance(line.at, pd.Series):
@@ -202,6 +209,13 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
         if line.label:
             ax.annotate(line.label, place, (-2, 3), textcoords="offset points", fontsize=6.5, color=colour, ha=align)
     return levels
+
+
+def _published(spec: Specification, shown: panels.Layout) -> list[Line2D]:
+    """What the legend says of the points of others."""
+    lines = [r for p in shown.panels if spec.references for r in spec.references(p.every, p.measure) if r.marker]
+    look = {"color": OTHERS, "markerfacecolor": "white", "linestyle": "none"}
+    return [Line2D([], [], marker=m, label=said, **look) for said, m in {r.label: r.marker for r in lines}.items()]
 
 
 def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:

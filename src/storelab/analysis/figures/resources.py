@@ -4,15 +4,19 @@ After experiment 1 of the evaluations (docs/campaigns.md): threads 1 to 200 of o
 and memory. Nothing where no more than one number of workers was measured.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.specification import Curve, Measure, Specification
+from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import groups, speed
+from storelab.analysis.records import published
 from storelab.core import units
 
+PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012, which may be binary
+OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
 OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 
 
@@ -53,6 +57,34 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     return f"{first['deployment']}, {size}" if rows["deployment"].nunique() > 1 else size
 
 
+def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+    """The table of one client with its threads of 2012, in panels of one client and objects of its sizes: as printed,
+    with the printed spread."""
+    sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
+    if len(sizes) != 1 or None in sizes or (rows["clients"] != 1).any():
+        return
+    table = published.load("uds1_2012_single_client_threads")
+    column = "mb_per_s" if measure.curves == (MB_PER_S,) else "files_per_s"
+    for workload, (operation, marker) in OF_2012.items():
+        own = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
+        if (rows["workload"] == workload).any():
+            points = own.set_index("threads")
+            label = f"published 2012: {operation} (UDS 1, 1 bucket)"
+            yield Reference(points[column], label=label, marker=marker, spread=points[f"{column}_err"])
+
+
+def _said_of_2012(rows: pd.DataFrame) -> str:
+    known = rows[
+        rows["object_size_bytes"].isin(list(PRINTED)) & (rows["clients"] == 1) & rows["workload"].isin(OF_2012)
+    ]
+    if known.empty:
+        return ""
+    return (
+        "Hollow and grey: published in 2012 for one client of another system (Huawei UDS, first generation, one bucket; "
+        "the client had 1 Gb/s), as printed, with the printed spread."
+    )
+
+
 _SHARED: dict[str, Any] = {
     "where": {"workload": OPERATIONS},
     "rows": against_workers,
@@ -76,7 +108,9 @@ FIGURES = {
         title="Threads: {deployment}{clients} ({engine})",
         caption="Rates of the least number of clients against the workers (threads or connections) of each, by "
         "operation and buckets "
-        "({engine}, runs of {seconds} s). Medians; {bars}. {shared}",
+        "({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
+        references=of_2012,
+        published=_said_of_2012,
         **_SHARED,
     ),
     "client_resources": Specification(

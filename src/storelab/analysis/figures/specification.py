@@ -40,12 +40,14 @@ class Curve:
 @dataclass(frozen=True)
 class Reference:
     """A line to compare with: at a value of the metric, or through points (x, y); in the colour of a series, or
-    grey."""
+    grey. marker: hollow points that nothing joins, with their spread, named in the legend: what others published."""
 
     at: float | pd.Series
     dash: str = "--"
     label: str = ""
     series: str | None = None
+    marker: str = ""
+    spread: pd.Series | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Specification(Declared):
     hollow: Rows | None = None  # which points are open; default: those bound by client or link
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
     note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
+    published: Callable[[pd.DataFrame], str] | None = None  # what the hollow points of others are, for the caption
     height: float = 2.3  # inches of a panel
     line: float = 0.0  # inches more for each category
 

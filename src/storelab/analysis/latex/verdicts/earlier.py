@@ -1,0 +1,36 @@
+"""Then and now: what was printed in 2012-2015 beside ours, by a measure that both have."""
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex.parts import THIN, escape, floating, interval, left, row, title
+from storelab.analysis.parts import words
+from storelab.analysis.tables.verdicts.earlier import MEASURED
+
+
+@FILE("table_earlier", "earlier")
+@FILLED("earlier_numbers", "earlier")
+def earlier(table: pd.DataFrame) -> str:
+    """A block per kind of work and measure: the printed statements, then our systems."""
+    lines = []
+    for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
+        lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
+        lines += [_line(r) for _, r in rows.iterrows()]
+    caption = (
+        "Then and now. What was printed for other systems, divided by the clients that its setting names, or per "
+        "front-end as printed (1~Gb/s is 125~MB/s), and ours: the highest median over the clients, or front-ends, of "
+        "its points. Networks, clients and object sizes differ, so no ratio is formed."
+    )
+    head = ["", "Value", "Setting", "As printed"]
+    return floating(left(3.6, 3.0, 5.6, 2.4), caption, "tab:earlier", head, lines)
+
+
+def _line(r: pd.Series) -> str:
+    if r["source"] == MEASURED:
+        value = interval(r["median"], r["low"], r["high"])
+        return row(
+            [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']}"), ""]
+        )
+    value = words.number(r["median"], gap=THIN)
+    as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
+    return row([f"published: {escape(r['system'])}, {escape(r['source'])}", value, escape(r["setting"]), as_printed])
