@@ -122,7 +122,10 @@ def test_a_level():
     assert verdict(runs(400, SCATTER[:5]), **LEVEL) == "cannot tell", "5 runs have no interval"
     assert verdict(runs(200), **LEVEL | {"at_least": None, "at_most": 300}) == "confirmed"
     per = {"along": "front_ends", "metric": "throughput", "rule": "level", "at_least": 90}
-    assert judged(runs(400, front_ends=4), **per).iloc[0]["value"] == pytest.approx(100, rel=0.01)
+    row = judged(runs(400, front_ends=4), **per).iloc[0]
+    assert row["value"] == pytest.approx(100, rel=0.01) and row["verdict"] == "confirmed"
+    assert verdict(runs(200, front_ends=4), **per) == "refuted"
+    assert verdict(runs(200, front_ends=4).assign(bound_by="link"), **per) == "cannot tell"
 
 
 def counted(anomalies: int, tried: int) -> pd.DataFrame:
@@ -331,9 +334,8 @@ def test_the_pages_example_is_carried_by_the_plan_and_judged_first():
     plan = planned("ours")
     assert list(plan["claims"]) == ["ours"] and next(iter(findings.of(plan))) == "ours"
     assert len(findings.of(plan)) == len(findings.findings()) + 1
-    assert "claims" not in planning.to_json(
-        settings := config.load(ROOT / "config.yaml"), planning.make(settings, WORKLOADS), WORKLOADS
-    )
+    plain = config.load(ROOT / "config.yaml")
+    assert "claims" not in planning.to_json(plain, planning.make(plain, WORKLOADS), WORKLOADS)
 
 
 @pytest.mark.parametrize(

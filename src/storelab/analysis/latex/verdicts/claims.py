@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, interval, left, longtable, row, tabular
+from storelab.analysis.latex.parts import THIN, escape, floating, interval, left, longtable, row, tabular
 from storelab.analysis.parts import words
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
 from storelab.analysis.tables.verdicts.cases import ALL_SYSTEMS
@@ -16,6 +16,7 @@ SHOWN = {
     CANNOT_TELL: "cannot tell",
     NOT_MEASURED: "not measured here",
 }
+SHORT = 12  # rows that fit a page, each of several lines
 TOLD = 12  # claims of one verdict that the first page names; of more it tells the number
 
 
@@ -61,9 +62,11 @@ def claims(table: pd.DataFrame) -> str:
         "number of cases (Benjamini and Hochberg); in brackets what a case alone would say. "
         "\\texttt{claims.csv} names the query and the points of each."
     )
-    lines = [_line(r, several) for r in measured.to_dict("records")]
+    lines = [_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
     head = ["Finding", "Published", "Here", "What it rests on", "Verdict"]
-    text = longtable(left(4.2, 1.9, 2.7, 4.5, 1.9), caption, "tab:claims", head, lines)
+    text = (floating if len(lines) <= SHORT else longtable)(
+        left(4.2, 1.9, 2.7, 4.5, 1.9), caption, "tab:claims", head, lines
+    )
     return text + _missing(table[table["verdict"] == NOT_MEASURED])
 
 
@@ -73,9 +76,9 @@ def _line(r: Mapping[str, object], several: bool) -> str:
     unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
     value = "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
     here = r"\newline ".join(filter(None, (value, f"\\emph{{{escape(r['expected'])}}}")))
-    cases = f"; {r['confirmed']} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
+    cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
     rests = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
-    n = f"n = {r['n']}{cases}"
+    n = f"n = {r['n']:.0f}{cases}"
     alone = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
     said = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if alone else "")
     return row([f"{system}{escape(r['says'])}{source}", _published(r), here, escape("; ".join([*rests, n])), said])

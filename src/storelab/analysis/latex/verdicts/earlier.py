@@ -29,7 +29,7 @@ def _line(r: pd.Series) -> str:
     if r["source"] == MEASURED:
         value = interval(r["median"], r["low"], r["high"])
         return row(
-            [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']}"), ""]
+            [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']:.0f}"), ""]
         )
     value = words.number(r["median"], gap=THIN)
     as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"

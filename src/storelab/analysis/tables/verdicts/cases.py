@@ -201,9 +201,11 @@ def _ratio(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 
 def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
     values = group[column].astype(float)
-    if claim["along"]:
-        values = values / group[claim["along"]].astype(float)
-    return judging.level(values, bound(claim)), f"median of {words.plural(len(group), 'run')}", None
+    if not claim["along"]:
+        return judging.level(values, bound(claim)), f"median of {words.plural(len(group), 'run')}", None
+    per = group[claim["along"]].astype(float)
+    said = f"median of {words.plural(len(group), 'run')}, per one of {_value(claim['along'], per.max())}"
+    return judging.level(values / per, bound(claim)), said, per.max()
 
 
 def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
