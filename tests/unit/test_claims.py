@@ -144,6 +144,9 @@ def test_a_count():
     row = judged(counted(0, 1000), **comes).iloc[0]
     assert row["high"] == pytest.approx(1000 * (1 - 0.025 ** (1 / 1000))) and row["low"] == 0
     assert verdict(counted(0, 50), **never, enough=20) == "confirmed"
+    more = pd.concat([counted(0, 60).assign(runs=2), counted(0, 60).assign(runs=2, scenario="overwrite")])
+    row = judged(more, **never).iloc[0]
+    assert (row["verdict"], row["n"], row["evidence"]) == ("confirmed", 2, "0 in 120 tries"), "counts add up"
 
 
 def test_a_count_of_failed_operations_has_runs_for_tries():
@@ -154,6 +157,10 @@ def test_a_count_of_failed_operations_has_runs_for_tries():
     assert verdict(lost, **said) == "confirmed"
     assert verdict(lost.iloc[:2], **said) == "cannot tell"
     assert verdict(lost.assign(failed_operations=[0, 2, 0]), **said) == "refuted"
+    both = lost.assign(role=["up", "down", "down"], failed_operations=[7, 0, 0])
+    row = judged(both, **said).iloc[0]
+    assert (row["verdict"], row["value"], row["cases"]) == ("refuted", 7, 1), "one failure is enough against `never`"
+    assert pd.isna(row["high"])
 
 
 ORDER = {"metric": "rate", "along": "workers", "values": [1, 4, 16], "rule": "order"}
@@ -254,6 +261,8 @@ def test_uploads_and_downloads_are_a_pair_though_their_axes_differ():
     both = [runs(100, workload="put", payload="default"), runs(300, workload="get", access="warm")]
     said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
     assert judged(*both, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6)
+    cold = runs(30, workload="get", access="cold")
+    assert judged(*both, cold, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default of what puts lack"
 
 
 def test_many_claims_at_once_are_corrected():

@@ -6,8 +6,9 @@ least or the most (at each value of `along`, so that clients that rise with the 
 loops are left out: their rate is that of the arrivals.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -51,7 +52,7 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
     """The cases that were measured, each judged by the claim's rule."""
     column = column_of(claim)
     rows = _chosen(claim, runs[claim["table"]], column)
-    by = [c for c in _identity(claim, rows) if c in rows]
+    rows, by = _identified(claim, rows)
     told = _words(rows, by)
     for place, group in groups.grouped(rows, by) if by else [({}, rows)]:
         if not len(group):
@@ -63,11 +64,17 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
                 system=_system(claim, group),
                 where=words.settings((c, v) for c, v in at.items()),
                 found=found[0],
-                n=len(group),
+                n=_runs(group),
                 evidence=found[1],
                 keys=tuple(dict.fromkeys(group["key"])) if "key" in group else (),
                 held_back=_held_back(claim, group, found[2]),
             )
+
+
+def _runs(group: pd.DataFrame) -> int:
+    """How many runs the rows are, or were counted in."""
+    counted = [c for c in ("runs", "n") if c in group and "key" not in group]
+    return int(group[counted[0]].max()) if counted else len(group)
 
 
 def column_of(claim: Mapping[str, Any]) -> str:
@@ -100,19 +107,24 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
     return rows
 
 
-def _identity(claim: Mapping[str, Any], rows: pd.DataFrame) -> list[str]:
-    """Columns that tell cases apart: store, workload, axes and what the table tells beside them."""
+def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows, and the columns that tell cases apart: store, workload, axes and what the table tells beside them.
+    Counts of a system add up. An axis that only one of the compared sides has (uploads have no `access`) tells none
+    apart, and stands at its default."""
     along = claim["along"]
+    if claim["rule"] == "count":
+        return rows, [c for c in ("store", *DEPLOYMENT_NAMES) if c in rows]
     free = {along, *claim["apart"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
     if along == "does":
         free |= {"role", "workload"}
     axes = [c for c in rows if words.of_role(c)[1] in BY_COLUMN]
     columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
     if not along or rows.empty:
-        return columns
-    # Columns that one of the compared sides has no value of: uploads have no `access`.
+        return rows, columns
     known = rows[columns].notna().groupby(rows[along], dropna=False).any().all()
-    return [c for c in columns if known[c]]
+    for c in (c for c in columns if not known[c] and c in BY_COLUMN):
+        rows = rows[rows[c].isna() | (rows[c] == BY_COLUMN[c].default).fillna(False).astype(bool)]
+    return rows, [c for c in columns if known[c]]
 
 
 def _words(rows: pd.DataFrame, by: list[str]) -> list[str]:
@@ -213,7 +225,9 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     tried = int(group[tries].astype(float).sum().sum()) if tries else len(group)
     happened = round(group[column].astype(float).sum())
     said = words.plural(tried, "try" if tries else "run").replace("trys", "tries")
-    return judging.count(happened, max(tried, happened), bound(claim), claim["enough"]), f"{happened} in {said}", None
+    found = judging.count(happened, max(tried, happened), bound(claim), claim["enough"])
+    found = found if tries else replace(found, low=math.nan, high=math.nan)  # one run may hold several
+    return found, f"{happened} in {said}", None
 
 
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:

@@ -132,7 +132,8 @@ def _said(claim: Mapping[str, Any], case: Case, p: float) -> str:
 def _unit(claim: Mapping[str, Any]) -> str | None:
     if claim["rule"] == "level":
         return of_claim.unit_of(claim) or None
-    return {"shape": claim["along"].replace("_", " "), "count": claim["metric"].replace("_", " ")}.get(claim["rule"])
+    said = {"shape": claim["along"], "count": claim["metric"], "answer": "systems" if claim["along"] else "answers"}
+    return said[claim["rule"]].replace("_", " ") if claim["rule"] in said else None
 
 
 @NUMBERS("claims", "claims")

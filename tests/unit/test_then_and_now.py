@@ -1,0 +1,114 @@
+"""Printed numbers beside ours: divided by what their setting names and nothing else, hollow points that nothing joins."""
+
+import pandas as pd
+import pytest
+
+from storelab.analysis.figures import catalogue, draw, resources
+from storelab.analysis.latex.verdicts import earlier as latex
+from storelab.analysis.records import published
+from storelab.analysis.tables.verdicts import earlier
+
+PRINTED = published.load("uds1_2012_single_client_threads")
+
+
+def groups(**columns) -> pd.DataFrame:
+    """Rows of throughput.csv: axes stand before n."""
+    same = {
+        "store": "alpha",
+        "workload": "put",
+        "engine": "s5cmd",
+        "object_size_bytes": 4000,
+        "clients": 1,
+        "workers": 8,
+        "buckets": 1,
+    }
+    more = {
+        "front_ends": 1,
+        "n": 6,
+        "interval": "95 % interval",
+        "shared_host": False,
+        "duration_s": 5.0,
+        "bound_by": None,
+    }
+    length = max(len(v) for v in columns.values() if isinstance(v, list))
+    rows = pd.DataFrame({k: v if isinstance(v, list) else [v] * length for k, v in (same | more | columns).items()})
+    for name, unit in (("rate", "per_s"), ("throughput", "mb_per_s")):
+        value = pd.Series(columns.get("value", [100.0] * length))
+        for part, factor in (("median", 1), ("low", 0.9), ("high", 1.1)):
+            rows[f"{name}_{part}_{unit}"] = value * factor
+    return rows.drop(columns="value", errors="ignore")
+
+
+def test_a_printed_number_is_divided_by_the_clients_of_its_setting():
+    t = earlier.printed().set_index("setting")
+    assert t.loc["5 clients, download 4 kB", "median"] == 8500 / 5
+    assert t.loc["21 clients, 21 accounts, 2100 buckets, upload 4 kB", "median"] == pytest.approx(1400 / 21)
+    assert t.loc["20 clients, download throughput", "median"] == pytest.approx(18e9 / 8 / 1e6 / 20)
+    assert t.loc["one client, upload 4 kB, 5 buckets", "median"] == 118
+    assert set(t.loc["per front-end, download 100 MB", "median"]) == {1000}
+    assert not t.index.str.contains("linear until|network limit, reached|CvmFS|chassis").any(), "nothing to divide by"
+    assert (t["printed"] == t["median"]).sum() == (
+        t["over"].eq("front_ends") | t.index.str.startswith("one client")
+    ).sum()
+
+
+def test_ours_is_the_best_by_the_same_measure():
+    found = earlier.table(groups(clients=[1, 4], front_ends=[1, 4], value=[100.0, 200.0]))
+    ours = found[found["source"] == "measured"].set_index("measure")
+    assert list(ours.index) == ["per client"], "nobody printed small uploads per front-end"
+    assert (ours["median"].iloc[0], ours["low"].iloc[0], ours["high"].iloc[0]) == pytest.approx((100, 90, 110))
+    assert "1 client" in ours["setting"].iloc[0] and set(found["what"]) == {"Uploads"}
+    two = earlier.table(
+        groups(workload="get", object_size_bytes=10**8, clients=[1, 4], front_ends=[1, 2], value=[100.0, 300.0])
+    )
+    ours = two[two["source"] == "measured"].set_index("measure")
+    assert ours["median"].to_dict() == {"per client": 100, "per front-end": 150}
+    assert two[two["measure"] == "per front-end"]["printed"].max() == 1000
+
+
+def test_nothing_beside_nothing():
+    assert earlier.table(groups(workload=["stat"])).empty
+    assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
+    assert earlier.table(pd.DataFrame()).empty
+    assert latex.earlier(earlier.table(groups(clients=[1]))).count("published: ") == 5
+
+
+def of_threads(size: int, **more) -> pd.DataFrame:
+    both = [groups(workload=w, object_size_bytes=size, workers=[1, 8, 64], **more) for w in ("put", "get")]
+    return pd.concat(both, ignore_index=True)
+
+
+def hollow(fig) -> list[tuple[list[float], list[float]]]:
+    lines = [line for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert all(line.get_linestyle() in ("None", "none", "") for line in lines), "nothing joins them"
+    return [(list(line.get_xdata()), list(line.get_ydata())) for line in lines if len(line.get_xdata())]
+
+
+@pytest.mark.parametrize(
+    ("size", "printed", "column"),
+    [(4000, "4 kB", "files_per_s"), (4096, "4 kB", "files_per_s"), (10**7, "10 MB", "mb_per_s")],
+)
+def test_the_threads_of_2012_are_hollow_in_the_same_axes(size, printed, column):
+    fig = draw.draw(catalogue.FIGURES["threads"], of_threads(size))
+    found = hollow(fig)
+    for operation in ("upload", "download"):
+        own = PRINTED[(PRINTED["object_size_printed"] == printed) & (PRINTED["operation"] == operation)]
+        assert (list(own["threads"]), list(own[column])) in found, operation
+    assert len(found) == 2
+    labels = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert [t for t in labels if t.startswith("published 2012")] == [
+        "published 2012: upload (UDS 1, 1 bucket)",
+        "published 2012: download (UDS 1, 1 bucket)",
+    ]
+    high = own[column].max() if column == "mb_per_s" else 100
+    assert fig.axes[0].get_ylim()[1] >= high and fig.axes[0].get_xlim()[1] >= own["threads"].max()
+    caption = catalogue.caption(catalogue.FIGURES["threads"], of_threads(size))
+    assert "published in 2012" in caption and "as printed" in caption
+
+
+@pytest.mark.parametrize("change", [{"size": 10**6}, {"size": 4000, "clients": 2}])
+def test_other_sizes_and_several_clients_have_no_published_points(change):
+    rows = of_threads(**change)
+    assert hollow(draw.draw(catalogue.FIGURES["threads"], rows)) == []
+    assert "2012" not in catalogue.caption(catalogue.FIGURES["threads"], rows)
+    assert [*resources.of_2012(rows, catalogue.FIGURES["threads"].measures[0])] == []
