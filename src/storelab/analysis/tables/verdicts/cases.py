@@ -18,7 +18,7 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records.rows import select
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import Bound, Found
-from storelab.analysis.tables import capabilities
+from storelab.analysis.tables.systems import capabilities
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
 from storelab.core.campaign.claims import BY_SPEED, COUNTED, EXTREMES, MEASURED, TOLD
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.tables import events, latency, resources, roles, space, sparse
+from storelab.analysis.tables import events, latency, resources, roles, sparse
+from storelab.analysis.tables.systems import space
 
 
 class Runs(dict[str, pd.DataFrame]):
