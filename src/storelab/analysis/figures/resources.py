@@ -80,8 +80,8 @@ def _said_of_2012(rows: pd.DataFrame) -> str:
     if known.empty:
         return ""
     return (
-        "Hollow and grey: published in 2012 for one client of another system (Huawei UDS, first generation, one bucket; "
-        "the client had 1 Gb/s), as printed, with the printed spread."
+        "Hollow and grey: published in 2012 for one client of another system (Huawei UDS, first generation, one "
+        "bucket; the client had 1 Gb/s), as printed, with the printed spread."
     )
 
 

@@ -1,5 +1,5 @@
-"""Claims: findings in a form that can be tested. Pure data: storelab's own list of 2010-2015 and a campaign's own claims
-are written alike, see docs/claims.md.
+"""Claims: findings in a form that can be tested. Pure data: storelab's own list of 2010-2015 and a campaign's own
+claims are written alike, see docs/claims.md.
 
 `Claim` is what a file says; `resolved` checks it against axes, tables and campaigns, and gives the form that plan.json
 carries. May import: `config_types`, `figures`, `core.model`.
@@ -159,8 +159,8 @@ SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
 
 
 def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: Collection[str] = ()) -> dict[str, Any]:
-    """The claims with columns instead of axes, and parsed values, as plan.json carries them. `axes`: that they may name,
-    of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an unknown
+    """The claims with columns instead of axes, and parsed values, as plan.json carries them. `axes`: that they may
+    name, of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an unknown
     table, metric, column, shape or workload."""
     return {name: _resolved(f"claims.{name}", claim, axes, workloads) for name, claim in claims.items()}
 

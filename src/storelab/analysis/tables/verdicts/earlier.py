@@ -1,5 +1,5 @@
-"""`earlier.csv`: what the evaluations of 2012-2015 printed, beside ours, by a measure that both have: per client, or per
-front-end. May import: what `tables` may.
+"""`earlier.csv`: what the evaluations of 2012-2015 printed, beside ours, by a measure that both have: per client or
+per front-end. May import: what `tables` may.
 
 A printed number is divided by the clients that its setting names, or stands for one front-end as printed; ours is the
 highest median over the clients (or front-ends) of its points. The table says both, and what was printed. Numbers
