@@ -160,8 +160,8 @@ SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
 
 def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: Collection[str] = ()) -> dict[str, Any]:
     """The claims with columns instead of axes, and parsed values, as plan.json carries them. `axes`: that they may
-    name, of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an unknown
-    table, metric, column, shape or workload."""
+    name, of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an
+    unknown table, metric, column, shape or workload."""
     return {name: _resolved(f"claims.{name}", claim, axes, workloads) for name, claim in claims.items()}
 
 

@@ -58,8 +58,8 @@ def claims(table: pd.DataFrame) -> str:
     caption = (
         "The findings of the evaluations of 2010 to 2015, judged on what was measured here. Published: the number that "
         "was printed, for other systems. Here: what the rule compares, with its 95\\,\\% interval, and what the "
-        "finding expects of it; of several cases the one least in favour of the verdict. The verdicts are corrected for the "
-        "number of cases (Benjamini and Hochberg); in brackets what a case alone would say. "
+        "finding expects of it; of several cases the one least in favour of the verdict. The verdicts are corrected "
+        "for the number of cases (Benjamini and Hochberg); in brackets what a case alone would say. "
         "\\texttt{claims.csv} names the query and the points of each."
     )
     lines = [_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
