@@ -140,6 +140,22 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
             "command line: files.mine.path: '' is empty; give it a value",
         ),
         (
+            {"release": {"factr": 1}},
+            "command line: release.factr: unknown key 'factr'; did you mean 'factor'?",
+        ),
+        (
+            {"release": {"chunks": {"minimun": "8 MiB"}}},
+            "command line: release.chunks.minimun: unknown key 'minimun'; did you mean 'minimum'?",
+        ),
+        (
+            {"release": {"tree": {"path": "a", "version": ["b"]}}},
+            "command line: release.tree.version",
+        ),
+        (
+            {"release": {"repository": "Mine"}},
+            "command line: release.repository: 'Mine' is no name of a repository; write it like nightlies.example.org",
+        ),
+        (
             {"files": {"mine": {"path": "a", "tre": "b"}}},
             "command line: files.mine.tre: unknown key 'tre'; did you mean 'tree'?",
         ),

@@ -1,5 +1,6 @@
 """A real tree as a release: odd names, what is no file, what cannot be read, clocks, big files; read back with other code."""
 
+import hashlib
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ from release_reader import restore
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError
-from storelab.datasets.release import objects, walk
+from storelab.datasets.release import names, objects, walk
 from storelab.datasets.release.build import Release
 
 CHUNKS = {"minimum": "4 KiB", "average": "8 KiB", "maximum": "16 KiB"}
@@ -60,7 +61,7 @@ def there(root: bytes, night: bytes):
 def odd(tmp_path):
     """A folder with all sorts of things."""
     rng, root = random.Random(1), os.fsencode(tmp_path / "tree/one")
-    names = [
+    every = [
         b"a",
         b"a-b/x",
         b"a.b/x",
@@ -75,7 +76,7 @@ def odd(tmp_path):
         b"%s",
         b"-rf",
     ]
-    names += [
+    every += [
         b"deep/" * 12 + b"end",
         b".hidden",
         b"d/.cvmfscatalog",
@@ -84,7 +85,7 @@ def odd(tmp_path):
         b"sub/e-/h",
         "zürich".encode(),
     ]
-    for i, name in enumerate(names):
+    for i, name in enumerate(every):
         path = root + b"/" + name
         Path(os.fsdecode(path)).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as file:
@@ -159,6 +160,22 @@ def test_the_same_version_again_sends_no_data(odd, tmp_path):
     assert {k[-1] for k in keys[1] if "/data/" in k} == {"C"}
     left = [p for p in (tmp_path / "out/day-0002/data").rglob("*") if p.is_file()]
     assert len(left) == len(made[1]["catalogs"])
+
+
+def test_what_was_collected_is_sent_again_when_it_comes_back(odd, tmp_path):
+    for version in ("two", "three"):
+        shutil.copytree(odd / "one", odd / version, symlinks=True)
+    (odd / "two/sole").unlink()
+    what, out = settings(odd, "one", "two", "three"), tmp_path / "out"
+    release = Release(what, 1)
+    days = [release.day(n, out) for n in (1, 2)]
+    sole = objects.compressor(6)(b"ab" * 2500)
+    name = hashlib.sha1(sole).hexdigest()
+    sent = [[item.key for item in day.objects()] for day in days]
+    assert names.key(what.repository, name) in sent[0] and names.key(what.repository, name) not in sent[1]
+    release.forget(out, [days[0].facts["root_catalog"]], [name])
+    again = [item.key for item in release.day(3, out).objects() if item.kind in ("data", "chunk")]
+    assert again == [names.key(what.repository, name)]
 
 
 def test_what_is_no_file_is_left_out(odd, tmp_path, monkeypatch):
