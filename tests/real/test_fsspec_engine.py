@@ -43,16 +43,22 @@ def test_a_wrong_answer_is_an_error(lab, tmp_path):
 
 @pytest.mark.heavy
 def test_accounts_and_https(lab, port_block):
-    """Two accounts own two buckets each; the front-end speaks https with a certificate of its own, s5cmd and s3fs verify it."""
+    """Two accounts own two buckets each; the front-end speaks https with a certificate of its own, s5cmd and s3fs verify
+    it. Then five accounts for two clients."""
     axes = {"clients": 2, "workers": 2, "accounts": 2, "buckets": 4, "scheme": "https", "engine": ["s5cmd", "fsspec"]}
+    many = axes | {"engine": "obstore", "accounts": 5, "buckets": 10}  # a client signs for several in turn
     measured = lab(
         {"kind": "seaweedfs", "port": port_block},
         put={"workload": "put", "axes": axes},
         get={"workload": "get", "axes": axes},
+        more_put={"workload": "put", "axes": many},
+        more_get={"workload": "get", "axes": many},
     )
-    assert len(measured) == 4
-    for _, record, rows in measured:
-        assert record["store"]["deployment"]["tls"] and record["store"]["deployment"]["accounts"] == 2
+    assert [p.axes["accounts"] for p, *_ in measured].count(5) == 2 and len(measured) == 6
+    for p, record, rows in measured:
+        assert record["store"]["deployment"]["tls"] and record["store"]["deployment"]["accounts"] >= p.axes["accounts"]
+        if p.sweep == "more_get":
+            assert len({r["object"] for r in rows}) == 12, "what lies in the buckets of all five"
         assert record["store"]["name"] == "one" and all(c["endpoint"].startswith("https://") for c in record["clients"])
         assert {r["error"] for r in rows} == {None} and {r["client"] for r in rows} == {0, 1}
 

@@ -139,19 +139,24 @@ def test_buckets_are_dealt_to_accounts(tmp_path):
 
 
 def test_each_account_has_a_bucket_and_a_client(tmp_path):
-    for axes, able in (
-        ({"accounts": 3, "buckets": 3, "clients": 3}, True),
-        ({"accounts": 3, "buckets": 2, "clients": 3}, False),
-        ({"accounts": 3, "buckets": 3, "clients": 2}, False),
+    for axes, problem in (
+        ({"accounts": 3, "buckets": 3, "clients": 3}, ""),
+        ({"accounts": 3, "buckets": 2, "clients": 3}, "3 accounts need as many buckets"),
+        (
+            {"accounts": 3, "buckets": 3, "clients": 2, "engine": "s5cmd"},
+            "3 accounts need as many clients: engine s5cmd signs for one account a client",
+        ),
+        ({"accounts": 3, "buckets": 3, "clients": 2, "engine": "obstore"}, ""),
+        ({"accounts": 4, "buckets": 3, "clients": 2, "engine": "obstore"}, "4 accounts need as many buckets"),
     ):
-        if able:
+        if not problem:
             rights(*made(tmp_path, sweep(**axes)))
-        else:
-            error = refused(lambda a=axes: rights(*made(tmp_path, sweep(**a))))
-            assert (error.place, error.problem) == (
-                "sweeps.s.axes.accounts",
-                "3 accounts need as many buckets and clients",
-            )
+            continue
+        error = refused(lambda a=axes: rights(*made(tmp_path, sweep(**a))))
+        assert (error.place, error.problem) == ("sweeps.s.axes.accounts", problem)
+        assert "clients" not in problem or error.mend == (
+            "raise `clients` to 3, or lower `accounts`, or sweep engine obstore"
+        )
 
 
 def test_a_bucket_of_ones_own_is_one(tmp_path):

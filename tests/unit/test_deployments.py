@@ -60,7 +60,11 @@ EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
         ),
         ({"front_ends": 99}, {}, "sweeps.s.axes.front_ends: store one (kind seaweedfs) has at most 23; sweep fewer"),
         ({"accounts": 2}, {"store": EXTERNAL}, "has at most 1; list more of them in the configuration, or sweep fewer"),
-        ({"accounts": 2, "clients": 2}, {}, "sweeps.s.axes.accounts: 2 accounts need as many buckets and clients"),
+        (
+            {"accounts": 2, "clients": 2},
+            {},
+            "sweeps.s.axes.accounts: 2 accounts need as many buckets; raise `buckets` to 2",
+        ),
         (
             {},
             {"store": {"kind": "directory", "path": "."}},

@@ -286,7 +286,7 @@ def test_what_a_store_cannot_is_told_at_its_place():
     line = refused(
         {"axes": {"accounts": 2, "buckets": 2}}, {"up": PUT | {"axes": {"clients": 2}}, "down": READERS | {"axes": {}}}
     )
-    assert line.startswith("sweeps.beside.axes.accounts: 2 accounts need as many buckets and clients, role down too")
+    assert line.startswith("sweeps.beside.axes.accounts: 2 accounts need as many clients, role down too: engine s5cmd")
     line = refused({}, {"up": PUT | {"axes": {"arrival_rate": 4}}})
     assert line.startswith("sweeps.beside.roles.up.axes.arrival_rate: engine s5cmd has no arrival_rate")
     line = refused({}, {"d": DELETIONS | {"axes": {"batch": 1001}}})

@@ -28,7 +28,8 @@ class Engine:
     """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError
     where something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts
     are whole multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become
-    requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread.
+    requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread. many_accounts:
+    a client can sign for several accounts in turn.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Engine:
     addressings: tuple[str, ...] = ("path", "virtual")
     merges: str = ""
     one_thread: bool = False
+    many_accounts: bool = False
 
 
 _PARTS = ("part_size", "parallel_parts")
@@ -105,6 +107,7 @@ ALL = (
             "replay": _REPLAY,
         },
         packages=("obstore",),
+        many_accounts=True,
     ),
     Engine(
         "loadgen",

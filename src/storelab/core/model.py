@@ -201,6 +201,12 @@ def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) ->
     return f"{store}/{workload.name}/{'_'.join([*parts, f'rep~{rep:03d}'])}"
 
 
+def accounts_of(client: int, clients: int, accounts: int) -> tuple[int, ...]:
+    """The accounts that a client uses, in turn: i mod n; where there are more accounts than clients, every c-th from
+    the i-th on, so that each account has one client."""
+    return tuple(range(client % accounts, accounts, clients))
+
+
 SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that people are told even at their default: with what, of what
 
 

@@ -26,6 +26,7 @@ class Job:
     attempt: str = ""  # id of this attempt: new objects are named after it
     limits: dict[str, Any] = field(default_factory=dict)  # `limits` of the configuration
     account: int = 0  # whose keys stand in its environment
+    accounts: tuple[int, ...] = ()  # all that it uses in turn, where they are several: `account` is the first
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
     extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
     ledger: Path | None = None  # where the client keeps its ledger, if it keeps one: in the folder of the attempt
@@ -38,8 +39,12 @@ class Job:
 
     @property
     def own_buckets(self) -> list[Bucket]:
-        """The buckets of this client's account."""
-        return [b for b in self.buckets if b.account == self.account]
+        """The buckets of this client's accounts."""
+        return [b for b in self.buckets if self.owns(b)]
+
+    def owns(self, bucket: Bucket) -> bool:
+        """Whether a bucket is of an account that this client uses."""
+        return bucket.account in (self.accounts or (self.account,))
 
 
 @dataclass(frozen=True)

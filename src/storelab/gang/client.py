@@ -16,7 +16,7 @@ from typing import Any
 
 from storelab.core import clock, records
 from storelab.core.errors import MeasurementFailed, UserError, of_system
-from storelab.core.model import Point
+from storelab.core.model import Point, accounts_of
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
 from storelab.gang import rendezvous
@@ -30,9 +30,10 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
     `role` and `begin_ns` of such a client."""
     gang = records.read_json(folder / "job.json")
     data = next((role for role in gang.get("roles", ()) if rank in role["ranks"]), gang)
-    client, endpoints = rank - data.get("ranks", [0])[0], data["endpoints"]
+    client, endpoints, point = rank - data.get("ranks", [0])[0], data["endpoints"], Point(**data["point"])
+    accounts = accounts_of(client, point.axes.get("clients", 1), data["accounts"])
     job = Job(
-        point=Point(**data["point"]),
+        point=point,
         client=client,
         endpoint=Endpoint(**endpoints[client % len(endpoints)]),
         buckets=[Bucket(**b) for b in data["buckets"]],
@@ -40,7 +41,8 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
         manifest=Path(data["manifest"]) if data["manifest"] else None,
         attempt=data["attempt"],
         limits=data["limits"],
-        account=client % data["accounts"],
+        account=accounts[0],
+        accounts=accounts,
         endpoints=[Endpoint(**e) for e in endpoints],
         extra=data.get("extra", {}),
         rank=rank,

@@ -14,7 +14,7 @@ from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
-from storelab.core.plan import deployment, stores_of
+from storelab.core.plan import deployment, stores_of, together
 from storelab.datasets.payload import BODIES
 from storelab.host import scratch
 from storelab.measure import check_axes, cold
@@ -193,13 +193,8 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
             f"an account of store {store.name} may have {most} buckets, {owned} are asked",
             "sweep fewer buckets, or more `accounts`",
         )
-    if "second_account" not in needs and axes.get("accounts", 1) > min(axes.get("buckets", 1), axes.get("clients", 1)):
-        raise UserError(
-            check_axes.place(point, "accounts"),
-            f"{axes['accounts']} accounts need as many buckets and clients"
-            + (f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""),
-            "raise `buckets` and `clients`, or lower `accounts`",
-        )
+    if "second_account" not in needs:
+        check_axes.accounts(point)
 
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
@@ -294,6 +289,13 @@ def everything(
     config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
 ) -> None:
     """All of the above, cheapest first. Raises UserError."""
+    with together.placed(config):
+        _everything(config, points, workloads, stores)
+
+
+def _everything(
+    config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
+) -> None:
     from storelab.gang.launchers import choose
 
     named_files(config)

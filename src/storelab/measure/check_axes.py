@@ -69,6 +69,25 @@ def _obeyed(point: Point) -> None:
             )
 
 
+def accounts(point: Point) -> None:
+    """Raises UserError where an account has no bucket, or no client that can sign for it."""
+    asked, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
+    role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
+    if asked > buckets:
+        problem = f"{asked} accounts need as many buckets{role}"
+        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {asked}, or lower `accounts`")
+    if asked <= clients:
+        return
+    engine = CATALOGUE[point.axes["engine"]]
+    kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
+    if engine.many_accounts and not kept:
+        return
+    why = "a ledger is of one account" if kept else f"engine {engine.name} signs for one account a client"
+    able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
+    mend = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    raise UserError(place(point, "accounts"), f"{asked} accounts need as many clients{role}: {why}", mend)
+
+
 def _parts(point: Point, store: Store) -> None:
     part, size, engine = point.axes.get("part_size", 0), point.axes.get("object_size", 0), point.axes["engine"]
     if not part:

@@ -17,7 +17,7 @@ from storelab import workloads
 from storelab.core import evidence, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Part, Point
+from storelab.core.model import Part, Point, accounts_of
 from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
@@ -31,6 +31,7 @@ from storelab.measure.faults.runner import Runner
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
+from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, stage, written
 
@@ -222,14 +223,30 @@ def _write_job(attempt: Attempt, points: list[Point]) -> None:
 
 
 def _environs(attempt: Attempt) -> list[dict[str, str]]:
-    """The credentials of each account, as environment variables; with roles, those of each client."""
-    accounts = attempt.job["accounts"]
+    """The credentials of each account, as environment variables; those of each client where there are roles, or more
+    accounts than clients."""
+    accounts, clients = attempt.job["accounts"], len(attempt.parts[0][0].ranks)
     environs = [own.environ() if own else {} for own in map(attempt.store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in attempt.workload.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
-    if "roles" not in attempt.job:
+    if "roles" not in attempt.job and accounts <= clients:
         return environs
-    return [environs[client % job["accounts"]] for part, job in attempt.parts for client in range(len(part.ranks))]
+    return [
+        _several(environs, accounts_of(client, len(part.ranks), accounts))
+        for part, _ in attempt.parts
+        for client in range(len(part.ranks))
+    ]
+
+
+def _several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:
+    """The variables of a client that uses these accounts in turn: those of the first, and the keys of the others under
+    their numbers."""
+    others = {
+        name.replace("AWS_", account_prefix(account), 1): value
+        for account in accounts[1:]
+        for name, value in environs[account].items()
+    }
+    return environs[accounts[0]] | others
 
 
 def _launch(attempt: Attempt) -> Outcome:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from storelab.core import axes
 from storelab.core.axes import mixes
 from storelab.core.errors import UserError
-from storelab.core.model import Point
+from storelab.core.model import Point, accounts_of
 from storelab.engines.common import mixing
 from storelab.engines.common.names import put_key, put_keys, put_prefix
 from storelab.engines.contract import Check
@@ -41,8 +41,9 @@ class Known(NamedTuple):
 
 
 def places(point: Point, job: dict[str, Any], client: int) -> list[Bucket]:
-    """Where a client's uploads go in turn: the buckets of its account; number n goes to place client + n."""
-    own = [Bucket(**b) for b in job["buckets"] if b["account"] == client % job["accounts"]]
+    """Where a client's uploads go in turn: the buckets of its accounts; number n goes to place client + n."""
+    accounts = accounts_of(client, point.axes["clients"], job["accounts"])
+    own = [Bucket(**b) for b in job["buckets"] if b["account"] in accounts]
     first = client % len(own)
     return own[first:] + own[:first]
 

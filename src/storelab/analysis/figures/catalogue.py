@@ -25,8 +25,9 @@ from storelab.analysis.figures import (
     timeline,
 )
 from storelab.analysis.figures.specification import Declared, select
+from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
-from storelab.analysis.records import roles
+from storelab.analysis.records import roles, together
 
 _ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
 _FOUND = (
@@ -40,19 +41,23 @@ _HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
 
 
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
-    """The built-in figures that a campaign with this plan can have, those over time, and its own."""
-    points = _points(plan)
+    """The built-in figures that a campaign with this plan can have, those over time, those along rows of axes that go
+    together, and its own."""
+    points, couplings = _points(plan), together.of_plan(plan)
     found = {}
-    for name, figure in FIGURES.items():
+    for name, known in FIGURES.items():
+        figure = along.others(known, couplings)
         rows = select(points, figure.where)
+        if len(rows) and figure is not known:
+            rows = along.without(rows, [c for c in couplings if figure.x in c.axes])
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
-    return found | timeline.of_plan(plan) | own.figures(plan)
+    return found | along.of_plan(plan) | timeline.of_plan(plan) | own.figures(plan)
 
 
 def is_built_in(name: str) -> bool:
     """Whether the paper's text may speak of a figure of this name."""
-    return name in FIGURES or name.split("_")[0] == timeline.STEM
+    return name in FIGURES or name.split("_")[0] in (timeline.STEM, along.STEM)
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
@@ -62,7 +67,7 @@ def names(plan: Mapping[str, Any]) -> list[str]:
 
 def modules(name: str) -> tuple[str, ...]:
     """Dotted names of the modules that define and draw a figure: with what these import, all that it rests on."""
-    home = timeline if is_built_in(name) else own
+    home = {timeline.STEM: timeline, along.STEM: along}.get(name.split("_")[0], own)
     return _HOME.get(name, home.__name__), f"{__package__}.draw"
 
 

@@ -139,7 +139,7 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
         **panels.fields(select(panel.every, measure.where))
     )
     if ticks == "counts":
-        plots.count_axis(ax, places, label, spec.labels, spec.x_scale)
+        plots.count_axis(ax, places, label, spec.labels, spec.x_scale, spec.x_names)
     else:
         plots.log_axis(ax, places, label, ticks == "sizes")
     return pd.concat([*drawn, pd.Series(levels, dtype=float)])

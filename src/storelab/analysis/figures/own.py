@@ -1,22 +1,26 @@
 """Figures that a campaign declares for itself: what its plan carries, as specifications."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
+from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification, same
+from storelab.analysis.figures.systems import together
 from storelab.analysis.figures.throughput import network_limit
 from storelab.analysis.parts import words
+from storelab.analysis.records.together import Coupling, of_plan
 from storelab.core.figures import METRICS
 
 
 def figures(plan: Mapping[str, Any]) -> dict[str, Specification]:
     """Those that the plan carries (plans of older versions: none)."""
-    return {name: _specification(said) for name, said in plan.get("figures", {}).items()}
+    couplings = of_plan(plan)
+    return {name: _specification(said, couplings) for name, said in plan.get("figures", {}).items()}
 
 
-def _specification(said: Mapping[str, Any]) -> Specification:
+def _specification(said: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
     """said: a figure as `core.figures.resolved` gives it."""
     found = [METRICS[said["table"]][name] for name in said["y"]]
     labels = [said["y_label"] or label for _, _, label in found]
@@ -37,12 +41,13 @@ def _specification(said: Mapping[str, Any]) -> Specification:
     return Specification(
         table=said["table"],
         where=said["where"],
+        prepare=partial(together.along_x, couplings, said["x"]) if couplings else same,
         measures=measures,
         x=said["x"],
         x_label=_plain(against),
         x_scale=said["x_scale"],
         hue=tuple(said["hue"] or ["role" if has_roles else "engine"]),
-        more=("store", "workload", "op", "loop", "role", "phase"),
+        more=("store", "workload", "op", "loop", "role", "phase", together.TOLD),
         panels=tuple(said["panels"]),
         columns=len(measures) > 1,
         references=lines,

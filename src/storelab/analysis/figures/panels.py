@@ -17,7 +17,15 @@ TELLABLE = 10  # colours that can be told apart
 NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
 PAGE = 8.85  # inches: the height of all panels together
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
-NAMES = ("store", "deployment", "op", "loop", "role", "phase")  # columns whose values are words as they stand
+NAMES = (
+    "store",
+    "deployment",
+    "op",
+    "loop",
+    "role",
+    "phase",
+    "coupled",
+)  # columns whose values are words as they stand
 ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
 
 
@@ -236,6 +244,8 @@ def fields(rows: pd.DataFrame) -> dict[str, str]:
     return {
         "sizes": " and ".join(units.format_size(int(s)) for s in sizes),
         "engine": (groups.joined(rows["engine"]) or "") if "engine" in rows else "",
-        "clients": words.plural(rows["clients"].min(), "client") if "clients" in rows and len(rows) else "",
+        "clients": words.plural(rows["clients"].min(), "client")
+        if "clients" in rows and rows["clients"].notna().any()
+        else "",
         "deployment": f"{one}, " if one else "",
     }

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -151,16 +151,25 @@ def is_wide(values: Iterable[float], scale: str = "auto") -> bool:
     return least > 0 and (scale == "log" or (scale == "auto" and most / least >= WIDE))
 
 
-def count_axis(ax: Axes, values: Iterable[float], label: str = "Clients", labels: int = 9, scale: str = "auto") -> None:
+def count_axis(
+    ax: Axes,
+    values: Iterable[float],
+    label: str = "Clients",
+    labels: int = 9,
+    scale: str = "auto",
+    names: Mapping[int, str] | None = None,
+) -> None:
     """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most
-    so many labels."""
+    so many labels. names: what stands there in place of the numbers."""
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
         ticks = _apart(ticks, labels)
+    elif names and len(ticks) > labels:
+        ticks = ticks[:: -(-len(ticks) // labels)]
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True) if len(ticks) > 12 else FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    ax.xaxis.set_major_formatter(lambda v, _: names.get(round(v), "") if names else f"{v:g}")
     pad = 0.35 if len(ticks) == 1 else 0
     ax.set_xlim(ax.get_xlim()[0] - pad, ax.get_xlim()[1] + pad)
     ax.set_xlabel(label)

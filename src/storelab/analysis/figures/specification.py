@@ -15,12 +15,19 @@ from storelab.analysis.records.rows import Where, select
 if TYPE_CHECKING:  # slow to load, and names and captions need none of it
     from matplotlib.figure import Figure
 
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def same(rows: pd.DataFrame) -> pd.DataFrame:
     """All rows, as they are."""
     return rows
+
+
+def spelt(stem: str, text: str) -> str:
+    """`stem_text` in small letters and `_`, as figures' names are."""
+    plain = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in text.lower())
+    return "_".join(filter(None, [stem, *plain.split("_")]))
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,7 @@ class Specification(Declared):
     x: str = "clients"  # a column of text makes categories, which stand on the other axis
     x_label: str = ""  # "": the axis in words
     x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
+    x_names: Mapping[int, str] = field(default_factory=dict)  # what stands at a number, where it is not the number
     labels: int = 9  # most ticks with a label
     hue: tuple[str, ...] = ("engine",)  # the first axes that tell curves apart; all others that vary follow
     more: tuple[str, ...] = ()  # columns that do so too, where they vary

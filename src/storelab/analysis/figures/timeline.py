@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.specification import Function
+from storelab.analysis.figures.specification import Function, spelt
 from storelab.analysis.parts import words
 from storelab.analysis.records import roles
 
@@ -30,7 +30,6 @@ HEIGHTS = (3.0, 2.2, 1.2)  # of rate, latency, failed operations
 LINE = 2.85  # inches of the three together
 APART = 30  # roles whose usual rates are further apart have a logarithmic axis
 NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
-DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
 UNTOLD = (".", "black")  # of another state
@@ -40,9 +39,8 @@ STEM = "timeline"  # names of these figures begin so, and no campaign's own
 
 
 def name(sweep: str) -> str:
-    """Of the figure of a sweep: `timeline_<sweep>` in small letters and `_`, as figures' names are."""
-    spelt = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in sweep.lower())
-    return "_".join(filter(None, [STEM, *spelt.split("_")]))
+    """Of the figure of a sweep: `timeline_<sweep>`."""
+    return spelt(STEM, sweep)
 
 
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:

@@ -1,12 +1,22 @@
-"""LaTeX of scaling.csv: knees and linearity of scaling curves."""
+"""LaTeX of scaling.csv: knees and linearity of scaling curves; figures along rows of axes that go together."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
-from storelab.analysis.latex.parts import escape, interval, left, longtable, row
+from storelab.analysis.figures.systems.together import STEM
+from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.parts import camel, escape, interval, left, longtable, row
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.knees import KNEE, PEAK
 from storelab.analysis.tables import scaling
+
+
+def _said(axis: str) -> str:
+    """The axis of a curve; of those that go together, the first with the others."""
+    first, *others = map(words.heading, axis.split(scaling.TOGETHER))
+    return f"{first} (with {', '.join(others).lower()})" if others else first
 
 
 @FILE("table_knees", "scaling")
@@ -35,7 +45,7 @@ def knees(table: pd.DataFrame) -> str:
                 [
                     escape(f"{r['store']}, {r['workload'].replace('_', ' ')}"),
                     escape(said),
-                    f"{escape(words.heading(r['axis']))} {r['least']:g}--{r['most']:g}",
+                    f"{escape(_said(r['axis']))} {r['least']:g}--{r['most']:g}",
                     f"{r['n']:g}",
                     f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}"),
                     plateau,
@@ -49,3 +59,15 @@ def knees(table: pd.DataFrame) -> str:
         "linearity, each with its 95\\,\\% interval."
     )
     return longtable(f"{left(2.3, 2.3)}lr{left(2.1)}ll", caption, "tab:knees", head, lines)
+
+
+@FILE("along", "points", "drawn")
+def along(points: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
+    """The figures along rows of axes that go together, in the order of the plan."""
+    return "".join(f"\\Fig{camel(name)}\n" for name in drawn if name.split("_")[0] == STEM)
+
+
+@SECTION("along", "along")
+@FLAGS("along", "drawn")
+def flags(drawn: Mapping[str, Any]) -> dict[str, bool]:
+    return {"along": any(name.split("_")[0] == STEM for name in drawn)}

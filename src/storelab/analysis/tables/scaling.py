@@ -5,7 +5,7 @@ A curve is the speed (`speed`) of the points that differ in one axis alone; the 
 the definitions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,19 +13,28 @@ import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.records import together
 from storelab.analysis.statistics import knees
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core.axes import ALL
 
 AXES = tuple(a.column for a in ALL.values() if a.curve)
+TOGETHER = ", "  # between axes that go together
 # Columns: what of a curve, and which part of its interval.
 PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 
 
-@TABLE("scaling", "rated", "axes")
-def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
+@GIVEN("couplings", "plan")
+def couplings(plan: Mapping[str, Any]) -> list[together.Coupling]:
+    """Axes that go together."""
+    return together.of_plan(plan)
+
+
+@TABLE("scaling", "rated", "axes", "couplings")
+def table(points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[together.Coupling] = ()) -> pd.DataFrame:
     """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee,
-    plateau, slope, linearity.
+    plateau, slope, linearity. A curve along axes that go together, of which the first is one of AXES, runs over that
+    one: `axis` names all of them (`front_ends, clients`), which are null.
 
     knee_ (the peak where `curve` says so), plateau_, slope_, linearity_ each with value, low, high; plateau in MB/s or
     1/s as `metric` says, slope in
@@ -35,23 +44,26 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     by = ["store", "workload", *axes]
     runs = speed.of_points(points)
     runs = runs[runs["value"] > 0]
-    rows: list[dict[str, Any]] = []
+    rows = []
     for axis in (a for a in AXES if a in by):
-        others = [c for c in [*by, "metric"] if c != axis]
-        for key, group in groups.grouped(runs[runs[axis].notna()], others):
-            x = group[axis].to_numpy(dtype=float)
-            values = np.unique(x)
-            if len(values) >= knees.LEAST_VALUES:
-                head = {
-                    "axis": axis,
-                    "values": len(values),
-                    "least": int(values[0]),
-                    "most": int(values[-1]),
-                    "n": len(x),
-                }
-                rows.append(key | head | _columns(knees.fit(x, group["value"].to_numpy(dtype=float))))
+        rows += _curves(runs[runs[axis].notna()], (axis,), by)
+    for coupling in coupled:
+        if coupling.axes[0] in AXES and len({row[0] for row in coupling.rows}) == len(coupling.rows):
+            rows += _curves(runs[coupling.along(runs)], coupling.axes, by)
     columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *PARTS, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
+
+
+def _curves(runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of the curves over the first of these axes, with which the others go."""
+    others = [c for c in [*by, "metric"] if c not in axes]
+    for key, group in groups.grouped(runs, others):
+        x = group[axes[0]].to_numpy(dtype=float)
+        values = np.unique(x)
+        if len(values) >= knees.LEAST_VALUES:
+            head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
+            head |= {"least": int(values[0]), "most": int(values[-1])}
+            yield key | head | _columns(knees.fit(x, group["value"].to_numpy(dtype=float)))
 
 
 def _columns(curve: knees.Curve) -> dict[str, Any]:
@@ -74,7 +86,7 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     }
     out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
     out += [(name, int(found["curve"].isin(shapes).sum()), "") for name, shapes in kinds.items()]
-    rows = found[(found["axis"] == "front_ends") & found["linearity_low"].notna()]
+    rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & found["linearity_low"].notna()]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
         out.append(("linearity_front_ends", " to ".join(dict.fromkeys(map(linearity, (worst, best)))), ""))

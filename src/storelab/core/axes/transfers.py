@@ -46,7 +46,8 @@ ACCOUNTS = Axis(
     "int",
     1,
     "Accounts",
-    "Accounts that own the buckets in turn; client i uses account i mod n and its buckets.",
+    "Accounts that own the buckets in turn; client i uses account i mod n and its buckets; with fewer clients than "
+    "accounts several in turn (engine `obstore`).",
     heading="Accounts",
     words="{}",
     noun="account",

@@ -1,6 +1,6 @@
 """Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
 a run; `mixes.py`: operations by weights, sizes of objects; `release.py`: a nightly software release; `claims.py`:
-findings that are judged.
+findings that are judged; `together.py`: axes that go together.
 
 May import: `config_types`, `figures`.
 """
@@ -13,6 +13,7 @@ from storelab.core.campaign.claims import Claim, ClaimName
 from storelab.core.campaign.faults import Act, At, FaultName
 from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.campaign.release import Release
+from storelab.core.campaign.together import Together
 from storelab.core.config_types import (
     Boolean,
     Closed,
@@ -117,7 +118,7 @@ class Role(Closed):
 
 
 class Sweep(Closed):
-    """One workload, or several roles at once, over the product of their axes."""
+    """One workload, or several roles at once, over the product of their axes, and of the rows of `together`."""
 
     workload: str = Field("", description="Name of the workload, see the list of workloads below; none with `roles`.")
     roles: dict[RoleName, Role] = Field(
@@ -128,6 +129,13 @@ class Sweep(Closed):
         description=(
             "Axis: value or list of values; what is not named stands at its default. With `roles`: those of the whole "
             "point."
+        ),
+    )
+    together: Together = Field(
+        default_factory=dict,
+        description=(
+            "Axes that go together: rows (`[{front_ends: 1, clients: 3}, …]`) or columns of equal length; their rows "
+            "are multiplied with `axes`. With `roles` also theirs, as `uploads.workers`."
         ),
     )
     scaled_axes: Annotated[list[str], Once] = Field(

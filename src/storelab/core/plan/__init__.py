@@ -5,7 +5,8 @@ order of the blocks and of the points in a block is shuffled by the campaign's s
 fall on all points alike (interleaving); the parts of a series stay together and ascend. Before and after them the
 calibration, if the campaign has one.
 
-May import: `sweeps` (what a sweep asks for), `roles` (several at once), `series` (in parts), `core`.
+May import: `sweeps` (what a sweep asks for), `together` (axes that go together), `roles` (several at once), `series`
+(in parts), `core`.
 """
 
 import itertools
@@ -21,7 +22,7 @@ from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import Point, Workload, derive_seed, point_key
-from storelab.core.plan import roles, series
+from storelab.core.plan import roles, series, together
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
 SCHEMA = 1
@@ -38,6 +39,11 @@ def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Worklo
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
+    with together.placed(config):
+        return _made(config, workloads)
+
+
+def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     points: dict[str, Point] = {}
     asked, known = 0, every(config, workloads)
     used = {workload_of(name, sweep) for name, sweep in config.sweeps.items()}
@@ -49,24 +55,25 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             require_known(f"{place}.workload", its, workloads, f"no workload {its!r}", "one of:")
         workload = known[its]
         if not sweep.roles:
-            buckets_filled(place, sweep, sweep.axes.get("buckets", 1), workload)
-            sweep = scaled(sweep, config.scale, place, workload)
+            buckets_filled(place, sweep, sweep, workload)
+            sweep = scaled(sweep, config.scale, place, workload, together.names(sweep))
         if sweep.warm_up >= sweep.duration:
             raise UserError(f"{place}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
+        rows = together.rows(place, sweep, workload, config.scale)
         used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(used) * reps
+        asked += math.prod(map(len, columns)) * len(rows) * len(used) * reps
         if asked > MOST_POINTS:
             raise UserError(
                 place,
                 f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
-        for values in itertools.product(*columns):
-            axes = dict(zip((a.name for a in workload.axes), values, strict=True))
+        for *values, row in itertools.product(*columns, rows):
+            axes = dict(zip((a.name for a in workload.axes), values, strict=True)) | row
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
             fixed |= more
@@ -83,6 +90,8 @@ def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                         f"point {key} stands in sweep {other.sweep!r} too, with other settings",
                         "let the two sweeps differ in an axis, or agree",
                     )
+                if not sweep.together and config.sweeps[other.sweep].together:
+                    points[key] = point  # of both: what is no row of `together` alone is drawn as other points are
     ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
     return order(list((ceilings | points).values()), config.seed)
 
@@ -150,6 +159,7 @@ def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workloa
         "points": [asdict(p) for p in points],
         **({"figures": figures.resolved(config.figures, declarations.values())} if config.figures else {}),
         **({"claims": _claims(config, declarations.values())} if config.claims else {}),
+        **({"together": coupled} if (coupled := _coupled(config, declarations)) else {}),
     }
 
 
@@ -162,6 +172,13 @@ def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
             problem = "the tables of published numbers are those of storelab's own list"
             raise UserError(f"claims.{name}.published.table", problem, "write `value` and `unit`")
     return claims.resolved(config.claims, axes, [w.name for w in used])
+
+
+def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    """Sweep -> axes and rows that go together in it; the analysis runs along them."""
+    coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.together}
+    used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
+    return {name: together.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:

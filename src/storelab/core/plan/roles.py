@@ -15,7 +15,7 @@ from storelab.core.campaign.faults import resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
-from storelab.core.plan import series
+from storelab.core.plan import series, together
 from storelab.core.plan.sweeps import buckets_filled, scaled, staged_for, sweep_axes
 
 ALONE = ("calibrate", "consistency", "probe", "space")  # workloads that look at a store which does nothing else
@@ -60,11 +60,12 @@ class Roles:
             for axis in asked.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
                 mend = f"write it in {self.place}.axes"
                 raise UserError(f"{self._at(role)}.axes.{axis}", f"{axis} is of the whole point", mend)
-            buckets_filled(self._at(role), asked, sweep.axes.get("buckets", 1), self.workloads[role])
+            buckets_filled(self._at(role), asked, sweep, self.workloads[role])
         scale = config.scale
         self.sweep = scaled(sweep, scale, self.place, self.whole)
         self.roles = {
-            role: scaled(asked, scale, self._at(role), self._own(role)) for role, asked in sweep.roles.items()
+            role: scaled(asked, scale, self._at(role), self._own(role), together.names(sweep, role))
+            for role, asked in sweep.roles.items()
         }
         self.times = {role: self._times(role, asked) for role, asked in self.roles.items()}
 

@@ -1,7 +1,7 @@
 """What one sweep asks for, or one role of it: the values of its axes, scaled, and the data set that it reads. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from storelab.core import axes as declared
@@ -10,7 +10,7 @@ from storelab.core.axes import mixes
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
-from storelab.core.model import Axis, Workload
+from storelab.core.model import OF_ROLE, Axis, Workload
 from storelab.core.plan import series
 
 MOST_POINTS = 100_000  # each has a folder of its own
@@ -49,16 +49,17 @@ def _listed(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
-def scaled(sweep: Asked, factor: float, place: str, workload: Workload) -> Asked:
+def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
     """The sweep, or role, with durations (whole ms), objects and `scaled_axes` times `factor`; the rest stays.
+    `coupled`: its axes that stand in `together`, whose values `together.rows` scales.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """
+    given = [*sweep.axes, *coupled]
     for axis in sweep.scaled_axes:
-        if axis not in sweep.axes:
-            raise UserError(
-                f"{place}.scaled_axes", f"the sweep gives no {axis!r}", f"its axes: {', '.join(sweep.axes) or 'none'}"
-            )
+        if axis not in given:
+            told = f"its axes: {', '.join(given) or 'none'}"
+            raise UserError(f"{place}.scaled_axes", f"the sweep gives no {axis!r}", told)
     if factor == 1:
         return sweep
     ms = 10**6
@@ -71,6 +72,7 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload) -> Asked
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]
         for axis in sweep.scaled_axes
+        if axis in sweep.axes
     }
     return sweep.model_copy(
         update=times | {"objects": max(1, round(sweep.objects * factor)), "axes": sweep.axes | values}
@@ -78,24 +80,20 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload) -> Asked
 
 
 def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[Any]:
-    """Whole numbers times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest."""
-    out: list[Any] = []
-    for value in _listed(given):
-        if axis.name == declared.SCALE.name and value in FILE_MB:
-            out.append(min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor)))))
-        elif axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
-            out.append(max(1, round(value * factor)))
-        elif axis.kind in ("int", "text"):
-            raise UserError(
-                f"{place}.axes.{axis.name}", f"{value!r} cannot be scaled", "scale whole numbers, or the file S, M, L"
-            )
-        else:
-            raise UserError(
-                f"{place}.scaled_axes",
-                f"{axis.name} is a {axis.kind} and cannot be scaled",
-                "scale whole numbers, or the file S, M, L",
-            )
-    return list(dict.fromkeys(out))
+    return list(dict.fromkeys(scaled_value(axis, value, factor, place) for value in _listed(given)))
+
+
+def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str = "axes") -> Any:
+    """A whole number times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest.
+    `where`: the key of the sweep that gives the value. Raises UserError."""
+    mend = "scale whole numbers, or the file S, M, L"
+    if axis.name.rpartition(OF_ROLE)[2] == declared.SCALE.name and value in tuple(FILE_MB):
+        return min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor))))
+    if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
+        return max(1, round(value * factor))
+    if axis.kind in ("int", "text"):
+        raise UserError(f"{place}.{where}.{axis.name}", f"{shown(value)} cannot be scaled", mend)
+    raise UserError(f"{place}.scaled_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", mend)
 
 
 def dataset_of(
@@ -164,12 +162,13 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
     return dataset | ({"file": own.path, "tree": own.tree} if own else {})
 
 
-def buckets_filled(place: str, sweep: Sweep | Role, buckets: Any, workload: Workload) -> None:
+def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Workload) -> None:
     """Raises UserError where the sweep, or role, itself asks for fewer objects than buckets; where it names no number
-    of objects, or `scale` lowers it, each bucket has one. `buckets`: the axis, as it is given."""
+    of objects, or `scale` lowers it, each bucket has one. `whole`: the sweep, which gives the axis `buckets`."""
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
         return
-    counts = [n for n in _listed(buckets) if isinstance(n, int)]
+    buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.together.get("buckets", ())]
+    counts = [n for n in buckets if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(
             f"{place}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"give {most}"

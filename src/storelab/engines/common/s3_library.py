@@ -6,28 +6,37 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
-from storelab.stores.protocols.endpoint import Credentials, Endpoint
+from storelab.stores.protocols.endpoint import Credentials, Endpoint, account_prefix
 
 
-def keys() -> Credentials:
-    """The keys in this process's environment. Raises UserError if there are none."""
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if not key or not secret:
+def keys(account: int | None = None) -> Credentials:
+    """The keys in this process's environment, or those of a further account. Raises UserError if there are none."""
+    prefix = "AWS_" if account is None else account_prefix(account)
+    if not (own := Credentials.found(os.environ, prefix)):
         raise UserError(
-            "AWS_ACCESS_KEY_ID", "the client has no credentials in its environment", "set it and AWS_SECRET_ACCESS_KEY"
+            f"{prefix}ACCESS_KEY_ID",
+            "the client has no credentials in its environment",
+            f"set it and {prefix}SECRET_ACCESS_KEY",
         )
-    return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN") or None)
+    return own
 
 
-def store(endpoint: Endpoint, bucket: str | None, client_options: Mapping[str, Any], **options: Any) -> Any:
+def store(
+    endpoint: Endpoint,
+    bucket: str | None,
+    client_options: Mapping[str, Any],
+    account: int | None = None,
+    **options: Any,
+) -> Any:
     """An `S3Store` that retries nothing, for one bucket or, without a name, for all. Raises UserError: no credentials.
 
     For all: each key begins with its bucket's name, so that one pool of connections serves every bucket. This needs
-    path addressing. client_options, options: more of them, as obstore names them.
+    path addressing. client_options, options: more of them, as obstore names them. account: a further
+    one, whose keys sign.
     """
     from obstore.store import S3Store
 
-    own, virtual = keys(), endpoint.addressing == "virtual"
+    own, virtual = keys(account), endpoint.addressing == "virtual"
     connection: dict[str, Any] = {
         "allow_http": True,
         "http1_only": True,

@@ -29,12 +29,12 @@ def once(job: Job) -> bool:
 
 
 def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
-    """(manifest, the objects that this client reads): those in buckets of its account; where each is read `once`, its
+    """(manifest, the objects that this client reads): those in buckets of its accounts; where each is read `once`, its
     share of them, drawn by the point's seed."""
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
     rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
-    own = [Staged(b, places[b], name, body) for b, name, body in rows if places[b].account == job.account]
+    own = [Staged(b, places[b], name, body) for b, name, body in rows if job.owns(places[b])]
     if not once(job):
         return manifest, own
     accounts = 1 + max(b.account for b in places)  # client i uses account i mod n
@@ -44,10 +44,10 @@ def staged(job: Job) -> tuple[dict[str, Any], list[Staged]]:
 
 
 def folders(job: Job) -> list[tuple[int, str]]:
-    """(bucket's index, whole name of its folder of staged keys) of the buckets of the client's account; clients begin
-    with different ones."""
+    """(bucket's index, whole name of its folder of staged keys) of the buckets of the client's accounts; clients
+    begin with different ones."""
     dataset = read_json(job.manifest)["dataset"]
-    own = [(i, b.prefix + keys.folder(dataset)) for i, b in enumerate(job.buckets) if b.account == job.account]
+    own = [(i, b.prefix + keys.folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
     first = job.client % len(own)
     return own[first:] + own[:first]
 

@@ -32,7 +32,7 @@ class TransferClient(Client):
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
         self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers))
-        self.own = [i for i, bucket in enumerate(job.buckets) if bucket.account == job.account]
+        self.own = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
         self.messages: dict[str, str] = {}  # the first one of each error class
         job.scratch.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class TransferClient(Client):
         return random.Random(derive_seed(self.job.point.seed, self.job.client, *more))
 
     def upload(self, n: int) -> Staged:
-        """The client's `n`-th upload: a new key; the account's buckets and the bodies take turns."""
+        """The client's `n`-th upload: a new key; its accounts' buckets and the bodies take turns."""
         number = self.own[(self.job.client + n) % len(self.own)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)

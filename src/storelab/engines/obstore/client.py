@@ -29,6 +29,7 @@ from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.engines.obstore.loop import COLUMNS, FAILED, Loop, Outcome, Task
 from storelab.host import proc, processes
+from storelab.stores.protocols.endpoint import Bucket
 
 FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
 GRACE_S = 30.0  # after the drain, for writing results
@@ -115,19 +116,26 @@ class ObstoreClient(TransferClient):
         return 0, ""
 
     def open(self) -> None:
-        """In an engine process: make the store, or one per bucket; open a first connection, which is not measured."""
+        """In an engine process: make the store of each account, or one per bucket; open a first connection of each
+        account, which is not measured."""
         buckets = self.job.buckets
         waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: of an operation; READ_TIMEOUT ends a silent one
         options = {"unsigned_payload": True, "disable_bulk_delete": not self.multi_delete}
         if self.multi_delete or self.store_per_bucket or self.endpoint.addressing == "virtual":
-            self.stores = [s3_library.store(self.endpoint, b.name, waits, **options) for b in buckets]
+            self.stores = [s3_library.store(self.endpoint, b.name, waits, self._further(b), **options) for b in buckets]
             self.paths = ["" for _ in buckets]
         else:
-            self.stores = [s3_library.store(self.endpoint, None, waits, **options)] * len(buckets)
+            each = dict.fromkeys(map(self._further, buckets))
+            by_account = {a: s3_library.store(self.endpoint, None, waits, a, **options) for a in each}
+            self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
-        own = self.own[0]
-        with contextlib.suppress(Exception):  # the answer does not matter
-            self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
+        for own in {buckets[i].account: i for i in reversed(self.own)}.values():
+            with contextlib.suppress(Exception):  # the answer does not matter
+                self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
+
+    def _further(self, bucket: Bucket) -> int | None:
+        """The account of a bucket that this client reaches with the keys of a further account; else None."""
+        return bucket.account if bucket.account in self.job.accounts[1:] else None
 
     def _child(self, index: int, pipe: Connection) -> None:
         """A whole engine process: it tells the client `ready`, then its facts, or what it failed with."""

@@ -28,6 +28,11 @@ class Endpoint:
     multipart: bool = True
 
 
+def account_prefix(account: int) -> str:
+    """How variables begin that hold the keys of a further account of a client."""
+    return f"STORELAB_ACCOUNT_{account}_"
+
+
 @dataclass(frozen=True)
 class Credentials:
     """Keys of one account. Never written to records, logs or command lines: `repr` shows none of them."""

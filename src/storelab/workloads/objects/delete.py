@@ -6,13 +6,14 @@ itself, against workers.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.errors import UserError
-from storelab.core.model import Point
+from storelab.core.model import Point, accounts_of
 from storelab.engines.common.names import put_key, put_prefix
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
 MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
 
 
+def shared_out(
+    keys: Sequence[tuple[int, str]], owners: Sequence[int], clients: int, accounts: int
+) -> list[list[tuple[int, str]]]:
+    """Objects (bucket's number, key) by client: each goes to one that uses its bucket's account. owners: by bucket."""
+    shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
+    users: dict[int, list[list[tuple[int, str]]]] = {}
+    for client, share in enumerate(shares):
+        for account in accounts_of(client, clients, accounts):
+            users.setdefault(account, []).append(share)
+    takers = {account: itertools.cycle(own) for account, own in users.items()}
+    for bucket, key in keys:
+        next(takers[owners[bucket]]).append((bucket, key))
+    return shares
+
+
 class Delete(Put):
     def possible(self, point: Point) -> None:
         if point.axes["batch"] > MOST_BATCH:
@@ -33,7 +49,7 @@ class Delete(Put):
             raise UserError(f"sweeps.{point.sweep}.axes.batch", problem, f"at most {MOST_BATCH}")
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-        """Make the objects, and share them out: each client deletes objects in the buckets of its own account."""
+        """Make the objects, and share them out: each client deletes objects in the buckets of its own accounts."""
         from storelab.datasets import payload
         from storelab.host import scratch
         from storelab.workloads.staging import left_over, upload
@@ -45,11 +61,7 @@ class Delete(Put):
         keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
         items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
         upload.put_items(store, "objects to delete", items)
-        shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
-        takers = [itertools.cycle(shares[account :: job["accounts"]]) for account in range(job["accounts"])]
-        for bucket, key in keys:
-            next(takers[places[bucket].account]).append((bucket, key))
-        job["extra"] = {"objects": shares}
+        job["extra"] = {"objects": shared_out(keys, [b.account for b in places], clients, job["accounts"])}
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Is what was reported as deleted gone? Deletions that failed, or were cut off, may have happened all the

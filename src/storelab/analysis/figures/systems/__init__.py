@@ -1,6 +1,7 @@
 """Figures that compare systems and deployments: side by side, against front-ends, against buckets, space.
 
-After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md).
+After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md). `together.py`: figures along the rows of axes that
+go together. May import: what `figures` may.
 """
 
 import pandas as pd
@@ -23,12 +24,18 @@ def _comparable(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(series=rows["engine"]).sort_values("series", kind="stable")
 
 
-def _measures(label: str) -> tuple[Measure, ...]:
+def measures_of_classes(label: str) -> tuple[Measure, ...]:
     """One for each class of operations, those of small objects first."""
     return tuple(
         Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, of_class(name))
         for name, of in reversed(CLASSES.items())
     )
+
+
+def heading_of(first: pd.Series, _: pd.DataFrame) -> str:
+    """Title of a panel: the deployment, what is done, and the size of the objects, where they have one."""
+    size = first["object_size_bytes"]
+    return f"{first['deployment']}, {{what}}" + ("" if pd.isna(size) else f" of {units.format_size(int(size))}")
 
 
 def _cannot_tell(rows: pd.DataFrame) -> str:
@@ -43,15 +50,13 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
         where={"workload": ("put", "get", "stat")},
         several=(column,),
         prepare=labelled,
-        measures=_measures("{unit}"),
+        measures=measures_of_classes("{unit}"),
         x=column,
         hue=(hue,),
         within=True,
         swept=True,
         panels=("deployment", "object_size_bytes"),
-        heading=lambda first, _: (
-            f"{first['deployment']}, {{what}} of {units.format_size(int(first['object_size_bytes']))}"
-        ),
+        heading=heading_of,
         note=_cannot_tell if column == "front_ends" else None,
         height=2.2,
         title=title,
@@ -64,7 +69,7 @@ FIGURES = {
         table="throughput",
         where={"workload": ("put", "get", "stat")},
         prepare=_comparable,
-        measures=_measures("{what} of {{sizes}} [{unit}]"),
+        measures=measures_of_classes("{what} of {{sizes}} [{unit}]"),
         x="deployment",
         panels=(),
         height=0.6,
