@@ -127,6 +127,21 @@ def test_one_after_the_other_and_back(tmp_path):
     assert it.told()["versions"] == ["1.0", "2.0"] and not it.failed() and not acts.journal_of(store).harms()
 
 
+def test_programs_are_asked_their_version_ahead_of_the_run(tmp_path, monkeypatch):
+    """A program of 150 MB takes a second to tell it on a busy machine: the act would come late."""
+    sw = make("sw", load("seaweedfs").Settings.model_validate({"kind": "seaweedfs"}), tmp_path)
+    asked = []
+    monkeypatch.setattr(sw, "program_of", lambda version: version)
+    monkeypatch.setattr(sw, "ask_version", lambda program: asked.append(program) or f"{program}.0")
+    monkeypatch.setattr(type(sw), "version", lambda self: "1.0")
+    planned = resolved([Act.model_validate(UP)], 60 * S, 1.0, "faults.f")
+    with Runner(sw, "f", planned, 2) as it:
+        assert asked == ["2"] and sw.version_of("s3-1") == "1.0"
+        assert it.told()["versions"] == ["1.0", "2.0"]
+        sw.versions["s3-1"] = "2"
+        assert sw.version_of("s3-1") == "2.0" and asked == ["2"], "once"
+
+
 def test_acts_behind_a_slow_upgrade_come_at_their_time(tmp_path):
     store = Versioned(tmp_path)
     store.daemons.slow = 0.3
@@ -179,6 +194,19 @@ def test_an_upgrade_is_no_loss_and_lasts_until_the_last_daemon_is_healthy():
     assert roles.was_undone(run) and roles.undone_ns(run) == 8 * S, "not until it was taken back behind the run"
     run["events"] += [event(9, 9, act="kill"), event(12, 13, act="restart")]
     assert roles.undone_ns(run) == 13 * S
+
+
+def test_what_taking_back_does_to_the_store_is_no_part_of_its_healing():
+    def event(kind, second, done=None, **more):
+        return {"kind": kind, "time_ns": second * S, "done_ns": (done or second) * S, "actor": "a", "act": "", **more}
+
+    states = ((0, "clean"), (6, "degraded"), (9, "clean"), (22, "degraded"), (24, "clean"))
+    told = [event("state", second, state=name) for second, name in states]
+    events = [event("act", 5, 7, act="upgrade"), event("undone", 21, 23, act="upgrade")]
+    found = roles.healing({"deadline_ns": 20 * S, "events": told + events})
+    assert (found.noticed_ns, found.whole_ns) == (6 * S, 9 * S)
+    killed = [event("act", 5, 7, act="kill"), event("undone", 21, 23, act="kill")]
+    assert roles.healing({"deadline_ns": 20 * S, "events": told + killed}).whole_ns == 24 * S
 
 
 def test_which_versions_there_are(tmp_path, monkeypatch):

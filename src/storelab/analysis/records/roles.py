@@ -134,8 +134,9 @@ def disturbance(run: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def healing(run: Mapping[str, Any]) -> Healing:
-    """How the store noticed the first act, and became clean again."""
-    told = [e for e in events(run, STATE) if e["state"] != UNKNOWN]
+    """How the store noticed the first act, and became clean again: before upgrades are taken back behind the run."""
+    over = min((e["time_ns"] for e in events(run, UNDONE) if e["act"] == UPGRADE), default=None)
+    told = [e for e in events(run, STATE) if e["state"] != UNKNOWN and (over is None or e["time_ns"] < over)]
     faulted = faulted_ns(run)
     if not told or faulted is None:
         return Healing(bool(told))

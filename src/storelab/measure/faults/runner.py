@@ -61,6 +61,7 @@ class Runner:
 
     def __enter__(self) -> "Runner":
         self._held.enter_context(journal_of(self.store).taken(self.store.place))
+        self._versions()  # asked ahead: an act must not wait for a program that tells its version
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -105,9 +106,7 @@ class Runner:
     def told(self) -> dict[str, Any]:
         """What the record says of the fault beside its events."""
         lost, bears = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
-        new = list(dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE))
-        versions = {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}
-        return versions | {
+        return self._versions() | {
             "name": self.name,
             "acts": self.acts,
             "most_lost": lost,
@@ -115,6 +114,11 @@ class Runner:
             "beyond_redundancy": len(lost) > bears,
             "recovered": self.recovered,
         }
+
+    def _versions(self) -> dict[str, list[str]]:
+        """Of upgrades: as configured, then each new one, as the programs tell them."""
+        new = dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE)
+        return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}
 
     # The acts
 

@@ -60,9 +60,15 @@ class Target(Accounts):
         """The version that a daemon runs."""
         return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
 
+    @cached_property
+    def _told_versions(self) -> dict[str, str]:
+        return {}
+
     def told_version(self, version: str) -> str:
-        """As the program of this version tells it."""
-        return self.ask_version(self.program_of(version))
+        """As the program of this version tells it; asked once, for it takes its time."""
+        if version not in self._told_versions:
+            self._told_versions[version] = self.ask_version(self.program_of(version))
+        return self._told_versions[version]
 
     def drive_folder(self, actor: str) -> Path | None:
         """The folder of an actor that is, or has, a drive which it misses when it is gone."""
