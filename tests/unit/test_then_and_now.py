@@ -112,3 +112,11 @@ def test_other_sizes_and_several_clients_have_no_published_points(change):
     assert hollow(draw.draw(catalogue.FIGURES["threads"], rows)) == []
     assert "2012" not in catalogue.caption(catalogue.FIGURES["threads"], rows)
     assert [*resources.of_2012(rows, catalogue.FIGURES["threads"].measures[0])] == []
+
+
+def test_the_axis_reaches_as_far_as_the_published_points():
+    """Ours end at 4 workers, theirs at 200 threads: the axis has ticks for both."""
+    few = groups(object_size_bytes=4000, workers=[1, 2, 4])
+    ax = draw.draw(catalogue.FIGURES["threads"], few).axes[0]
+    ticks = [round(t) for t in ax.get_xticks()]
+    assert ax.get_xscale() == "log" and min(ticks) == 1 and max(ticks) == 200

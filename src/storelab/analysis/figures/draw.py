@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Specification, select
+from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Reference, Specification, select
 from storelab.analysis.parts import words
 
 INSIDE = 25  # letters of a line in a legend inside a panel
@@ -121,7 +121,8 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
         panel, looks = _own(panel, spec)
-    places, drawn = panel.places(x).astype(float), [pd.Series(dtype=float)]
+    others = [float(at) for line in _of_others(spec, panel) for at in line.at.index]
+    places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
     for name, place, curve, rows in _lines(spec, panel, looks):
         rows = rows.sort_values(x)
@@ -211,9 +212,15 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
     return levels
 
 
+def _of_others(spec: Specification, panel: panels.Panel) -> list[Reference]:
+    """The points in a panel that others published."""
+    lines = spec.references(panel.every, panel.measure) if spec.references else ()
+    return [line for line in lines if line.marker and isinstance(line.at, pd.Series)]
+
+
 def _published(spec: Specification, shown: panels.Layout) -> list[Line2D]:
     """What the legend says of the points of others."""
-    lines = [r for p in shown.panels if spec.references for r in spec.references(p.every, p.measure) if r.marker]
+    lines = [line for panel in shown.panels for line in _of_others(spec, panel)]
     look = {"color": OTHERS, "markerfacecolor": "white", "linestyle": "none"}
     return [Line2D([], [], marker=m, label=said, **look) for said, m in {r.label: r.marker for r in lines}.items()]
 

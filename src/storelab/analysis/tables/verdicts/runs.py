@@ -6,8 +6,14 @@ from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.parts import words
 from storelab.analysis.tables import events, latency, resources, roles, sparse
 from storelab.analysis.tables.systems import space
+from storelab.core.axes import BY_COLUMN
+from storelab.core.campaign.claims import COUNTED, MEASURED, TOLD
+from storelab.core.figures import EVERYWHERE
+
+BESIDE = ("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent")  # that verdicts look at
 
 
 class Runs(dict[str, pd.DataFrame]):
@@ -29,8 +35,17 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
-        self[name] = _closed(made, name)
+        closed = _closed(made, name)
+        self[name] = closed[[c for c in closed if _wanted(c, name)]]
         return self[name]
+
+
+def _wanted(column: str, table: str) -> bool:
+    """Whether a claim may ask for this column: the rows of a run have some hundred others."""
+    counted = COUNTED.get(table, {})
+    own = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
+    known = {*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE}
+    return column in known or words.of_role(column)[1] in BY_COLUMN
 
 
 def _good(points: pd.DataFrame) -> pd.DataFrame:
