@@ -135,10 +135,12 @@ def test_figures_of_one_client(example, name):
         "n = 2 runs",
     ):
         assert part in said, part
-    assert list(fig.axes[0].get_xticks()) == [1, 4, 16]
+    ticks = list(fig.axes[0].get_xticks())
     if name == "threads":
+        assert {1, 4} < set(ticks) and max(ticks) == 200, "with the threads of 2012"
         assert [ax.get_ylabel() for ax in fig.axes] == ["objects/s", "MB/s"]
     else:
+        assert ticks == [1, 4, 16]
         assert (
             len(fig.axes) == 6
             and "TCP sockets" in said
