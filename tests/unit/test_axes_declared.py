@@ -78,6 +78,7 @@ DEFAULTS = {
         "read_ahead": (0, 0),
         "step": (50, 1),
         "files": (1, 1),
+        "days": (5, 1),
     },
 }
 
@@ -102,7 +103,7 @@ ROLES = {
     "ceiling": "engine payload clients_per_node scheme clients workers part_size parallel_parts batch range_size object_size keys page_size prefix_depth",
     "load": "clients workers buckets accounts front_ends part_size parallel_parts batch page_size keys_per_worker offset merge max_range_gap thrift max_amplification",
     "curve": "clients workers buckets front_ends",
-    "told": "scale entry_fraction volume_fraction max_range_gap navigation cache read_ahead step range_size object_size keys mix sizes",
+    "told": "scale entry_fraction volume_fraction max_range_gap navigation cache read_ahead step range_size object_size keys mix sizes pattern stratum0",
     "setting": "redundancy servers backing scheme",
 }
 

@@ -5,8 +5,8 @@ import pytest
 from make_examples import EVENTS, make
 
 from storelab.analysis.figures import catalogue, write
-from storelab.analysis.figures import events as figures_events
 from storelab.analysis.figures.draw import draw
+from storelab.analysis.figures.reading import events as figures_events
 from storelab.analysis.latex import write as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import build, events

@@ -105,6 +105,7 @@ ALL = (
             "mix": Use("storelab.engines.obstore.mixed:ObstoreMix", _TIMED),
             "space": Use("storelab.engines.obstore.transfers:ObstorePut"),
             "replay": _REPLAY,
+            "publish": Use("storelab.workloads.distribution.client:ObstorePublishClient"),
         },
         packages=("obstore",),
         many_accounts=True,
@@ -154,6 +155,8 @@ ALL = (
         {
             "probe": Use("storelab.workloads.probe.workload:ProbeClient"),
             "consistency": Use("storelab.workloads.consistency.client:WireClient", protocols=S3),
+            "publish": Use("storelab.workloads.distribution.client:PublishClient", protocols=S3),
+            "replicate": Use("storelab.workloads.distribution.client:ReplicateClient", protocols=S3),
         },
         packages=("xrootd",),
     ),

@@ -119,7 +119,9 @@ class Workload:
     help: str
     dataset: str | None = None  # `payload`, `root` or None: nothing is staged
     direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
-    needs: tuple[str, ...] = ()  # what not every store can: `used_bytes`; `second_account`: client 0 gets its keys too
+    # What not every store can: `used_bytes`; `second_account`: client 0 gets its keys too; what the plan gives:
+    # `objects`, `release`.
+    needs: tuple[str, ...] = ()
 
     def axis(self, name: str) -> Axis:
         return next(a for a in self.axes if a.name == name)

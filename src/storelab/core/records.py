@@ -84,6 +84,9 @@ ANSWERS = {
     "start_ns": "int64",
     "end_ns": "int64",
 }
+_DAY = "begin_ns end_ns prepare_ns files raw_bytes objects stored bytes heads gets puts skipped retries failures"
+DAYS = {"client": "int16", "stratum": "int8", "day": "int32", "state": "string", "reason": "string"}
+DAYS |= dict.fromkeys(_DAY.split(), "int64")  # of a release that is published
 # What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`:
 # `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
 MONITOR = {
@@ -105,7 +108,7 @@ MONITOR = {
     "tx_packets": "int64",
 }
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
-TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "monitor": MONITOR}
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS, "monitor": MONITOR}
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one
 SUM_KEYS = ("summed", "sum")  # what `with_sum` adds

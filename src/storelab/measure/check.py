@@ -17,7 +17,7 @@ from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of, together
 from storelab.datasets.payload import BODIES
 from storelab.host import scratch
-from storelab.measure import check_axes, cold
+from storelab.measure import beside, check_axes, cold
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.workloads.staging import filling, stage
@@ -45,6 +45,8 @@ def scratch_bytes(point: Point) -> int:
 
     These are the bodies, and for downloads the ring and what is in flight.
     """
+    if release := point.fixed.get("release"):  # a day, and what failed days before it left: three days in all
+        return round(3 * release["factor"] * units.parse(release["bytes_a_day"], "size", ""))
     if "sizes" in point.fixed:
         return BODIES * mixes.largest(point.fixed["sizes"])
     what = point.axes.get("operation", point.workload)  # of a calibration: its operation
@@ -134,6 +136,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 "leave the sweep out, or the store",
             )
         _able(p, stores[p.store], workloads[p.workload])
+        beside.possible(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
         engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
@@ -218,6 +221,8 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
     for name in sorted(used):
         if CATALOGUE[name].program:
             engines.load(CATALOGUE[name].program)()
+    for other in sorted({name for p in points if (name := beside.named(p))}):
+        stores[other].require()
     for point in {deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:

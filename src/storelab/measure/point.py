@@ -22,7 +22,7 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, check_axes, cold, given_up, jobs, plan_file, progress, record
+from storelab.measure import attempts, beside, check, check_axes, cold, given_up, jobs, plan_file, progress, record
 from storelab.measure.durability.beside import Beside
 from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
@@ -69,9 +69,10 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
             "give the new campaign another name",
         )
     check_axes.possible(chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
+    beside.possible(config, chosen, all_stores(config))
     fault_check.possible(config, chosen, deployed(all_stores(config)[chosen.store], chosen.axes))
     plan_file.refuse_differences(config, points)
-    users.use(Path(config.state), [chosen.store])
+    users.use(Path(config.state), [chosen.store, *filter(None, [beside.named(chosen)])])
     with measuring_lock(Path(config.state)), scratch.using(config.scratch):
         wrong = evidence.flaw(folder, chosen.identity()) if (folder / "run.json").exists() else None
         if not again and not wrong and (folder / "run.json").exists():  # by another run while this one waited
@@ -166,14 +167,18 @@ def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any
 def _bring_up(config: Config, chosen: Point) -> Store:
     """The store as the point deploys it, up; every other managed one is suspended."""
     store = deployed(all_stores(config)[chosen.store], chosen.axes)
+    second = beside.store_of(config, chosen)
     for name, other in everywhere(config).items():
         _mend(other)
-        if name != store.name and other.managed:
+        if other.managed and name != store.name and not (second and name == second.name):
             other.suspend()  # takes no CPU while another system is measured
     store.resume()
     front_ends = chosen.axes.get("front_ends", 1)
     choose.lives_outside(config, store, front_ends)
     store.up(front_ends, chosen.axes.get("accounts", 1))
+    if second:
+        second.resume()
+        second.up()
     return store
 
 
@@ -229,6 +234,7 @@ def _environs(attempt: Attempt) -> list[dict[str, str]]:
     environs = [own.environ() if own else {} for own in map(attempt.store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in attempt.workload.needs:
         environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
+    environs = [environ | beside.environ(attempt.config, attempt.point) for environ in environs]
     if "roles" not in attempt.job and accounts <= clients:
         return environs
     return [

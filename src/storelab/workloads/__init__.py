@@ -23,6 +23,8 @@ _REGISTRY = (
     "storelab.workloads.replay.workload:REPLAY",
     "storelab.workloads.events.workload:EVENTS",
     "storelab.workloads.space:SPACE",
+    "storelab.workloads.distribution.workload:PUBLISH",
+    "storelab.workloads.distribution.workload:REPLICATE",
     "storelab.workloads.consistency.workload:CONSISTENCY",
     "storelab.workloads.probe.workload:PROBE",
     "storelab.workloads.calibrate.workload:CALIBRATE",

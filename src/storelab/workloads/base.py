@@ -72,6 +72,10 @@ class Workload(model.Workload):
     def possible(self, point: model.Point) -> None:
         """Raises UserError where values of the point's axes do not go together; pure."""
 
+    def beside(self, point: model.Point) -> str:
+        """Name of a second store that the clients ask, '' where there is none; pure."""
+        return ""
+
     def makes(self, point: model.Point, attempt: str) -> list[Made]:
         """Which objects an attempt at the point can leave in the store: these alone are deleted behind it. Pure."""
         return []

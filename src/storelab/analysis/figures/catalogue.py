@@ -13,8 +13,6 @@ import pandas as pd
 
 from storelab.analysis.figures import (
     errors,
-    events,
-    gaps,
     latency,
     own,
     panels,
@@ -24,6 +22,7 @@ from storelab.analysis.figures import (
     throughput,
     timeline,
 )
+from storelab.analysis.figures.reading import events, gaps
 from storelab.analysis.figures.specification import Declared, select
 from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words

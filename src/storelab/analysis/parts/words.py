@@ -32,6 +32,8 @@ OPERATIONS = {
     "stat": "HEAD request",
     "list": "listing",
     "mix": "mixed operations",
+    "publish": "publication",
+    "replicate": "replication",
 }
 
 

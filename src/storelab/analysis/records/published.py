@@ -70,6 +70,27 @@ def chassis() -> dict[str, Any]:
     }
 
 
+STRATUM = ("uds1_2015", "CvmFS stratum 0")  # system and setting of the nightly release
+
+
+def release() -> tuple[float, float]:
+    """New files and GB of a day of the nightly release, means."""
+    system, setting = STRATUM
+    return headline(system, "new files a day, mean", setting), headline(system, "new volume a day, mean", setting)
+
+
+def release_at_end() -> tuple[float, float]:
+    """Files and GB that it had in the end, at least."""
+    system, setting = STRATUM
+    return headline(system, "unique files at the end", setting), headline(system, "volume at the end", setting)
+
+
+def release_days() -> float:
+    """Days of it that were published."""
+    system, setting = STRATUM
+    return headline(system, "days of publishing", setting)
+
+
 def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """name, value, unit of what `uds1_2012_single_client_threads` tells about threads."""
     small_up, small_down, large_up = (
@@ -138,6 +159,11 @@ def numbers() -> list[dict[str, Any]]:
             "",
             "uds_headlines",
         ),
+        ("published_release_days", release_days(), "", "uds_headlines"),
+        ("published_release_files", release()[0], "", "uds_headlines"),
+        ("published_release_volume", release()[1], "GB", "uds_headlines"),
+        ("published_release_volume_end", release_at_end()[1], "GB", "uds_headlines"),
+        ("published_release_files_end", release_at_end()[0], "", "uds_headlines"),
         ("published_jobs", 80, "", "hepix_2010_storage_lab"),
         ("published_plain_events", atlas.loc["Xrootd vanilla", "events"] / 1e6, "", "hepix_2010_storage_lab"),
         ("published_plain_throughput", atlas.loc["Xrootd vanilla", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),

@@ -24,6 +24,8 @@ NO_RATES = (
     capabilities.WORKLOAD,
     calibration.WORKLOAD,
     "space",
+    "publish",
+    "replicate",
 )  # whose rates tell nothing of a store
 DISTURBED_PERCENT = (
     10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below

@@ -7,7 +7,7 @@ that their mean is the published 46 kB. May import: `config_types`, `errors`, `u
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -159,6 +159,12 @@ class Release(Closed):
                 f"`tree` has {len(self.tree.versions)} versions for {self.days} days; name more, or fewer days"
             )
         return self
+
+    def told(self) -> dict[str, Any]:
+        """As JSON that these settings can be read from again: sizes with their unit."""
+        out = self.model_dump(mode="json")
+        out |= {name: f"{out[name]} B" for name in ("bytes_a_day", "bytes_deviation")}
+        return out | {"chunks": {name: f"{size} B" for name, size in out["chunks"].items()}}
 
     @property
     def all_days(self) -> int:

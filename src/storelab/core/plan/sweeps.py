@@ -8,6 +8,7 @@ from storelab.core import axes as declared
 from storelab.core import units
 from storelab.core.axes import mixes
 from storelab.core.campaign import SCALES, Role, Sweep
+from storelab.core.campaign.release import Release
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import OF_ROLE, Axis, Workload
@@ -190,4 +191,6 @@ def staged_for(
     fixed = mixes.meaning(axes, *named, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
         fixed["objects"] = _objects(sweep, axes)
+    if "release" in workload.needs:
+        fixed["release"] = (config.release or Release()).told()
     return fixed, dataset_of(config, place, workload, axes, fixed)

@@ -1,0 +1,1 @@
+"""Figures of jobs that read ROOT files: events processed, gaps merged. May import: what `figures` may."""

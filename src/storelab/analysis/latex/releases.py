@@ -1,0 +1,50 @@
+"""LaTeX of releases.csv: releases of software, published and replicated. May import: what `latex` may."""
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.parts import THIN, escape, floating, left, row
+from storelab.analysis.parts import words
+from storelab.analysis.records import published
+from storelab.analysis.tables import releases
+
+
+@SECTION("distribution", "released")
+@FILE("table_releases", "releases")
+@FILLED("released", "releases")
+def table(rows: pd.DataFrame) -> str:
+    """Each group of points by stratum: days, what it holds at the end, times; then what was published."""
+    whole = releases.summary(rows)
+    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
+    lines = []
+    for _, r in whole.iterrows():
+        own = releases.place(r)
+        system = words.deployment(r) if own == r["store"] else own
+        said = [system, words.value_text("workload", r["workload"])]
+        said += [words.value_text(c, r[c]) for c in several]
+        cells = [escape("; ".join(filter(None, said))), f"{r['stratum']}", f"{r['n']:g}"]
+        cells.append(f"{r['days_published']} of {r['days']}")
+        cells += [words.number(r[f"repository_median_{unit}"], gap=THIN) for unit in ("objects", "mb")]
+        cells += [words.number(r[name]) for name in ("day_s", "usual_lag_s", "longest_lag_s")]
+        lines.append(row([*cells, *(words.number(r[name], gap=THIN) for name in ("all_retries", "all_failures"))]))
+    files, volume = published.release_at_end()
+    printed = ["0", "1", f"{published.release_days():g}"]
+    printed += [f"$\\geq$ {words.number(value, gap=THIN)}" for value in (files, 1000 * volume)]
+    lines += [r"\midrule", row(["Huawei UDS, 2015", *printed, *[""] * 5])]
+    caption = (
+        "Releases of software: days that were published or replicated, of those that were tried; what a stratum holds "
+        "at the end; medians over the days of the time of a day and of the lag of stratum 1, and its longest lag; "
+        "retries and failed requests of all days (medians over the runs). Below: what was printed in 2015, at factor 1."
+    )
+    head = ["System", "Stratum", "n", "Days", "Objects", "MB", "Day [s]", "Lag [s]", "Most [s]", "Retries", "Failed"]
+    return floating(f"{left(3.4)}rrrrrrrrrr", caption, "tab:releases", head, lines)
+
+
+@FLAGS("distribution", "releases")
+def flags(rows: pd.DataFrame) -> dict[str, bool]:
+    """What the section's prose rests on."""
+    zero = rows[rows["stratum"] == 0] if len(rows) else rows
+    return {
+        "replicated": bool(len(rows)) and bool((rows["stratum"] == 1).any()),
+        "release_flat": bool(len(zero)) and bool((zero["published"] < zero["n"]).any()),
+    }

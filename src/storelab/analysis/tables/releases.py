@@ -1,0 +1,139 @@
+"""`releases.csv`: releases of software by stratum and day: what was new, how long it took, how late stratum 1 was.
+
+The lag of a day is the time from when stratum 0 had its manifest until stratum 1 had it, or a later one. What a
+repository holds is the sum of what was stored on all days until then, those that failed too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.parts import groups
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
+from storelab.core import records
+
+PUBLISHED = "published"  # state of a day
+METRICS = (
+    ("repository", "objects"),
+    ("repository", "mb"),
+    ("new", "objects"),
+    ("new", "mb"),
+    ("publication", "s"),
+    ("lag", "s"),
+)
+COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
+
+
+@GIVEN("release_days", "campaign")
+def of_runs(campaign: Campaign) -> pd.DataFrame:
+    """One row per run, stratum and day: key, stratum, day, state, the columns of METRICS, COUNTS; factor."""
+    files = campaign.files("days")
+    if not files:
+        columns = ["key", "stratum", "day", "state", "factor", *map("_".join, METRICS), *COUNTS]
+        return pd.DataFrame(columns=columns)
+    con = duckdb.connect()
+    con.register("files", pd.DataFrame({"filename": list(files), "key": list(files.values())}))
+    con.register("parquet", con.read_parquet(list(files), filename=True))
+    select = ", ".join(c for c in records.DAYS)
+    rows = con.execute(f"SELECT key, {select} FROM parquet JOIN files USING (filename) ORDER BY key, stratum, day").df()
+    of = rows.groupby(["key", "stratum"], sort=False)
+    done = rows["state"] == PUBLISHED
+    lasted = (rows["end_ns"] - rows["begin_ns"]) / 1e9
+    return rows.assign(
+        repository_objects=of["stored"].cumsum(),
+        repository_mb=of["bytes"].cumsum() / 1e6,
+        new_objects=rows["stored"],
+        new_mb=rows["bytes"] / 1e6,
+        publication_s=lasted.where(done),
+        lag_s=_lags(rows, done),
+        factor=[campaign.runs[key]["point"]["fixed"]["release"]["factor"] for key in rows["key"]],
+    )
+
+
+def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
+    """Of rows of stratum 1: seconds from the day's publication until a later replication ended."""
+    lags = pd.Series(np.nan, index=rows.index)
+    for _, run in rows[done].groupby("key", sort=False):
+        published = run[run["stratum"] == 0].set_index("day")["end_ns"]
+        replicated = np.sort(run.loc[run["stratum"] == 1, "end_ns"].to_numpy())
+        for day, end in published.items():
+            later = replicated[replicated >= end]
+            row = rows[(rows["key"] == run["key"].iloc[0]) & (rows["stratum"] == 1) & (rows["day"] == day)]
+            if len(later) and len(row):
+                lags[row.index[0]] = (later[0] - end) / 1e9
+    return lags
+
+
+@TABLE("releases", "release_days", "plain", "by")
+def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`), stratum and day: medians over the valid runs of METRICS with interval
+    or range, and of COUNTS; published: runs in which the day was published, or replicated; factor of the release."""
+    kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
+    columns = [
+        *by,
+        *groups.COUNTS,
+        "stratum",
+        "day",
+        "factor",
+        "published",
+        *groups.spread(METRICS),
+        *COUNTS,
+        "shared_host",
+    ]
+    made = groups.summarised(
+        kept.merge(found, on="key"), [*by, "stratum", "day"], METRICS, columns, _more, "repository_mb"
+    )
+    return made.astype({"stratum": "Int64", "day": "Int64", "published": "Int64"})
+
+
+def _more(group: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "factor": group["factor"].iloc[0],
+        "published": int((group["state"] == PUBLISHED).sum()),
+        "shared_host": bool(group["shared_host"].any()),
+        **{name: group[name].astype(float).median() for name in COUNTS},
+    }
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """The store that a row's stratum lies on."""
+    away = row["workload"] == "replicate" and row["stratum"] == 0
+    return str(row["stratum0"] if away else row["store"])
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of points and stratum: the columns of its last day, and days, days_published (in all runs),
+    day_s (median of publication_median_s), lag_s (median and most of lag_median_s), retries, failures (sums)."""
+    out = []
+    by = [*table.columns[: table.columns.get_loc("n")], "stratum"]
+    for _, group in groups.grouped(table, by):
+        days = group.sort_values("day")
+        told: Mapping[str, Any] = {
+            "days": len(days),
+            "days_published": int((days["published"] == days["n"]).sum()),
+            "day_s": days["publication_median_s"].astype(float).median(),
+            "usual_lag_s": days["lag_median_s"].astype(float).median(),
+            "longest_lag_s": days["lag_median_s"].astype(float).max(),
+            "all_retries": days["retries"].sum(),
+            "all_failures": days["failures"].sum(),
+        }
+        out.append(days.iloc[-1].to_dict() | told)
+    return pd.DataFrame(out)
+
+
+@NUMBERS("releases", "releases")
+def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """releases_factor, releases_days: of the release; releases_flat: most days of a group that stratum 0 did not get.
+    Absent data, no row."""
+    if table.empty:
+        return []
+    whole = summary(table[table["stratum"] == 0])
+    return [
+        ("releases_factor", "factor " + " and ".join(f"{f:g}" for f in sorted(table["factor"].unique())), ""),
+        ("releases_days", int(whole["days"].max()), ""),
+        ("releases_flat", int((whole["days"] - whole["days_published"]).max()), ""),
+    ]

@@ -1,0 +1,49 @@
+"""Axes of the distribution of software: how a release is published and replicated. May import: `core.model`."""
+
+from storelab.core.model import Axis
+
+CVMFS, TUNED = "cvmfs", "tuned"  # patterns
+NOWHERE = "none"  # of `stratum0` and `expired`: no store, no day
+PATTERN = Axis(
+    "pattern",
+    "text",
+    CVMFS,
+    "Pattern",
+    "`cvmfs`: as CernVM-FS asks: HEAD, PUT if absent, x-amz-acl, 16 connections at most; `tuned`: no HEAD before an "
+    "upload, no x-amz-acl, as many connections as `workers`.",
+    choices=(CVMFS, TUNED),
+    heading="Pattern",
+    words="pattern {}",
+    told=True,
+)
+DAYS = Axis(
+    "days",
+    "int",
+    5,
+    "Days",
+    "So many days of the release, one after the other, from the first on.",
+    heading="Days",
+    words="{}",
+    noun="day",
+)
+EXPIRED = Axis(
+    "expired",
+    "text",
+    NOWHERE,
+    "Expired",
+    "Days on which requests to stratum 0 bear a signature of the day before, e.g. `22-25`; `none`: no day.",
+    heading="Expired",
+    words="signature expired on days {}",
+    values={NOWHERE: ""},
+)
+STRATUM0 = Axis(
+    "stratum0",
+    "text",
+    NOWHERE,
+    "Stratum 0",
+    "The store that the release is published to, and replicated from: another one of `stores`.",
+    heading="Stratum 0",
+    words="stratum 0 on {}",
+    values={NOWHERE: ""},
+    told=True,
+)

@@ -1,0 +1,101 @@
+"""A release published and replicated between two places of a real SeaweedFS: records, tables, what lies in the store, what is nowhere."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from storelab.analysis.tables import build
+from storelab.core import evidence, plan, records
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.datasets.release import names, walk
+from storelab.measure import check, plan_file, point
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+from storelab.workloads.distribution import proof
+from storelab.workloads.staging import stage
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+REPOSITORY = "sw.example.org"
+
+
+@pytest.fixture
+def campaign(seaweedfs, keys, tmp_path):
+    """A function that plans the points of sweeps over two stores, which are buckets of one."""
+    url = seaweedfs.endpoints(1)[0].url
+
+    def planned(**sweeps):
+        config = Config.model_validate(
+            {
+                "campaign": "lab",
+                "name": "nightly",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+                "stores": {n: {"kind": "s3", "endpoint": url, "prefix": n} for n in ("stratum-0", "stratum-1")},
+                "use_stores": ["stratum-1"],
+                "repetitions": 1,
+                "calibrate": False,
+                "release": {"repository": REPOSITORY, "factor": 0.0003, "days": 6},
+                "sweeps": {n: {"duration": "60 s", "warm_up": "0 s"} | s for n, s in sweeps.items()},
+            }
+        )
+        return config, plan.make(config, WORKLOADS)
+
+    return planned
+
+
+def test_two_strata_grow_day_by_day(campaign, seaweedfs):
+    axes = {"stratum0": "stratum-0", "days": 4, "pattern": ["cvmfs", "tuned"], "workers": 8, "expired": "2-3"}
+    config, points = campaign(both={"workload": "replicate", "axes": axes})
+    check.everything(config, points, WORKLOADS, all_stores(config))
+    plan_file.write(config, points, WORKLOADS)
+    for chosen in points:
+        run = point.point(config, points, chosen.key)
+        told = {c["name"]: c for c in run["checks"]}
+        assert told.keys() == {"days", "stratum 0 whole", "stratum 1 whole"} and all(c["ok"] for c in told.values())
+        assert run["valid"] and run["observed"]["stratum0"]["name"] == "stratum-0"
+        rows = pq.read_table(config.raw / chosen.key / "days.0.parquet").to_pylist()
+        assert [(r["day"], r["stratum"]) for r in rows] == [(n, s) for n in (1, 2, 3, 4) for s in (0, 1)]
+        refused = [r["state"] == "failed" for r in rows if r["stratum"] == 0]
+        assert refused in ([False] * 4, [False, True, True, False])  # a store that looks at dates, or one that does not
+        stores = all_stores(config)
+        read = {}
+        for store, stratum in (("stratum-0", 0), ("stratum-1", 1)):
+            bucket = stage.buckets_of(config, stores[store], 1)[0]
+            fetch = proof.reader(stores[store].access(0), bucket, f"put/{run['attempt']}/")
+            fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
+            assert fields["S"] == "4"
+            read[stratum] = {key: fetch(key) for key in walk.references(fields["C"], fetch, REPOSITORY)}
+        assert read[0] == read[1] and len(read[0]) > 100
+        ops = pq.read_table(config.raw / chosen.key / "ops.0.parquet").to_pylist()
+        assert {r["error"] for r in ops} == {None} and {r["op"] for r in ops} >= {"PUT", "HEAD"}
+    evidence.write_sums(config.raw)
+    build.build(config.campaign_dir)
+    table = build.read(config.campaign_dir, "releases")
+    assert len(table) == 2 * 4 * 2 and table["n"].eq(1).all() and table["factor"].eq(0.0003).all()
+    last = table[table["day"] == 4]
+    assert (last["published"] == 1).all() and (last["repository_median_mb"] > 0).all()
+    assert table.loc[(table["day"] == 4) & (table["stratum"] == 1), "lag_median_s"].notna().all()
+    secret = seaweedfs.credentials().secret_key.encode()
+    for path in config.campaign_dir.rglob("*"):
+        assert not path.is_file() or secret not in path.read_bytes(), path
+
+
+def test_a_point_whose_time_is_too_short_fails_and_says_so(campaign):
+    config, points = campaign(short={"workload": "publish", "duration": "100 ms", "axes": {"days": 6}})
+    plan_file.write(config, points, WORKLOADS)
+    with pytest.raises(MeasurementFailed, match=r"of 6 days done, .*raise `duration`"):
+        point.point(config, points, points[0].key)
+    assert "raise `duration`" in records.read_json(config.raw / points[0].key / "failed.json")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [
+        ({"stratum0": "stratum-9"}, "no one defined the store 'stratum-9'"),
+        ({"stratum0": "stratum-1"}, "both strata lie on stratum-1"),
+    ],
+)
+def test_a_second_store_that_cannot_be_is_refused(campaign, axes, told):
+    config, points = campaign(both={"workload": "replicate", "axes": axes})
+    with pytest.raises(UserError, match=told):
+        check.everything(config, points, WORKLOADS, all_stores(config))

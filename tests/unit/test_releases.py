@@ -1,0 +1,128 @@
+"""releases.csv by hand: what a repository holds, how long a day takes, how far behind stratum 1 is; its figure and its LaTeX."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from storelab.analysis.figures import catalogue, draw
+from storelab.analysis.latex import releases as latex
+from storelab.analysis.records import published
+from storelab.analysis.tables import releases
+from storelab.core import records
+
+S = 10**9
+BY = ["store", "workload", "pattern", "stratum0", "days"]
+
+
+def day(n, stratum, state, begin, end, stored=10, size=2_000_000, **more):
+    times = {"begin_ns": begin * S, "end_ns": end * S}
+    counts = dict.fromkeys(("heads", "gets", "puts", "skipped", "retries", "failures"), 1)
+    return (
+        {"client": 0, "day": n, "stratum": stratum, "state": state, "stored": stored, "bytes": size}
+        | times
+        | counts
+        | more
+    )
+
+
+DAYS = [
+    day(1, 0, "published", 0, 10),
+    day(1, 1, "published", 10, 14),
+    day(2, 0, "published", 20, 30, stored=30),
+    day(2, 1, "failed", 30, 31, stored=4, size=500_000, failures=3),
+    day(3, 0, "failed", 40, 41, stored=0, size=0),
+    day(3, 1, "published", 41, 50, stored=26, size=1_500_000),  # brings day 2
+    day(4, 0, "published", 60, 61),
+    day(4, 1, "unchanged", 62, 63, stored=0, size=0),
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Two runs of one group: the second has twice the bytes; and one that is not valid."""
+    files, runs = {}, {}
+    for number, factor in enumerate((1, 2, 100)):
+        key = f"a/replicate/rep~{number}"
+        rows = [row | {"bytes": row["bytes"] * factor} for row in DAYS]
+        path = tmp_path / f"days.{number}.parquet"
+        records.write_table(path, records.DAYS, {name: [row.get(name) for row in rows] for name in records.DAYS})
+        files[str(path)] = key
+        runs[key] = {"point": {"fixed": {"release": {"factor": 0.001}}}}
+    campaign = SimpleNamespace(files=lambda name: files if name == "days" else {}, runs=runs)
+    points = pd.DataFrame(
+        {"key": list(runs), "state": ["ok", "ok", "invalid"], "shared_host": pd.array([True] * 3, "boolean")}
+        | {name: [value] * 3 for name, value in zip(BY, ("a", "replicate", "cvmfs", "b", 4), strict=True)}
+    )
+    return releases.table(releases.of_runs(campaign), points, BY)
+
+
+def column(table, stratum, name):
+    return [None if pd.isna(v) else float(v) for v in table[table["stratum"] == stratum].sort_values("day")[name]]
+
+
+def test_growth_times_and_lags_are_those_of_the_rows(table):
+    assert list(table["n"].unique()) == [2] and len(table) == 8  # the invalid run is in no median
+    assert column(table, 0, "repository_median_objects") == [10, 40, 40, 50]
+    assert column(table, 1, "repository_median_objects") == [10, 14, 40, 40]
+    assert column(table, 0, "repository_median_mb") == [3, 6, 6, 9]  # between those of the runs: 2 and 4, …
+    assert column(table, 0, "repository_low_mb") == [2, 4, 4, 6] and column(table, 0, "repository_high_mb") == [
+        4,
+        8,
+        8,
+        12,
+    ]
+    assert column(table, 0, "new_median_objects") == [10, 30, 0, 10]
+    assert column(table, 0, "publication_median_s") == [10, 10, None, 1]
+    assert column(table, 1, "publication_median_s") == [4, None, 9, None]
+    assert column(table, 1, "lag_median_s") == [
+        4,
+        20,
+        None,
+        None,
+    ]  # day 2 came with day 3's replication; day 4 never did
+    assert column(table, 0, "lag_median_s") == [None] * 4
+    assert column(table, 0, "published") == [2, 2, 0, 2] and column(table, 1, "published") == [2, 0, 2, 0]
+    assert column(table, 1, "failures") == [1, 3, 1, 1]
+
+
+def test_the_summary_is_that_of_the_last_day(table):
+    zero, one = releases.summary(table).to_dict("records")
+    assert (zero["days"], zero["days_published"], zero["repository_median_objects"], zero["day_s"]) == (4, 3, 50, 10)
+    assert (one["days_published"], one["usual_lag_s"], one["longest_lag_s"], one["all_failures"]) == (2, 12, 20, 6)
+    assert releases.numbers(table) == [
+        ("releases_factor", "factor 0.001", ""),
+        ("releases_days", 4, ""),
+        ("releases_flat", 1, ""),
+    ]
+    assert releases.numbers(table.iloc[:0]) == []
+
+
+def test_the_figure_has_both_strata_and_the_published_growth(table):
+    assert published.release() == (162_000, 7.45) and published.release_at_end() == (18_000_000, 880)
+    figure = draw.draw(catalogue.FIGURES["releases"], table)
+    assert len(figure.axes) == 2
+    for ax, a_day in zip(figure.axes, (7450 * 0.001, 162_000 * 0.001), strict=True):
+        dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+        assert [list(line.get_ydata()) for line in dashed] == [pytest.approx([a_day * d for d in range(5)])]
+        assert len(ax.containers) == 2
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["stratum 0 on b", "stratum 1 on a"]
+    assert draw.draw(catalogue.FIGURES["releases"], table.iloc[:0]) is None
+    assert "n = 2 runs" in catalogue.caption(catalogue.FIGURES["releases"], table)
+
+
+def test_the_paper_tells_of_both_strata_and_of_2015(table):
+    text = latex.table(table)
+    lines = [line for line in text.splitlines() if "&" in line]
+    assert any(line.startswith("b; replication & 0 &") for line in lines)
+    assert any(line.startswith("a; replication & 1 &") for line in lines)
+    assert any("& 0 & 2 & 3 of 4 & 50 & 9" in line for line in lines), lines
+    assert any("& 1 & 2 & 2 of 4 & 40" in line for line in lines)
+    assert any("2015" in line and "110" in line and r"18\,000\,000" in line and r"880\,000" in line for line in lines)
+    assert latex.flags(table) == {"replicated": True, "release_flat": True}
+    assert latex.flags(table[(table["stratum"] == 0) & (table["day"] < 3)]) == {
+        "replicated": False,
+        "release_flat": False,
+    }
+    assert latex.flags(table.iloc[:0]) == {"replicated": False, "release_flat": False}
