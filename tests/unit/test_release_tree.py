@@ -14,15 +14,15 @@ from release_reader import restore
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError
-from storelab.datasets.release import names, objects, walk
+from storelab.datasets.release import names, objects, tree, walk
 from storelab.datasets.release.build import Release
 
 CHUNKS = {"minimum": "4 KiB", "average": "8 KiB", "maximum": "16 KiB"}
 
 
 def settings(folder, *versions, **more):
-    tree = {"path": str(folder), "versions": list(versions)}
-    return Settings.model_validate({"tree": tree, "chunks": CHUNKS, **more})
+    real = {"path": str(folder), "versions": list(versions)}
+    return Settings.model_validate({"tree": real, "chunks": CHUNKS, **more})
 
 
 def publish(what, folder):
@@ -205,13 +205,21 @@ def test_what_cannot_be_read_is_left_out(odd, tmp_path, monkeypatch):
             raise denied
         return real_scan(path)
 
+    def target(path):
+        if path.endswith(b"/circle"):
+            raise denied
+        return os.fsencode(Path(os.fsdecode(path)).readlink())
+
+    monkeypatch.setattr(tree, "_target", target)
     monkeypatch.setattr(objects, "read", read)
     monkeypatch.setattr("storelab.datasets.release.tree.os.scandir", scandir)
     what = settings(odd, "one")
     (facts,), bucket, _ = publish(what, tmp_path / "out")
-    assert facts["skipped"] == [["a-b", "Permission denied"], ["big", "Permission denied"]]
+    assert facts["skipped"] == [[path, "Permission denied"] for path in ("a-b", "big", "circle")]
     wanted = there(os.fsencode(odd / "one"), b"/one")
-    assert read_back(what, facts, bucket) == {p: e for p, e in wanted.items() if p not in (b"/one/big", b"/one/a-b/x")}
+    assert read_back(what, facts, bucket) == {
+        p: e for p, e in wanted.items() if p not in (b"/one/big", b"/one/circle", b"/one/a-b/x")
+    }
 
 
 def test_a_file_that_goes_or_grows_meanwhile(odd, tmp_path, monkeypatch):
