@@ -298,6 +298,19 @@ def test_erasure_coded_over_https(fresh):
     assert holds(store, "coded", bodies, 1)
 
 
+def test_nine_shards_and_three(fresh):
+    """Twelve OSDs in memory, three of them lost at once: what was written is there, and is whole again after `up`."""
+    store = fresh(redundancy="ec-9-3", servers=12)
+    store.up()
+    assert store.deployment()["daemons"] == {"mon": 1, "osd": 12, "s3": 1}
+    empty, bodies = store.used_bytes(), fill(store, "shards")
+    store.reclaim()
+    assert 1.33 <= (store.used_bytes() - empty) / sum(map(len, bodies.values())) < 1.5
+    kill(store, "osd-0", "osd-5", "osd-11")
+    store.up()
+    assert holds(store, "shards", bodies)
+
+
 def test_without_redundancy_and_with_a_manager(fresh):
     store = fresh(redundancy="none", servers=1, mgr=True)
     store.up()

@@ -14,7 +14,7 @@ from storelab.workloads import WORKLOADS
 ROOT = Path(__file__).parents[2]
 CAMPAIGNS = sorted(p.stem for p in (ROOT / "campaigns").glob("*.yaml"))
 NO_FILE = "'mine' is no scale and no name in `files`; one of: S, M, L; or name your file in `files`"
-MANY = "sweeps.accounts_upload.axes.buckets: an account of store uds may have 100 buckets, 700 are asked; sweep fewer buckets, or more `accounts`"
+FOUR = "axes.front_ends: store uds (kind s3) has at most 4; list more of them in the configuration, or sweep fewer"
 REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; all others are planned
     ("own-file", None): NO_FILE,
     **{("own-file", preset): NO_FILE for preset in PRESETS},
@@ -35,8 +35,8 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; a
         for name in ("systems", "probes")
         for preset in PRESETS
     },
-    # Points of one and of few accounts with 2100 buckets are for a store without a bound.
-    **{("buckets2013", preset): MANY for preset in PRESETS},
+    # The system of 2013 had seven front-ends.
+    **{("openlab2013", preset): FOUR for preset in PRESETS if preset != "huawei-uds-1"},
     (
         "bigfiles",
         "huawei-uds-1",
@@ -80,3 +80,80 @@ def test_a_file_of_ones_own_is_planned_where_it_is_named():
 
 def test_no_expected_refusal_is_of_a_campaign_that_is_gone():
     assert {campaign for campaign, _ in REFUSED} <= set(CAMPAIGNS)
+
+
+# The evaluations of 2010-2015
+
+SMALL = {"openlab2013": 0.1, "chep2015": 0.05, "ihep": 0.03, "hepix2010": 0.05, "threads2012": 0.1}  # as the files say
+
+
+def planned(campaign: str, **more) -> list:
+    settings = config.load(ROOT / "config.yaml", overrides={"campaign": campaign, "calibrate": False} | more)
+    return plan.make(settings, WORKLOADS)
+
+
+@pytest.mark.parametrize("campaign", SMALL)
+def test_an_evaluation_is_a_rehearsal_of_minutes_at_its_small_factor(campaign):
+    points = planned(campaign, scale=SMALL[campaign], repetitions=1)
+    seconds = sum(p.fixed["duration_ns"] for p in points) / 1e9 + 2 * len(points)  # as `storelab check` estimates
+    assert seconds <= 25 * 60
+    assert {(p.sweep, p.workload) for p in points} == {(p.sweep, p.workload) for p in planned(campaign, repetitions=1)}
+    text = (ROOT / "campaigns" / f"{campaign}.yaml").read_text()
+    assert f"scale={SMALL[campaign]:g}" in text
+    preset = "huawei-uds-1"
+    assert checked(campaign, preset, scale=SMALL[campaign], calibrate=False) > 2
+
+
+def test_the_evaluation_of_2013_has_its_shape():
+    points = planned("openlab2013", repetitions=1)
+    grid = {(p.axes["front_ends"], p.axes["clients"]) for p in points if p.sweep == "front_ends_upload"}
+    assert grid == {(n, 3 * n) for n in range(1, 8)} and all(
+        p.axes["workers"] == 10 for p in points if p.sweep.startswith("front_ends")
+    )
+    accounts = [p for p in points if p.sweep.startswith(("accounts", "buckets"))]
+    assert all(p.axes["buckets"] <= 100 * p.axes["accounts"] for p in accounts)
+    assert {1, 2100} <= {p.axes["buckets"] for p in accounts} and {1, 21} <= {p.axes["accounts"] for p in accounts}
+    cold = {p.axes["access"] for p in points if p.sweep == "no_cache"}
+    assert cold == {"once", "cold"}
+
+
+def test_the_paper_of_2015_has_its_shape():
+    points = planned("chep2015", repetitions=1)
+
+    def of(sweep: str, *axes: str) -> set:
+        return {tuple(p.axes[a] for a in axes) for p in points if p.sweep == sweep}
+
+    for sweep in ("throughput_download", "throughput_upload", "metadata_download", "metadata_upload"):
+        counts = {c for c, _ in of(sweep, "clients", "front_ends")}
+        assert len(counts) > 3 and 128 in counts, "also two clients a machine"
+        assert of(sweep, "clients", "front_ends") == {(c, f) for c in counts for f in (1, 2, 4)}
+        assert of(sweep, "engine") == {("s5cmd",), ("obstore",)}
+    assert of("volume_shared", "buckets") == {(1,)} and of("volume_copies", "buckets") == {(64,)}
+    everything = of("entries_of_branches", "entry_fraction", "volume_fraction")
+    assert everything == {(e, v) for e in (100, 0.1, 0.001) for v in (50, 1)}
+    beside = [p for p in points if p.workload == "read_entries" and p.axes["engine"] == "planned"]
+    beside = [p for p in beside if (p.axes["buckets"], p.axes["volume_fraction"]) == (1, 100)]
+    ranges = {(p.axes["transport"], p.axes["entry_fraction"], p.axes["clients"]) for p in beside}
+    assert ranges >= {(t, e, c) for t in ("default", "http") for e in (0.1, 0.001) for c in (1, 8, 64)}
+
+
+def test_copies_and_shards_of_ihep_differ_in_nothing_else():
+    settings = config.load(ROOT / "config.yaml", overrides={"campaign": "ihep"})
+    copies, shards = (settings.stores[n].model_dump() for n in ("ceph-copies", "ceph-shards"))
+    assert {k for k in copies if copies[k] != shards[k]} == {"port", "redundancy"}
+    assert (copies["redundancy"], shards["redundancy"], shards["servers"]) == ("replica-3", "ec-9-3", 12)
+    for p in planned("ihep"):
+        assert (p.axes["clients"], p.axes["buckets"], p.axes["accounts"]) == (5, 500, 5)
+
+
+def test_a_limit_that_is_broken_says_which_factor_would_fit():
+    """A hundred buckets an account: two accounts for 200, or half the factor."""
+    axes = {"object_size": "4 kB", "buckets": 200, "clients": 2}
+    sweeps = {"s": {"workload": "put", "axes": axes, "scaled_axes": ["buckets"]}}
+    more = {"sweeps": sweeps, "limits": {"buckets": 1000}}
+    with pytest.raises(UserError) as caught:
+        checked("delete", "huawei-uds-1", **more)
+    assert caught.value.mend == "sweep at most 100 buckets, or 2 `accounts`, or set `scale` to 0.502"
+    assert checked("delete", "huawei-uds-1", scale=0.502, **more)
+    axes["accounts"] = 2
+    assert checked("delete", "huawei-uds-1", **more)

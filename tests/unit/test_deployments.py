@@ -78,7 +78,7 @@ EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
         (
             {"buckets": 101},
             {"store": EXTERNAL | {"preset": "huawei-uds-1"}},
-            "an account of store one may have 100 buckets, 101 are asked; sweep fewer buckets, or more `accounts`",
+            "an account of store one may have 100 buckets, 101 are asked; sweep at most 100 buckets, or 2 `accounts`",
         ),
         (
             {"range_size": "2 MB", "object_size": "1 MB"},

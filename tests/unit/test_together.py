@@ -263,6 +263,17 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
     assert not {"metadata_download", "front_ends"} & set(catalogue.of(alone))
 
 
+def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
+    """Accounts and buckets go together, at two clients: nothing to see against clients, and all against more of them."""
+    rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
+    one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
+    assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
+    more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4]}}})
+    table = throughput([row | {"clients": c} for row in rows for c in (2, 4)], lambda row: 10.0 * row["clients"])
+    curves = lines(draw(catalogue.of(more)["metadata_download"], table))
+    assert [y for _, y in curves] == [[20.0, 40.0], [20.0, 40.0]]
+
+
 def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
     up = {"workload": "put", "together": ROWS}
     other = {"workload": "get", "together": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}

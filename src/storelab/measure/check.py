@@ -135,7 +135,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"workload {p.workload} writes, and store {p.store} is read-only",
                 "leave the sweep out, or the store",
             )
-        _able(p, stores[p.store], workloads[p.workload])
+        _able(config, p, stores[p.store], workloads[p.workload])
         beside.possible(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
@@ -168,7 +168,7 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
             taken[port] = name
 
 
-def _able(point: Point, store: Store, workload: Workload) -> None:
+def _able(config: Config, point: Point, store: Store, workload: Workload) -> None:
     """Can this store, deployed so, do what the point asks? Raises UserError."""
     axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
@@ -184,6 +184,7 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
+            mend += check_axes.factor(config, point, axis, most)
             raise UserError(
                 check_axes.place(point, axis),
                 f"store {store.name} (kind {store.settings.kind}) has at most {most}",
@@ -194,7 +195,8 @@ def _able(point: Point, store: Store, workload: Workload) -> None:
         raise UserError(
             check_axes.place(point, "buckets"),
             f"an account of store {store.name} may have {most} buckets, {owned} are asked",
-            "sweep fewer buckets, or more `accounts`",
+            f"sweep at most {most * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // most)} `accounts`"
+            + check_axes.factor(config, point, "buckets", most * axes.get("accounts", 1)),
         )
     if "second_account" not in needs:
         check_axes.accounts(point)

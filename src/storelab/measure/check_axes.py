@@ -3,9 +3,12 @@
 What an engine obeys stands in the catalogue.
 """
 
+import math
+
 from storelab import workloads
 from storelab.core import units
 from storelab.core.axes import roles
+from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import UserError
 from storelab.core.model import Point
@@ -23,6 +26,17 @@ def place(point: Point, axis: str) -> str:
     """Where the configuration says an axis of a point, or of a role: one of the whole point stands in the sweep's."""
     sweep = point.sweep.partition(".roles.")[0] if axis in roles.WHOLE_NAMES else point.sweep
     return f"sweeps.{sweep}.axes.{axis}"
+
+
+def factor(config: Config, point: Point, axis: str, most: int) -> str:
+    """The `scale` with which an axis would have at most this value, as the end of a mend; '' where it is not scaled."""
+    name, _, role = point.sweep.partition(".roles.")
+    sweep = config.sweeps.get(name)
+    if sweep is None or axis not in (sweep.roles[role] if role else sweep).scaled_axes:
+        return ""
+    asked = point.axes[axis] / config.scale  # about what the campaign says
+    fits = math.floor(1000 * (most + 0.4) / asked) / 1000
+    return f", or set `scale` to {fits:g}" if fits > 0 else ""
 
 
 def _possible(point: Point, store: Store) -> None:

@@ -23,7 +23,7 @@ from storelab.analysis.figures import (
     timeline,
 )
 from storelab.analysis.figures.reading import events, gaps
-from storelab.analysis.figures.specification import Declared, select
+from storelab.analysis.figures.specification import Declared, Specification, select
 from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
 from storelab.analysis.records import roles, together
@@ -47,8 +47,8 @@ def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
     for name, known in FIGURES.items():
         figure = along.others(known, couplings)
         rows = select(points, figure.where)
-        if len(rows) and figure is not known:
-            rows = along.without(rows, [c for c in couplings if figure.x in c.axes])
+        if len(rows) and isinstance(figure, Specification):
+            rows = along.without(rows, couplings, figure.x)
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
     return found | along.of_plan(plan) | timeline.of_plan(plan) | own.figures(plan)

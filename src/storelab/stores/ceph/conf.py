@@ -13,15 +13,20 @@ from typing import Any
 
 MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 each), manager (4)
 OSD_PORTS, MGR_PORTS = 8, 4  # an OSD takes 4, and 4 others when it comes back after it was taken for dead
-COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3}  # of index pools, and OSDs that are needed
-LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2}  # copies that must be there for I/O
+WIDE_OSDS = 7  # so many have room for OSD_PORTS each; of more each takes 4, and others below MGR when it comes back
+SHARDS = {"ec-2-1": (2, 1), "ec-9-3": (9, 3)}  # data and parity of erasure coding
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}  # of index pools; no fewer may be lost
+LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that must be there for I/O
+OSDS = COPIES | {name: sum(shards) for name, shards in SHARDS.items()}  # that are needed
 TOLERANCE = {
     "none": 0,
     "replica-2": 1,
     "replica-3": 2,
     "ec-2-1": 1,
+    "ec-9-3": 3,
 }  # OSDs that may be lost at once without loss of data
-SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0, "ec-2-1": 1.5}  # raw bytes for each byte stored
+SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0}  # raw bytes for each byte stored
+SHARE |= {name: sum(shards) / shards[0] for name, shards in SHARDS.items()}
 FULL = 0.9  # of an OSD's room; Ceph stops all writes at 0.95
 HEAD = 4 << 20  # bytes of an object that are overwritten in place; gateways collect the rest when they are told to
 DATA = "default.rgw.buckets.data"
@@ -124,6 +129,14 @@ rgw dynamic resharding = false
 """
 
 
+def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
+    """First and last port that an OSD may take, in the block from `first` on; it takes four, the first at its start."""
+    if servers <= WIDE_OSDS:
+        start = first + OSD + number * OSD_PORTS
+        return start, start + OSD_PORTS - 1
+    return first + OSD + number * OSD_PORTS // 2, first + MGR - 1
+
+
 def conf(settings: Any, fsid: str, data: str) -> str:
     """The text of `ceph.conf`.
 
@@ -174,9 +187,9 @@ def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]
         out += [
             f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")
         ]
-    if redundancy == "ec-2-1":
-        out.append("osd erasure-code-profile set storelab k=2 m=1 crush-failure-domain=osd")
+    if shards := SHARDS.get(redundancy):
+        out.append(f"osd erasure-code-profile set storelab k={shards[0]} m={shards[1]} crush-failure-domain=osd")
     for pool, groups in POOLS.items():
-        kind = " erasure storelab" if pool == DATA and redundancy == "ec-2-1" else ""
+        kind = " erasure storelab" if pool == DATA and shards else ""
         out.append(f"osd pool create {pool} {groups} {groups}{kind}")
     return out + [f"osd pool application enable {pool} rgw" for pool in POOLS]

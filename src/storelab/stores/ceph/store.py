@@ -45,9 +45,9 @@ class Settings(SecureSettings):
     backing: Literal["memory", "disk", "tmpfs"] = Field(
         "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file there."
     )
-    servers: int = Field(3, ge=1, le=7, description="OSDs.")
-    redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1"] = Field(
-        "replica-3", description="Of the pool of object data; index pools are replicated."
+    servers: int = Field(3, ge=1, le=12, description="OSDs.")
+    redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1", "ec-9-3"] = Field(
+        "replica-3", description="Of the pool of object data; index pools are replicated. `ec-9-3` needs 12 OSDs."
     )
     mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
     osd_size: Size = Field(
@@ -75,7 +75,7 @@ class Ceph(CephWatched):
         s = self.settings
         for name in PROGRAMS:
             program(name, "ceph", self.place)
-        self.require_servers(conf.COPIES[s.redundancy], "OSDs")
+        self.require_servers(conf.OSDS[s.redundancy], "OSDs")
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
 
@@ -98,11 +98,12 @@ class Ceph(CephWatched):
         elif kind == "mon":
             ports, options = [first + conf.MON], ["-i", "a", "-f"]
         else:
-            start = first + (conf.MGR if kind == "mgr" else conf.OSD + i * conf.OSD_PORTS)
-            count = conf.MGR_PORTS if kind == "mgr" else conf.OSD_PORTS
+            start, last = first + conf.MGR, first + conf.MGR + conf.MGR_PORTS - 1
+            if kind == "osd":
+                start, last = conf.osd_ports(first, s.servers, i)
             ports = list(range(start, start + (1 if kind == "mgr" else 4)))
             options = ["-i", "x" if kind == "mgr" else number, "-f"]
-            options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={start + count - 1}"]
+            options += [f"--ms-bind-port-min={start}", f"--ms-bind-port-max={last}"]
         path = program("radosgw" if kind == "s3" else f"ceph-{kind}", "ceph", self.place)
         argv = (str(path), "-c", self.admin.conf, *options)
         return Daemon(name, argv, host, tuple(ports), health, grace, TCMALLOC, tls=kind == "s3" and s.tls)

@@ -133,23 +133,24 @@ def _of(
 
 
 def others(figure: Declared, couplings: list[Coupling]) -> Declared:
-    """A figure against an axis that goes with others, without the rows that stand along a coupling alone: these have a
-    figure of their own, and here each would be a lone point."""
-    own = [c for c in couplings if isinstance(figure, Specification) and figure.x in c.axes]
-    if not own:
+    """A figure without the rows that stand along a coupling alone, where they would be lone points: those have a figure
+    of their own."""
+    if not couplings or not isinstance(figure, Specification):
         return figure
-    rows = figure.rows
+    rows, x = figure.rows, figure.x
 
     def left(table: pd.DataFrame) -> pd.DataFrame:
-        return rows(without(table, own))
+        return rows(without(table, couplings, x))
 
     return replace(figure, rows=left)
 
 
-def without(table: pd.DataFrame, couplings: list[Coupling]) -> pd.DataFrame:
-    """The rows that do not stand along one of the couplings alone."""
+def without(table: pd.DataFrame, couplings: list[Coupling], x: str) -> pd.DataFrame:
+    """The rows that do not stand along one of the couplings alone, if x is one of its axes, or has one value there."""
     for coupling in couplings if len(table) else ():
-        table = table[~coupling.only(table)]
+        own = coupling.only(table)
+        if x in coupling.axes or (x in table and table.loc[own, x].nunique() <= 1):
+            table = table[~own]
     return table
 
 
