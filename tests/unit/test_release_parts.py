@@ -175,3 +175,4 @@ def test_settings_refuse(wrong, said):
 def test_days_of_a_release():
     assert Release().all_days == 110 and Release(days=3).all_days == 3
     assert Release.model_validate({"tree": {"path": "x", "versions": ["1", "2"]}}).all_days == 2
+    assert Release.model_validate({"days": 2, "tree": {"path": "x", "versions": ["1", "2"]}}).all_days == 2
