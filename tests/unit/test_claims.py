@@ -20,6 +20,7 @@ from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import Bound
 from storelab.analysis.tables.verdicts import cases
 from storelab.analysis.tables.verdicts import claims as table_of
+from storelab.analysis.tables.verdicts.runs import Runs
 from storelab.core import config
 from storelab.core import plan as planning
 from storelab.core.axes import ALL
@@ -255,6 +256,28 @@ def test_a_speed_that_the_client_kept_down_is_not_held_against_a_claim():
     assert verdict(*linear, **SLOPE) == "confirmed", "it rose all the same"
     none = SLOPE | {"at_least": None, "at_most": 0.2}
     assert verdict(*busy, **none) == "cannot tell" and verdict(*flat, **none) == "confirmed"
+
+
+def test_a_fall_counts_for_all_steps():
+    low, high, between = ([100 * f * v for v in SCATTER] for f in (1, 2, 1.5))
+    assert judging.order([low, high, between]).p == pytest.approx(2 * 2 / math.comb(12, 6))
+
+
+def test_a_shape_may_be_the_clients_own_but_not_that_of_a_busy_host():
+    said = {"metric": "rate", "along": "workers", "rule": "shape", "shapes": ["knee"]}
+    knee = [runs(100 * min(w, 4), workers=w) for w in (1, 2, 4, 8, 16)]
+    assert verdict(*knee, **said) == "confirmed"
+    assert verdict(*[part.assign(bound_by="client") for part in knee], **said) == "confirmed"
+    busy = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in knee]
+    assert verdict(*busy, **said) == "cannot tell"
+
+
+def test_open_loops_are_no_speeds():
+    rated = runs(100).assign(state=["ok"] * 5 + ["invalid"], arrival_rate=[0, None, 0, 500, 500, 0])
+    rated = rated.rename(
+        columns={"rate_per_s": "overlap_rate_per_s", "throughput_mb_per_s": "overlap_throughput_mb_per_s"}
+    )
+    assert list(Runs({"rated": rated})["throughput"]["rate_per_s"]) == pytest.approx([97, 103, 98])
 
 
 def test_uploads_and_downloads_are_a_pair_though_their_axes_differ():
