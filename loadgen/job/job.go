@@ -67,6 +67,7 @@ type Job struct {
 	DrainS     float64     `json:"drain_s"`   // time for operations in flight at the deadline
 	Client     int         `json:"client"`
 	MostSingle int         `json:"most_single"` // above this number, operations are written as bins
+	BinNs      int64       `json:"bin_ns"`      // width of a bin; 0: 100 ms
 	Records    string      `json:"records"`     // Parquet file to write
 	Ledger     string      `json:"ledger"`      // file with a header, to which what is written is added; "": none
 	Rewrite    *Rewrite    `json:"rewrite"`     // PUT and DELETE over a bounded set of keys
@@ -221,6 +222,8 @@ func (j *Job) check() error {
 		return bad("timeout_s, drain_s", fmt.Sprint(j.TimeoutS, ", ", j.DrainS), "more than 0 s, at least 0 s")
 	case j.MostSingle < 1:
 		return bad("most_single", j.MostSingle, "at least 1")
+	case j.BinNs != 0 && j.BinNs < 1_000_000:
+		return bad("bin_ns", j.BinNs, "at least 1 ms, 1000000; 0: 100 ms")
 	}
 	if j.Payload == "" {
 		j.Payload = "unsigned"

@@ -114,7 +114,7 @@ func New(j *job.Job) (*Run, error) {
 		}
 		r.bodies = append(r.bodies, body)
 	}
-	r.plan = &records.Plan{Client: j.Client, MostSingle: j.MostSingle, Open: j.Rate > 0, Object: r.object}
+	r.plan = &records.Plan{Client: j.Client, MostSingle: j.MostSingle, BinNs: j.BinNs, Open: j.Rate > 0, Object: r.object}
 	if r.plan.Sized = j.Mixed() || j.Named(); j.Mixed() {
 		r.pool = newPopulation(r)
 	}

@@ -6,7 +6,7 @@ import (
 	"sort"
 )
 
-// BinNs is the width of a bin; edges are the upper ends of the buckets of its histogram, each a fiftieth wider than the
+// BinNs is the width of a bin, unless the plan has another; edges are the upper ends of the buckets of its histogram, each a fiftieth wider than the
 // one below. They are the same as in storelab.engines.common.bins, so that records of all engines can be added.
 const BinNs = 100_000_000
 
@@ -20,7 +20,7 @@ var edges = func() []int64 {
 	return out
 }()
 
-// bin is one row: operations of one kind, class and status that ended in (begin, begin + BinNs].
+// bin is one row: operations of one kind, class and status that ended in (begin, begin + width].
 type bin struct {
 	number              int64
 	kind, class, status int
@@ -41,13 +41,14 @@ func newBins(plan *Plan) *bins { return &bins{plan, map[bin]*sums{}} }
 func (b *bins) add(c *chunk) {
 	var last bin
 	var into *sums
+	width := b.plan.binNs()
 	for i := range c.ops {
 		o := c.ops[i].unpack()
 		if b.plan.Sized {
 			o.Size = c.size[i]
 		}
 		end := o.Start + o.Lasted
-		key := bin{(end+BinNs-1)/BinNs - 1, o.Kind, o.Class, o.Status}
+		key := bin{(end+width-1)/width - 1, o.Kind, o.Class, o.Status}
 		if into == nil || key != last {
 			if into = b.sums[key]; into == nil {
 				into = &sums{buckets: map[int]int64{}}

@@ -14,6 +14,7 @@ type Plan struct {
 	Client     int
 	StartNs    int64
 	MostSingle int
+	BinNs      int64 // width of a bin; 0: BinNs
 	Open       bool
 	Sized      bool // each operation has a number of bytes of its own
 	Kinds      []Kind
@@ -32,6 +33,13 @@ type Kind struct {
 	Many     bool  // the number is a count of objects
 	Paged    bool  // the number is that of its requests
 	Count    int64 // objects of each operation; 0: one, or the number if Many
+}
+
+func (p *Plan) binNs() int64 {
+	if p.BinNs > 0 {
+		return p.BinNs
+	}
+	return BinNs
 }
 
 // Class returns the number of an error class; after 126 classes, all others are "Other".
@@ -301,7 +309,7 @@ func (w *writer) single(worker int, o *Op) {
 func (w *writer) bin(key bin, s *sums) {
 	row := w.next()
 	r := w.common(*row, -1, key.kind, key.class, "", s.count, s.bytes, s.requests)
-	r = append(r, null(colStart), null(colFirst), long(w.plan.StartNs+(key.number+1)*BinNs, colEnd))
+	r = append(r, null(colStart), null(colFirst), long(w.plan.StartNs+(key.number+1)*w.plan.binNs(), colEnd))
 	r = w.outcome(r, key.class, key.status)
 	// An optional list of required groups of optional values, as in the schema `row`: present values are at the deepest
 	// level.

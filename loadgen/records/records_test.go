@@ -80,8 +80,17 @@ func TestSingle(t *testing.T) {
 // Above the limit of single operations, all are in bins: none is lost or counted twice, whichever worker crosses the
 // limit.
 func TestBinned(t *testing.T) {
+	for _, width := range []int64{0, BinNs / 4, 3 * BinNs} {
+		binned(t, width)
+	}
+}
+
+func binned(t *testing.T, width int64) {
 	const n = 50_000
 	p := plan(20_000, false)
+	if p.BinNs = width; width == 0 {
+		width = 100_000_000
+	}
 	k := NewKeeper(p)
 	workers := []*Worker{k.Worker(0), k.Worker(1), k.Worker(2)}
 	slow := p.Class("SlowDown")
@@ -91,7 +100,7 @@ func TestBinned(t *testing.T) {
 		if i%100 == 0 {
 			o.Class, o.Status = slow, 503
 		}
-		counts[[2]int64{(o.Start + o.Lasted + BinNs - 1) / BinNs, int64(o.Class)}]++
+		counts[[2]int64{(o.Start + o.Lasted + width - 1) / width, int64(o.Class)}]++
 		workers[i%3].Note(&o)
 	}
 	for _, w := range workers {
@@ -113,7 +122,7 @@ func TestBinned(t *testing.T) {
 				t.Errorf("bucket %+v of latencies of 1 to 1.6 ms", b)
 			}
 		}
-		place := [2]int64{(r.EndNs - p.StartNs) / BinNs, class}
+		place := [2]int64{(r.EndNs - p.StartNs) / width, class}
 		if r.Count != counts[place] || sum != r.Count || r.StartNs != 0 || r.Object != "" || r.Requests != int32(r.Count) {
 			t.Errorf("row %+v has %d operations where there were %d", r, r.Count, counts[place])
 		}

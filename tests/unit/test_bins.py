@@ -60,6 +60,15 @@ def test_a_bin_holds_its_end_and_what_ended_before_the_origin():
     assert columns["end_ns"] == [T0, T0 + bins.BIN_NS] and columns["count"] == [2, 2] and columns["bytes"] == [3, 12]
 
 
+@pytest.mark.parametrize("width", [bins.BIN_NS, 250_000_000, 1_500_000_000])
+def test_bins_are_as_long_as_they_shall_be(width):
+    start, end = operations(5000, seed=3)
+    columns = bins.binned(T0, start, end, "GET", sums={"bytes": 10}, width_ns=width)
+    assert sum(columns["count"]) == 5000 and len(set(columns["end_ns"])) == len(columns["end_ns"])
+    for at, count in zip(columns["end_ns"], columns["count"], strict=True):
+        assert (at - T0) % width == 0 and count == ((end > at - width) & (end <= at)).sum()
+
+
 def test_open_loop_counts_from_the_intended_start():
     columns = bins.binned(T0, [T0 + S], [T0 + S + 1000], "GET", intended_ns=[T0])
     ((upper, count),) = columns["latency_hist"][0]

@@ -43,6 +43,7 @@ ELSEWHERE += (
     "replay",
     "phases",
     "role_phases",
+    "soak",
     "gaps",
     "front",
     "events_throughput",

@@ -1,10 +1,12 @@
 """The monitor on a host whose kernel is imagined: time passes only where the monitor waits or works, so every sample is known beforehand."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +31,7 @@ class Kernel:
             "process",
             "pids",
             "sockets",
+            "opened",
             "changing",
             "cpu",
             "memory_in_use",
@@ -66,6 +69,9 @@ class Kernel:
 
     def sockets(self, pid):
         return {10: 5, 11: None, 12: 2, 31: 9}.get(pid, 1)
+
+    def opened(self, pid):
+        return {10: 7, 11: None, 12: 3, 20: 40, 30: None}.get(pid, 2)
 
     def changing(self):
         self.looks.append(self.now)
@@ -210,6 +216,53 @@ def test_processes_that_come_later_are_found_within_a_second(monkeypatch):
     sizes = [(r["time_ns"], r["rss_bytes"]) for r in rows]
     first = next(t for t, size in sizes if size == 33_000)
     assert {size for t, size in sizes if t < first} == {21_000} and late <= first <= late + S
+
+
+def test_open_files_of_clients_and_daemons_are_seen_once_a_second(monkeypatch):
+    found = watch(Kernel(monkeypatch), 3)
+    for what, name, files in (("client", "0", 7 + 3), ("client", "1", None), ("server", "door", 40 + 2)):
+        rows = rows_of(found, what, name)
+        seen = [r["time_ns"] - T0 for r in rows if r["files"] is not None]
+        assert {r["files"] for r in rows} == {None, files}
+        assert len(seen) == 3 * (files is not None) and all(b - a == S for a, b in pairwise(seen))
+    assert {r["files"] for r in rows_of(found, "host")} == {None}
+
+
+def test_open_files_are_those_of_the_kernel(tmp_path, monkeypatch):
+    def listed():
+        return len(list(Path("/proc/self/fd").iterdir())) - 1  # without that of the listing
+
+    before = proc.opened(os.getpid())
+    with contextlib.ExitStack() as stack:
+        for n in range(17):
+            stack.enter_context(open(tmp_path / str(n), "w"))
+        assert proc.opened(os.getpid()) - before in (17, 17 + 1) and abs(proc.opened(os.getpid()) - listed()) <= 1
+        monkeypatch.setattr(proc.os, "stat", lambda path: SimpleNamespace(st_size=0))
+        assert abs(proc.opened(os.getpid()) - listed()) <= 1, "a kernel that does not tell the number"
+    monkeypatch.undo()
+    assert proc.opened(2**22 + 1) is None
+
+
+def test_a_long_run_has_fewer_samples_and_tells_that_it_lives(monkeypatch):
+    """Two hours: one sample every 2 s, and a heartbeat each minute but at the end."""
+    beats = []
+    kernel = Kernel(monkeypatch)
+    found = monitor.Monitor({"door": 20}, lambda: {0: 10}, 7200 * S, lambda *told: beats.append(told))
+    found._stop.wait = kernel.wait
+    found._run(T0)
+    times = [r["time_ns"] - T0 for r in rows_of(found, "host")]
+    assert times == [2 * S * i for i in range(3601)]
+    assert [at for at, _ in beats] == [60 * S * i for i in range(1, 120)]
+    assert {tuple(seen.items()) for _, seen in beats} == {(("client", (33_000, 10)), ("server", (51_000, 42)))}
+
+
+def test_beats_that_are_late_do_not_come_in_a_row(monkeypatch):
+    beats, kernel = [], Kernel(monkeypatch)
+    found = monitor.Monitor({}, dict, 600 * S, lambda at, seen: beats.append((at, seen)))
+    found._stop.wait = lambda seconds: kernel.wait(200 if kernel.s > 30 and kernel.s < 100 else seconds)
+    found._run(T0)
+    assert len(beats) > 3 and all(b - a >= 59 * S for (a, _), (b, _) in pairwise(beats)), "at most once a minute"
+    assert not any(seen for _, seen in beats), "nobody is watched"
 
 
 def test_who_owns_a_process():

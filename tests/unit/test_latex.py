@@ -82,9 +82,9 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
         repetitions=1,
         calibrate=True,
     )
-    several = golden.GOLDEN / "several" / "expected" / "tex"
+    several, soak = (golden.GOLDEN / name / "expected" / "tex" for name in ("several", "soak"))
     written = "".join(
-        (folder / name).read_text() for folder in (tex, timed, several) for name in ("numbers.tex", "figures.tex")
+        (folder / name).read_text() for folder in (tex, timed, several, soak) for name in ("numbers.tex", "figures.tex")
     )
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))

@@ -205,6 +205,8 @@ def test_what_is_left_stays_until_the_last_part_for_who_asks(tmp_path, monkeypat
     for point in points:
         now = point.axes["part"]
         parts = [(part, {}) for part in point.parts()]
-        attempt = SimpleNamespace(config=config, store=SimpleNamespace(name="a"), point=point, writing=parts)
+        attempt = SimpleNamespace(
+            config=config, store=SimpleNamespace(name="a"), point=point, writing=parts, filled=None
+        )
         measuring._gather(attempt, outcome, points)
     assert gone == removed

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import several
 
-from storelab.analysis.figures import catalogue, timeline
+from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
+from storelab.analysis.figures.roles import timeline
 from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build

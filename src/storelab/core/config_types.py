@@ -28,6 +28,7 @@ MOST_PATH, MOST_PART = 1000, 255  # of a folder: Linux takes 4096 and 255 bytes,
 MOST_BYTES = 10**18
 MOST_NS = 30 * 86400 * 10**9  # a window or a wait
 LEAST_WAIT_NS = LEAST_WINDOW_NS = 10**6
+LEAST_BIN_NS = 10**8
 
 
 def _unit(kind: str, value: Any) -> int:
@@ -97,6 +98,12 @@ def _window(value: Any) -> int:
     return ns
 
 
+def _bin(value: Any) -> int:
+    if (ns := _unit("duration", value)) < LEAST_BIN_NS:
+        raise ValueError(f"{shown(value)} is too short for a bin; give at least 100 ms")
+    return ns
+
+
 def _role_name(value: Any) -> str:
     if OF_ROLE in _name(value):
         raise ValueError(f"{shown(value)} is no name of a role; use letters, digits and '-'")
@@ -124,6 +131,7 @@ Duration = Annotated[int, BeforeValidator(partial(_unit, "duration"))]
 Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1)]
 Wait = Annotated[int, BeforeValidator(_wait)]
 Window = Annotated[int, BeforeValidator(_window)]
+Bin = Annotated[int, BeforeValidator(_bin)]
 Name = Annotated[str, BeforeValidator(_name)]
 RoleName = Annotated[str, BeforeValidator(_role_name)]
 SweepName = Annotated[str, BeforeValidator(_sweep_name)]

@@ -19,7 +19,7 @@ from typing import Any
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 
-SCHEMA = 3  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`
+SCHEMA = 4  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`. 4: the monitor's `files`
 # The files' columns and their types: names that pyarrow knows, or those of `write_table`.
 OPS = {
     "client": "int16",
@@ -87,8 +87,9 @@ ANSWERS = {
 _DAY = "begin_ns end_ns prepare_ns files raw_bytes objects stored bytes heads gets puts skipped retries failures"
 DAYS = {"client": "int16", "stratum": "int8", "day": "int32", "state": "string", "reason": "string"}
 DAYS |= dict.fromkeys(_DAY.split(), "int64")  # of a release that is published
-# What the monitor saw, 5 times a second; counters since the boot of the host, or the begin of the process. `what`:
-# `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store), `interface`.
+# What the monitor saw, up to 5 times a second; counters since the boot of the host, or the begin of the process.
+# `what`: `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store),
+# `interface`.
 MONITOR = {
     "host": "string",
     "what": "string",
@@ -102,6 +103,7 @@ MONITOR = {
     "syn": "int64",  # SYN_SENT, SYN_RECV
     "closing": "int64",  # FIN_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
     "sockets": "int64",  # client: sockets that it holds open
+    "files": "int64",  # client, server: files that it holds open, sockets among them
     "rx_bytes": "int64",
     "tx_bytes": "int64",
     "rx_packets": "int64",

@@ -1,25 +1,30 @@
 """The monitor of a point: what client, server and host used, sampled during the measurement. May import: `core`.
 
-A thread samples from the agreed start to the deadline. Every 200 ms: CPU and memory of the host, its TCP sockets
-(established, TIME_WAIT) and interfaces, CPU and memory of each client and each daemon of the store with all their child
-processes. Every second, because it costs more: new processes, the open sockets of the clients, sockets that are being
-opened or closed. Both are done less often if they would take more than their share of a core, as with very many
-processes or sockets: the monitor must not be the load. Its own CPU time is in the record. See docs/resources.md.
+A thread samples from the agreed start to the deadline. Every 200 ms, in longer runs MOST_SAMPLES times: CPU and memory
+of the host, its TCP sockets (established, TIME_WAIT) and interfaces, CPU and memory of each client and each daemon of
+the store with all their child processes. Every second, because it costs more: new processes, open files of clients and
+daemons, the open sockets of the clients, sockets that are being opened or closed. Both are done less often if they
+would take more than their share of a core, as with very many processes or sockets: the monitor must not be the load.
+Its own CPU time is in the record. See docs/resources.md.
 """
 
 import os
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from storelab.core import clock, records
 from storelab.host import proc
 
-PERIOD_NS, LOOK_NS = 200_000_000, 1_000_000_000
+PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
+MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
 SAMPLES, LOOKS = 0.006, 0.0025  # shares of one core; if they would take more, they come less often; below 1 % together
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
+
+
+Beat = Callable[[int, Mapping[str, tuple[int, int | None]]], None]
 
 
 class Tree:
@@ -30,6 +35,7 @@ class Tree:
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]
+        self.rss, self.files = 0, before.files if before else None  # when last seen
         if before:
             last = before.now.values()
             self.ended = [before.ended[0] + sum(p.user for p in last), before.ended[1] + sum(p.system for p in last)]
@@ -44,22 +50,34 @@ class Tree:
                 if last := self.now.pop(pid, None):
                     self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
         here = self.now.values()
-        return (
-            self.ended[0] + sum(p.user for p in here),
-            self.ended[1] + sum(p.system for p in here),
-            sum(p.rss for p in here),
-        )
+        self.rss = sum(p.rss for p in here)
+        return self.ended[0] + sum(p.user for p in here), self.ended[1] + sum(p.system for p in here), self.rss
+
+    def look(self) -> int | None:
+        """Open files of all members; None if they are not visible."""
+        counts = [n for pid in self.members if (n := proc.opened(pid)) is not None]
+        self.files = sum(counts) if counts else None
+        return self.files
 
 
 class Monitor:
     """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
 
-    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host. `summary` has the keys
-    of `host` in run.json; it stays empty if no sample was taken. It never raises; `stop` may be called at any time.
+    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host; beat: called once a
+    minute with the ns since the start and, of clients and daemons (`client`, `server`), memory and open files.
+    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. It never raises; `stop` may be
+    called at any time.
     """
 
-    def __init__(self, store_actors: dict[str, int], client_pids: Callable[[], dict[int, int]], duration_ns: int):
-        self.actors, self.client_pids, self.duration_ns = store_actors, client_pids, duration_ns
+    def __init__(
+        self,
+        store_actors: dict[str, int],
+        client_pids: Callable[[], dict[int, int]],
+        duration_ns: int,
+        beat: Beat | None = None,
+    ):
+        self.actors, self.client_pids, self.duration_ns, self.beat = store_actors, client_pids, duration_ns, beat
+        self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MOST_SAMPLES)))
         self.summary: dict[str, Any] = {}
         self._host = platform.node()
         self._rows: list[tuple[Any, ...]] = []
@@ -107,30 +125,45 @@ class Monitor:
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
         """Sample on a grid from the start, last at the deadline; put off what would exceed its share of a core."""
         own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
+        beat_at, period = t0_ns + BEAT_NS, self.period_ns
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
         while True:
-            now, begun, sockets = clock.now_ns(), time.thread_time(), None
+            now, begun, opened = clock.now_ns(), time.thread_time(), None
             last_one = now >= deadline_ns or self._stop.is_set()
             if now >= find_at:
                 self._find()
                 find_at += LOOK_NS
             if now >= look_at:
                 before = time.thread_time()
-                sockets = self._look()
+                opened = self._look()
                 self._look_cost = time.thread_time() - before
                 looked += self._look_cost
                 look_at = max(look_at + LOOK_NS, t0_ns + int(1e9 * (looked + self._look_cost) / LOOKS))
-            last = self._sample(files, clock.now_ns(), sockets)
+            last = self._sample(files, clock.now_ns(), opened)
             first, samples = first or last, samples + 1
             spent = time.thread_time() - own - looked
             if last_one:
                 break
+            if now >= beat_at:
+                beat_at = t0_ns - (t0_ns - now - BEAT_NS + LOOK_NS) // BEAT_NS * BEAT_NS  # at most once a minute
+                self._tell(now - t0_ns)
             due = max(
-                now + PERIOD_NS // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - PERIOD_NS // 2
+                now + period // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - period // 2
             )
-            due += (t0_ns - due) % PERIOD_NS  # the next point on the grid
+            due += (t0_ns - due) % period  # the next point on the grid
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked, samples)
+
+    def _tell(self, elapsed_ns: int) -> None:
+        """The heartbeat: memory and open files when last seen, of clients and of daemons."""
+        seen = {}
+        for kind in ("client", "server"):
+            trees = [tree for (what, _), tree in self._trees.items() if what == kind]
+            known = [tree.files for tree in trees if tree.files is not None]
+            if trees:
+                seen[kind] = (sum(tree.rss for tree in trees), sum(known) if known else None)
+        if self.beat:
+            self.beat(elapsed_ns, seen)
 
     def _find(self) -> None:
         """Find out which processes belong to whom. Only new ones are read: parent and session."""
@@ -162,38 +195,40 @@ class Monitor:
             at = self._born[at][0]
         return own.get(self._born[pid][1])
 
-    def _look(self) -> dict[str, int | None]:
-        """The costly part: sockets in transient states. Returns client -> open sockets, None if not visible."""
+    def _look(self) -> dict[tuple[str, str], tuple[int | None, int | None]]:
+        """The costly part: sockets in transient states. Returns who -> its open sockets (of clients) and files; None if
+        they are not visible."""
         self._changing = proc.changing()
-        out: dict[str, int | None] = {}
-        for (what, name), tree in self._trees.items():
-            if what == "client":
-                counts = [n for pid in tree.members if (n := proc.sockets(pid)) is not None]
-                out[name] = sum(counts) if counts else None
+        out: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+        for who, tree in self._trees.items():
+            counts = [n for pid in tree.members if who[0] == "client" and (n := proc.sockets(pid)) is not None]
+            out[who] = (sum(counts) if counts else None, tree.look())
         return out
 
-    def _sample(self, files: proc.Files, now: int, sockets: dict[str, int | None] | None) -> dict[str, Any]:
-        """Add a row for the host, each process of interest and each interface. sockets: of `_look()` if it just ran."""
-        cpu, nics, (established, opened) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
+    def _sample(
+        self, files: proc.Files, now: int, opened: dict[tuple[str, str], tuple[int | None, int | None]] | None
+    ) -> dict[str, Any]:
+        """Add a row for the host, each process of interest and each interface. opened: of `_look()` if it just ran."""
+        cpu, nics, (established, begun) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
         syn = closing = None
         if self._changing is not None:
             if established is not None:  # the kernel includes those closed by the peer
                 established = max(0, established - self._changing[proc.CLOSE_WAIT])
-            if sockets is not None:
+            if opened is not None:
                 syn, closing = (sum(self._changing[s] for s in states) for states in (proc.OPENING, proc.SHUTTING))
         tcp = (established, proc.time_wait(files), syn, closing)
         none4 = (None,) * 4
         add, host = self._rows.append, self._host
-        add((host, "host", "", now, cpu.user, cpu.system, proc.memory_in_use(files), *tcp, None, *none4))
+        add((host, "host", "", now, cpu.user, cpu.system, proc.memory_in_use(files), *tcp, None, None, *none4))
         server = 0.0
         for (what, name), tree in self._trees.items():
             user, system, rss = tree.sample(files)
-            open_now = (sockets or {}).get(name) if what == "client" else None
-            add((host, what, name, now, user, system, rss, *none4, open_now, *none4))
+            open_now = (opened or {}).get((what, name), (None, None))
+            add((host, what, name, now, user, system, rss, *none4, *open_now, *none4))
             server += user + system if what == "server" else 0.0
         for nic, values in nics.items():
-            add((host, "interface", nic, now, None, None, None, *none4, None, *values))
-        return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": opened}
+            add((host, "interface", nic, now, None, None, None, *none4, None, None, *values))
+        return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": begun}
 
     def _summarise(self, first: dict[str, Any], last: dict[str, Any], cpu_s: float, samples: int) -> None:
         self.summary = {

@@ -15,6 +15,8 @@ from storelab.core.model import Point
 from storelab.datasets import own_file
 from storelab.stores.base import Store
 
+BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
+
 
 def possible(point: Point, store: Store) -> None:
     """Raises UserError at the first value that cannot be."""
@@ -42,6 +44,7 @@ def factor(config: Config, point: Point, axis: str, most: int) -> str:
 def _possible(point: Point, store: Store) -> None:
     _speaks(point, store)
     _obeyed(point)
+    _binned(point)
     _parts(point, store)
     workloads.of(point).possible(point)
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
@@ -100,6 +103,14 @@ def accounts(point: Point) -> None:
     able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
     mend = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
     raise UserError(place(point, "accounts"), f"{asked} accounts need as many clients{role}: {why}", mend)
+
+
+def _binned(point: Point) -> None:
+    """Raises UserError where the sweep wants bins, and the point's engine makes none."""
+    if "bin_ns" in point.fixed and (engine := point.axes["engine"]) not in BINNING:
+        sweep = point.sweep.partition(".roles.")[0]
+        mend = f"sweep engine {' or '.join(BINNING)}, or leave `bins` out"
+        raise UserError(f"sweeps.{sweep}.bins", f"engine {engine} keeps each operation by itself", mend)
 
 
 def _parts(point: Point, store: Store) -> None:

@@ -260,7 +260,8 @@ def _launch(attempt: Attempt) -> Outcome:
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, _environs(attempt))
-    watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns)
+    beat = partial(progress.beat, duration_ns)
+    watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, beat)
     readings = Readings(store, work, job, chosen.seed)
     clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:

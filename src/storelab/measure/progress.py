@@ -1,10 +1,11 @@
 """What a person sees while a campaign runs: which point of how many, and how long still.
 
-May import: `workloads`, `core`.
+May import: `workloads`, `host`, `core`.
 """
 
 import json
 import statistics
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.model import Point, said
 from storelab.core.plan import series
+from storelab.host.monitor import BEAT_NS
 from storelab.measure import given_up
 from storelab.workloads.staging import stage
 
@@ -32,6 +34,15 @@ def announce(config: Config, points: list[Point], chosen: Point) -> None:
         f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
     )
+
+
+def beat(duration_ns: int, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
+    """Once a minute of a long point: how far it is, memory and open files of its clients and of the store."""
+    told = [f"    {units.human_duration(elapsed_ns // BEAT_NS * BEAT_NS)} of {units.human_duration(duration_ns)}"]
+    for who, (rss, files) in seen.items():
+        opened = "" if files is None else f", {files} files"
+        told.append(f"{who}s {units.human_size(rss)}{opened}")
+    stage.report("; ".join(told))
 
 
 def _tried(config: Config, point: Point) -> bool:

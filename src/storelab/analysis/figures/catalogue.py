@@ -20,18 +20,19 @@ from storelab.analysis.figures import (
     sparse,
     systems,
     throughput,
-    timeline,
 )
 from storelab.analysis.figures.reading import events, gaps
+from storelab.analysis.figures.roles import timeline
 from storelab.analysis.figures.specification import Declared, Specification, select
 from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
 from storelab.analysis.records import roles, together
 
 _ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
+_HERE = Path(__file__).parent
 _FOUND = (
-    import_module(f"{__package__}.{path.stem}")
-    for path in sorted(Path(__file__).parent.glob("*.py"))
+    import_module(".".join([__package__, *path.relative_to(_HERE).with_suffix("").parts]).removesuffix(".__init__"))
+    for path in sorted((*_HERE.glob("*.py"), *_HERE.glob("*/*.py")), key=lambda path: path.stem)
     if "\nFIGURES = {" in path.read_text()
 )
 MODULES = (*_ORDER, *(module for module in _FOUND if module not in _ORDER))

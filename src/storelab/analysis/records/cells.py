@@ -16,21 +16,20 @@ import pandas as pd
 
 from storelab.analysis.records import roles, scan, unended
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.records.windows import BIN_NS
 from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram
 
 LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
 LATENCIES = (*LEVELS, "latency_max_ms")
-_BIN = f"greatest(0, least(end_ns, high_ns) - greatest(end_ns - {BIN_NS}, low_ns)) / {BIN_NS}"
+_BIN = "greatest(0, least(end_ns, high_ns) - greatest(end_ns - bin_ns, low_ns)) / bin_ns"
 _ROWS = "rows JOIN clients USING (key, client)"
 _STEPS = f"""
 WITH placed AS (SELECT rows.*, role, step_ns, (end_ns - agreed_ns - 1) // step_ns AS last
                 FROM {_ROWS} JOIN steps USING (key) WHERE end_ns > agreed_ns)
 SELECT * EXCLUDE (last), last AS cell, CASE WHEN latency_hist IS NULL THEN 1.0
-    ELSE least(1.0, (end_ns - agreed_ns - last * step_ns) / {BIN_NS}) END AS share FROM placed
+    ELSE least(1.0, (end_ns - agreed_ns - last * step_ns) / bin_ns) END AS share FROM placed
 UNION ALL BY NAME
-SELECT * EXCLUDE (last), last - 1 AS cell, 1.0 - (end_ns - agreed_ns - last * step_ns) / {BIN_NS} AS share
-FROM placed WHERE latency_hist IS NOT NULL AND last > 0 AND end_ns - agreed_ns - last * step_ns < {BIN_NS}"""
+SELECT * EXCLUDE (last), last - 1 AS cell, 1.0 - (end_ns - agreed_ns - last * step_ns) / bin_ns AS share
+FROM placed WHERE latency_hist IS NOT NULL AND last > 0 AND end_ns - agreed_ns - last * step_ns < bin_ns"""
 _SPANS = f"""
 SELECT * FROM (
   SELECT rows.*, role, cell,

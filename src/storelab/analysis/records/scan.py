@@ -4,26 +4,36 @@ Files are grouped by the schema number of their run, so that DuckDB takes the co
 look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import duckdb
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
 
-ADDED = {"intended_ns": "BIGINT", "endpoint": "SMALLINT"}  # columns of `ops` that records of older schemas lack
+BIN_NS = 100_000_000  # length of a bin, where the sweep gives none
+ADDED = {  # columns that records of older schemas lack
+    "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
+    "monitor": {"files": "BIGINT"},
+}
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them. The last completion comes
-    from the operations."""
+    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them, and bin_ns, the length of
+    its bins of operations. The last completion comes from the operations."""
     rows = []
     for key, run in campaign.runs.items():
         starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
         ends = [min(c.get("end_ns") or run["deadline_ns"], run["deadline_ns"]) for c in run["clients"]]
         begin = max(starts, default=run["start_ns"]) + run["point"]["fixed"]["warm_up_ns"]
-        rows.append((key, run["start_ns"], begin, min(ends, default=run["deadline_ns"])))
-    return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns"])
+        rows.append((key, run["start_ns"], begin, min(ends, default=run["deadline_ns"]), bin_ns(run)))
+    return pd.DataFrame(rows, columns=["key", "agreed_ns", "overlap_begin_ns", "first_end_ns", "bin_ns"])
+
+
+def bin_ns(run: Mapping[str, Any]) -> int:
+    """Length of a bin of this run (docs/records.md)."""
+    return int(run["point"]["fixed"].get("bin_ns", BIN_NS))
 
 
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
@@ -43,7 +53,8 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
     for i, group in files.groupby(files["key"].map(lambda k: campaign.runs[k].get("schema", 0))):
         relation = con.read_parquet(group["filename"].tolist(), filename=True)
         con.register(f"schema{i}", relation)
-        lacking = [f", NULL::{t} AS {c}" for c, t in ADDED.items() if name == "ops" and c not in relation.columns]
+        added = ADDED.get(name, {})
+        lacking = [f", NULL::{kind} AS {column}" for column, kind in added.items() if column not in relation.columns]
         parts.append(f"SELECT *{''.join(lacking)} FROM schema{i}")
     con.execute(
         f"CREATE TEMP VIEW rows AS SELECT * FROM ({' UNION ALL BY NAME '.join(parts)}) JOIN files USING (filename)"

@@ -37,7 +37,6 @@ WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = steadiness.MOST
 SHORTEST_S, FEWEST, FEWEST_EACH = 2.0, 50, 5
 MB = 1e6
-BIN_NS = 100_000_000  # length of a bin of operations (docs/records.md)
 
 
 _CELLS = """
@@ -51,7 +50,7 @@ FROM (SELECT key, error IS NULL AS good, error IS NOT DISTINCT FROM '{hung}' AS 
 GROUP BY ALL"""
 _BINS = """
 SELECT key, error IS NULL AS good, error IS NOT DISTINCT FROM '{hung}' AS hung, count, bytes, end_ns, agreed_ns,
-  overlap_begin_ns, first_end_ns
+  overlap_begin_ns, first_end_ns, bin_ns
 FROM rows WHERE latency_hist IS NOT NULL"""
 
 
@@ -68,12 +67,13 @@ def _cells(campaign: Campaign) -> pd.DataFrame:
 def _spread(bins: pd.DataFrame) -> pd.DataFrame:
     """Bins cut at the edges of the cells: a bin's operations are taken as evenly spaced in it. Same columns as
     `_cells`."""
-    end, begin, first_end = (bins[c].to_numpy() for c in ("end_ns", "overlap_begin_ns", "first_end_ns"))
+    columns = ("end_ns", "overlap_begin_ns", "first_end_ns", "bin_ns")
+    end, begin, first_end, width = (bins[c].to_numpy() for c in columns)
     inner = [begin + np.maximum(first_end - begin, 0) * i // SLICES for i in range(SLICES)]
-    edges = [end - BIN_NS, bins["agreed_ns"].to_numpy(), *(np.minimum(e, first_end) for e in inner), first_end, end]
+    edges = [end - width, bins["agreed_ns"].to_numpy(), *(np.minimum(e, first_end) for e in inner), first_end, end]
     parts = []
     for cell, low, high in zip(range(-2, SLICES + 1), edges[:-1], edges[1:], strict=True):
-        share = np.clip(np.minimum(end, high) - np.maximum(end - BIN_NS, low), 0, None) / BIN_NS
+        share = np.clip(np.minimum(end, high) - np.maximum(end - width, low), 0, None) / width
         part = bins[["key", "good"]].assign(
             cell=cell,
             operations=bins["count"] * share,
@@ -119,7 +119,8 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     slices = counted.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum")
     slices = slices.reindex(t.index, columns=range(SLICES)).fillna(0).to_numpy(float)
     most = [in_flight(campaign.runs[key]["point"]["axes"]) for key in t.index]
-    out["steadiness"] = [label(*row) for row in zip(slices, out["overlap_length_s"], most, strict=True)]
+    told = zip(slices, out["overlap_length_s"], most, t["bin_ns"], strict=True)
+    out["steadiness"] = [label(*row) for row in told]
     return out
 
 
@@ -133,13 +134,13 @@ def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
     return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
 
-def label(slices: np.ndarray, length_s: float, most: int = 1) -> str:
+def label(slices: np.ndarray, length_s: float, most: int = 1, bin_ns: int = scan.BIN_NS) -> str:
     """Steadiness of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds with at most so many
-    operations in flight: see the module's definitions."""
+    operations in flight, in bins of this length where there are bins: see the module's definitions."""
     every = slices.sum()
     if length_s < SHORTEST_S or every < max(FEWEST, FEWEST_EACH * most):
         return steadiness.TOO_SHORT
-    finest = min(length_s * 1e9 / BIN_NS, 2 * every / most)
+    finest = min(length_s * 1e9 / bin_ns, 2 * every / most)
     n = max((n for n in steadiness.THRESHOLDS if n <= finest), default=min(steadiness.THRESHOLDS))
     return steadiness.label(slices.reshape(n, -1).sum(1))
 

@@ -15,6 +15,7 @@ from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.campaign.release import Release
 from storelab.core.campaign.together import Together
 from storelab.core.config_types import (
+    Bin,
     Boolean,
     Closed,
     Duration,
@@ -149,6 +150,13 @@ class Sweep(Closed):
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(
         64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
+    )
+    bins: Bin | None = Field(
+        None,
+        description=(
+            "Records hold operations as bins of this length (scaled, at least 100 ms) from the first one on; default: "
+            "each by itself, beyond 5 million of a point as bins of 100 ms. For engines loadgen and obstore."
+        ),
     )
     repetitions: int | None = Field(None, ge=1, description="Overrides the campaign's.")
     parts: int | None = Field(

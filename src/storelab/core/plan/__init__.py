@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from storelab.core import axes as declared
-from storelab.core import calibration, figures
+from storelab.core import calibration, figures, units
 from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
@@ -26,6 +26,7 @@ from storelab.core.plan import roles, series, together
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
 SCHEMA = 1
+FEWEST_BINS = 10  # of a run, after its warm-up
 MOST_FOLDER = 240  # signs of the name of a point's folder: 255 bytes are the most, and `.done` comes behind it
 TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # in plan.json, of a sweep with roles
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
@@ -62,6 +63,9 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
+        if sweep.bins and FEWEST_BINS * sweep.bins > sweep.duration - sweep.warm_up:
+            problem = f"{units.human_duration(sweep.bins)} leave fewer than {FEWEST_BINS} in a run"
+            raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = together.rows(place, sweep, workload, config.scale)
         used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
@@ -76,7 +80,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             axes = dict(zip((a.name for a in workload.axes), values, strict=True)) | row
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
-            fixed |= more
+            fixed |= more | ({"bin_ns": sweep.bins} if sweep.bins else {})
             for store, rep in itertools.product(used, range(1, reps + 1)):
                 key = point_key(store, workload, axes, rep)
                 _fits(place, key)

@@ -10,6 +10,7 @@ from storelab.core.axes import mixes
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
+from storelab.core.config_types import LEAST_BIN_NS
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import OF_ROLE, Axis, Workload
 from storelab.core.plan import series
@@ -51,7 +52,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
-    """The sweep, or role, with durations (whole ms), objects and `scaled_axes` times `factor`; the rest stays.
+    """The sweep, or role, with durations and bins (whole ms), objects and `scaled_axes` times `factor`; the rest stays.
     `coupled`: its axes that stand in `together`, whose values `together.rows` scales.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
@@ -69,6 +70,8 @@ def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled:
         for name in ("duration", "warm_up")
         if isinstance(sweep, Sweep)
     }
+    if isinstance(sweep, Sweep) and sweep.bins:
+        times["bins"] = max(LEAST_BIN_NS, round(sweep.bins * factor / ms) * ms)
     known = {a.name: a for a in workload.axes}
     values = {
         axis: _scaled_values(known[axis], sweep.axes[axis], factor, place) if axis in known else sweep.axes[axis]

@@ -1,6 +1,7 @@
 """Many operations as bins: rows of 100 ms with their latency histograms. May import: numpy, `core`.
 
-Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, an engine writes bins, never a sample
+Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, and where the sweep gives the length of its
+`bins`, an engine writes bins, never a sample
 (docs/latency.md). Each bucket of a histogram is 2 % wider than the one before: latencies are known to 2 %.
 """
 
@@ -58,10 +59,11 @@ def binned(
     status: int | Sequence[int | None] | None = None,
     intended_ns: Sequence[int] | None = None,
     sums: Mapping[str, Sequence[int] | int] | None = None,
+    width_ns: int = BIN_NS,
 ) -> dict[str, list[Any]]:
     """Columns of `records.OPS` of one client's operations, one row per bin, op, error and status; sorted by the bin.
 
-    A bin is (origin_ns + i * 100 ms, + 100 ms], by completion; origin_ns: the agreed start. Arrays have shape (n,),
+    A bin is (origin_ns + i * width_ns, + width_ns], by completion; origin_ns: the agreed start. Arrays have shape (n,),
     times are UTC ns; `op`, `status` may be one value for all. sums: further columns to add up, such as `bytes`,
     `wire_bytes`, `requests`, and `count` (else 1 per operation). `latency_hist` counts end_ns - intended_ns, in a
     closed loop (None) end_ns - start_ns. Columns that only single operations have (worker, object, start, first byte,
@@ -75,7 +77,7 @@ def binned(
     op_codes, ops = _codes(op, n)
     error_codes, errors = _codes(error, n)
     status_codes, statuses = _codes(status, n)
-    place = -((origin_ns - end) // BIN_NS) - 1  # (origin, origin + 100 ms] is bin 0
+    place = -((origin_ns - end) // width_ns) - 1  # (origin, origin + width] is bin 0
     first = int(place.min())
     kinds = len(ops) * len(errors) * len(statuses)
     cell = (place - first) * kinds + (op_codes * len(errors) + error_codes) * len(statuses) + status_codes
@@ -85,7 +87,7 @@ def binned(
     added = {"count": 1, **(sums or {})}
     return {
         "op": [ops[k] for k in kind // (len(errors) * len(statuses))],
-        "end_ns": (origin_ns + (rows // kinds + first + 1) * BIN_NS).tolist(),
+        "end_ns": (origin_ns + (rows // kinds + first + 1) * width_ns).tolist(),
         "status": [statuses[k] for k in kind % len(statuses)],
         "error": [errors[k] for k in kind // len(statuses) % len(errors)],
         "latency_hist": _histograms(group, end - begun, len(rows)),

@@ -84,7 +84,7 @@ class LoadgenClient(TransferClient):
         job, axes = self.job, self.job.point.axes
         balance = axes.get("balance", "client")
         ends = [job.endpoint] if balance == "client" else job.endpoints
-        rate = axes.get("arrival_rate", 0)
+        rate, bin_ns = axes.get("arrival_rate", 0), job.point.fixed.get("bin_ns")
         return {
             "schema": SCHEMA,
             "endpoints": described(ends),
@@ -105,7 +105,8 @@ class LoadgenClient(TransferClient):
             "timeout_s": TIMEOUT_S,
             "drain_s": self.drain_s,
             "client": job.number,
-            "most_single": max(1, bins.MOST_SINGLE // axes["clients"]),
+            "most_single": max(1, 0 if bin_ns else bins.MOST_SINGLE // axes["clients"]),
+            **({"bin_ns": bin_ns} if bin_ns else {}),
             "records": str(self.records),
         }
 

@@ -228,8 +228,10 @@ class ObstoreClient(TransferClient):
         sums = {name: columns[name] for name in ("count", "bytes", "requests")}
         times, op = {name: columns[name] for name in ("start_ns", "end_ns")}, self.operations(columns["object"])
         intended = columns["intended_ns"] if self.arrival_rate else None
-        if not bins.stay_single(n, self.clients):
-            out = bins.binned(self.start_ns, *times.values(), op, errors, statuses, intended, sums)
+        width_ns = self.job.point.fixed.get("bin_ns")
+        if width_ns or not bins.stay_single(n, self.clients):
+            moments = (self.start_ns, *times.values())
+            out = bins.binned(*moments, op, errors, statuses, intended, sums, width_ns or bins.BIN_NS)
             return out | {"client": np.full(len(out["end_ns"]), self.job.number, np.int16)}
         return {
             **sums,

@@ -22,7 +22,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import cells, published, roles
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.records.windows import BIN_NS
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.roles import with_points
 
@@ -44,10 +43,10 @@ METRICS = (
 )
 COUNTED = ("beyond_redundancy", "never_served", "states_told", "never_noticed", "never_whole")
 COLUMNS = ("source", *groups.COUNTS, "role", "does", *groups.spread(METRICS), "failed_operations", *COUNTED)
-_GAPS = f"""
+_GAPS = """
 WITH done AS (
   SELECT key, role, role_end_ns, disturbed_ns, end_ns AS last,
-    CASE WHEN latency_hist IS NULL THEN end_ns ELSE end_ns - {BIN_NS} + {BIN_NS} // count END AS first
+    CASE WHEN latency_hist IS NULL THEN end_ns ELSE end_ns - bin_ns + bin_ns // count END AS first
   FROM rows JOIN clients USING (key, client) WHERE error IS NULL AND count > 0
   UNION ALL SELECT DISTINCT key, role, role_end_ns, disturbed_ns, role_begin_ns, role_begin_ns FROM clients
   UNION ALL SELECT DISTINCT key, role, role_end_ns, disturbed_ns, role_end_ns, role_end_ns FROM clients),

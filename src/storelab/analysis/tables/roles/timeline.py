@@ -1,7 +1,8 @@
 """`timeline.csv`: each run with roles over time, and `disturbances.csv`: what happened meanwhile. May import: what
 `tables` may.
 
-Steps are counted as `records/cells.py` has it, from the agreed start: 100 ms in runs of up to two minutes, else 1 s.
+Steps are counted as `records/cells.py` has it, from the agreed start: 100 ms in runs of up to two minutes, 1 s in those
+of up to two hours, else 60 s; a part counts as the whole of its series. Never less than a bin of the record.
 """
 
 from typing import Any
@@ -9,21 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.records import cells, roles
+from storelab.analysis.records import cells, roles, scan, series
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import TABLE
 
-SHORT_NS = 120 * 10**9  # a run of up to so long has steps of FINE_NS
-FINE_NS, COARSE_NS = 10**8, 10**9
+STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # a run of up to so long has steps of
+LONG_NS = 60 * 10**9  # of longer ones
 OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
 MEASURES = ("operations", "rate_per_s", "throughput_mb_per_s", *cells.LATENCIES, "errors")
 HAPPENED = ("kind", "name", "fault", "actor", "due_s", "begin_s", "end_s", "error", "detail")
 PHASE = "phase"  # kind, beside those of the record's events
 
 
-def step_ns(run: dict[str, Any]) -> int:
-    """Length of a step of this run."""
-    return FINE_NS if run["deadline_ns"] - run["start_ns"] <= SHORT_NS else COARSE_NS
+def step_ns(run: dict[str, Any], lasts_ns: int | None = None) -> int:
+    """Length of a step of this run. lasts_ns: of the whole series that it is a part of."""
+    lasts = lasts_ns or run["deadline_ns"] - run["start_ns"]
+    step = next((step for most, step in STEPS_NS.items() if lasts <= most), LONG_NS)
+    return max(step, scan.bin_ns(run))
 
 
 def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
@@ -44,7 +47,9 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     start), MEASURES, errors_<status> for each HTTP status (0: none) of the campaign. Steps in which the role worked,
     and those beyond its end in which an operation ended. Fractions of operations: parts of bins."""
     head = [*OF_RUN, "role", "step_s", "second", *MEASURES]
-    lengths = pd.DataFrame([(k, step_ns(campaign.runs[k])) for k in roles.keys(campaign)], columns=["key", "step_ns"])
+    lasts = series.lengths_ns(campaign.plan)
+    steps = [(k, step_ns(campaign.runs[k], lasts.get(k))) for k in roles.keys(campaign)]
+    lengths = pd.DataFrame(steps, columns=["key", "step_ns"])
     if lengths.empty:
         return pd.DataFrame(columns=head)
     place = ["key", "role", "cell"]

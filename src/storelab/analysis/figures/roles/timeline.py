@@ -47,6 +47,8 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
     """The figures over time that a campaign with this plan can have."""
     having, found = roles.workloads(plan), {}
     for workload in having:
+        if any(axis["name"] == "part" for axis in plan["workloads"][workload]["axes"]):
+            continue  # the figure `soak` has them
         points = {_group(p["key"]): p for p in plan["points"] if p["workload"] == workload}
         marked = {group: p for group, p in points.items() if is_disturbed(p, having[workload])}
         said, common = _titles(plan["workloads"][workload]["axes"], marked or points)

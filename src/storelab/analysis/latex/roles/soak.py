@@ -1,0 +1,44 @@
+"""LaTeX of series: what rose or fell over their parts. May import: what `latex` may."""
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.parts import THIN, escape, floating, left, row
+from storelab.analysis.parts import words
+from storelab.analysis.tables.roles import soak
+
+
+@SECTION("soak", "soaked")
+@FILE("table_soak", "soak_trends")
+@FILLED("soaked", "soak_trends")
+def trends(table: pd.DataFrame) -> str:
+    """Each metric of each series: its median, its slope with the interval, and what that is called."""
+    lines, last = [], None
+    for _, r in table.iterrows():
+        if r["series"] != last:
+            last = r["series"]
+            said = escape(", ".join(words.key_text(last)))
+            lines.append(rf"\multicolumn{{6}}{{@{{}}p{{15.5cm}}@{{}}}}{{\raggedright\emph{{{said}}}}} \\")
+        unit = r["unit"].replace("1/s", "operations/s")
+        cells = [escape(f"{soak.in_words(r)} [{unit}]"), f"{r['n']:g}", words.number(r["level"], gap=THIN)]
+        cells.append(words.spread([r[f"slope_{part}per_hour"] for part in ("", "low_", "high_")], THIN))
+        lines.append(row([*cells, words.number(r["change_percent"], significant=2), escape(r["trend"])]))
+    caption = (
+        "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
+        "change from the first to the last part, and what the test of Mann and Kendall says. Within a part: what "
+        "clients gathered in one, the median over the parts."
+    )
+    head = ["", "Parts", "Median", "Slope per hour", r"Change [\%]", "Trend"]
+    return floating(f"{left(5.6)}rrrrl", caption, "tab:soak", head, lines)
+
+
+@FLAGS("soak", "soak", "soak_trends")
+def flags(parts: pd.DataFrame, table: pd.DataFrame) -> dict[str, bool]:
+    """What the section's prose rests on."""
+    moving, ok = table["trend"].isin(["rises", "falls"]), parts[parts["state"] == "ok"]
+    return {
+        "soak_moving": bool(moving.any()),
+        "soak_few": bool((table["trend"] == "too few").any()),
+        "soak_own": bool(ok["client_rss_mb_more"].notna().any()),
+        "soak_own_files": bool(ok["client_files_more"].notna().any()),
+    }
