@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from storelab.core import axes, calibration, campaign, model, plan
 from storelab.core.config import Config
 from storelab.core.errors import UserError
-from storelab.core.plan import sweeps
+from storelab.core.plan import series, sweeps
 from storelab.workloads import WORKLOADS
 
 PROPERTY = settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -28,7 +28,7 @@ def test_axes_of_sealed_plans_are_still_what_they_were(path):
     old = json.loads(path.read_text())
     plain = {name: w for name, w in old["workloads"].items() if "roles" not in w}  # whose axes no campaign makes
     for name, workload in plain.items():
-        now = {a.name: a.declared() for a in WORKLOADS[name].axes}
+        now = {a.name: a.declared() for a in (*WORKLOADS[name].axes, axes.PART)}
         for axis in workload["axes"]:
             mine = now[axis["name"]]
             assert {k: mine[k] for k in ("kind", "default", "column", "minimum")} == {
@@ -37,6 +37,7 @@ def test_axes_of_sealed_plans_are_still_what_they_were(path):
             assert not mine["choices"] or set(axis["choices"]) <= set(mine["choices"])
     for p in (p for p in old["points"] if p["workload"] in plain):
         spec = WORKLOADS[p["workload"]]
+        spec = series.with_part(spec) if "part" in p["axes"] else spec
         values = {a.name: p["axes"].get(a.name, a.default) for a in spec.axes}
         assert model.point_key(p["store"], spec, values, p["rep"]) == p["key"]
 
@@ -70,6 +71,7 @@ DEFAULTS = {
         "clients_per_node": (0, 0),
         "servers": (0, 0),
         "part": (0, 0),
+        "fill": (0, 0),
     },
     **{
         "max_range_gap": (32 * 1024, 0),

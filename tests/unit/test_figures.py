@@ -44,6 +44,7 @@ ELSEWHERE += (
     "phases",
     "role_phases",
     "soak",
+    "releases",
     "gaps",
     "front",
     "events_throughput",
