@@ -29,6 +29,7 @@ def environs(one: Point, accounts: int, roles=()) -> list[dict[str, str]]:
         job={"accounts": accounts} | ({"roles": roles} if roles else {}),
         parts=parts,
         workload=SimpleNamespace(needs=()),
+        config=None,
         store=SimpleNamespace(credentials=lambda i: Credentials(f"key{i}", f"secret{i}", f"token{i}")),
     )
     return measuring._environs(attempt)

@@ -68,10 +68,10 @@ DEFAULTS = {
         "connections": (64, 1),
         "split": (0, 0),
         "most_buckets": (120, 0),
+        "fill": (0, 0),
         "clients_per_node": (0, 0),
         "servers": (0, 0),
         "part": (0, 0),
-        "fill": (0, 0),
     },
     **{
         "max_range_gap": (32 * 1024, 0),

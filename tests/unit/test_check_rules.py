@@ -29,6 +29,9 @@ class Fake:
     def require(self):
         self.required += 1
 
+    def require_drives(self):
+        pass
+
     def ports(self):
         return []
 
@@ -247,7 +250,7 @@ def test_programs_of_the_engines_that_are_used(tmp_path, monkeypatch):
     monkeypatch.setattr(
         check, "changed", lambda store, axes: (f"{store.name}+{axes['front_ends']}", axes["front_ends"])
     )
-    made_store = SimpleNamespace(require=lambda: required.append("asked"))
+    made_store = SimpleNamespace(require=lambda: required.append("asked"), require_drives=lambda: None)
     monkeypatch.setattr(
         check, "make", lambda name, settings, state: made_store if (name, settings, state) == ("a+1", 1, "") else None
     )
@@ -281,7 +284,7 @@ def test_every_rule_is_asked_cheapest_first(tmp_path, monkeypatch, disks):
         raise UserError("stores.a", "the program is not installed", "install it")
 
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
-    needs = SimpleNamespace(require=missing)
+    needs = SimpleNamespace(require=missing, require_drives=lambda: None)
     monkeypatch.setattr(check, "make", lambda *_: needs)
     disks[str(tmp_path / "storelab-")] = 10
     wrong = {

@@ -141,7 +141,9 @@ def test_staged_objects_are_those_of_the_clients_account(tmp_path):
     for account, expected in ((0, [(0, "a/k0", 5), (2, "c/k2", 7)]), (1, [(1, "b/k1", 6), (1, "b/k3", 8)])):
         point = SimpleNamespace(axes={})
         path = tmp_path / "manifest.json"
-        manifest, found = staged(SimpleNamespace(manifest=path, buckets=places, account=account, point=point))
+        owns = {id(p): p.account == account for p in places}
+        job = SimpleNamespace(manifest=path, buckets=places, point=point, owns=lambda p, owns=owns: owns[id(p)])
+        manifest, found = staged(job)
         assert manifest["more"] == 1
         assert [(s.number, s.key, s.body) for s in found] == expected and all(
             s.place is places[s.number] for s in found

@@ -123,7 +123,8 @@ def test_words(column, value, said, head):
 def test_a_default_is_said_in_words_of_its_own():
     for axis in axes.ALL.values():
         assert words.value_text(axis.column, axis.default) is not None
-        assert not set(axis.values) - {str(v) for v in (axis.default, *axis.choices, 0)}, (
+        any_text = axis.kind == "text" and not axis.choices
+        assert any_text or not set(axis.values) - {str(v) for v in (axis.default, *axis.choices, 0)}, (
             "words for a value that cannot be"
         )
 

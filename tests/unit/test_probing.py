@@ -77,7 +77,8 @@ def ask(monkeypatch):
         point = Point("s", "probe", {"clients": 1, "most_buckets": 2}, 1, "k", "p", 5, 1)
         extra = {"campaign": "c", "spare_buckets": [f"spare-{i}" for i in range(5)]}
         end = Endpoint(f"http://127.0.0.1:{server.server_port}")
-        c = S3(Job(point, 0, end, [Bucket("b"), Bucket("b-a1", "", 1)], Path(), None, "a", {}, 0, [end], extra))
+        places = [Bucket("b"), Bucket("b-a1", "", 1)]
+        c = S3(Job(point, 0, end, places, Path(), None, "a", endpoints=[end], extra=extra))
         try:
             return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in questions.checks("s3")}
         finally:

@@ -477,7 +477,12 @@ def test_each_client_has_the_keys_of_its_own_account(tmp_path):
     config, one = configured(scratch=str(tmp_path)), made({"axes": {"accounts": 2, "buckets": 2}})[0]
     job = jobs.of_point(config, one, Keyed(config), {"payload-4kB-10x2a2": Path("m.json")}, "0123abcd")
     attempt = SimpleNamespace(
-        job=job, store=Keyed(config), workload=workloads.of(one), parts=[*zip(one.parts(), job["roles"], strict=True)]
+        config=config,
+        point=one,
+        job=job,
+        store=Keyed(config),
+        workload=workloads.of(one),
+        parts=[*zip(one.parts(), job["roles"], strict=True)],
     )
     keys = [e["AWS_ACCESS_KEY_ID"] for e in measuring._environs(attempt)]
     assert keys == ["key-0", "key-1", "key-0", "key-0", "key-1", "key-0"]

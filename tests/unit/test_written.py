@@ -36,7 +36,7 @@ def store(config):
 
 def point(workload="put", size=1000, clients=2, **axes):
     all_axes = {a.name: a.default for a in WORKLOADS[workload].axes} | {"object_size": size, "clients": clients} | axes
-    fixed = {"duration_ns": 1, "data_seed": 1, "sizes": {"fixed": size}}
+    fixed = {"duration_ns": 1, "data_seed": 1, "sizes": {"fixed": size}, "release": {"repository": "r"}}
     return Point("d", workload, all_axes, 1, f"d/{workload}/rep~1", "s", 7, 0, fixed)
 
 

@@ -26,9 +26,9 @@ def corrected(p: Sequence[float]) -> np.ndarray:
     """p values (shape (m,)) corrected for their number, in the same order; NaN (no test) stays and does not count."""
     values = np.asarray(p, dtype=float)
     known = np.isfinite(values)
-    out = np.full(len(values), math.nan)
-    if known.any():
-        from scipy.stats import false_discovery_control  # here: slow to load, and only comparisons need it
+    out = np.where(known, values, math.nan)
+    if known.sum() > 1:
+        from scipy.stats import false_discovery_control  # here: slow to load, and one value needs no correction
 
         out[known] = false_discovery_control(values[known])
     return out
