@@ -44,7 +44,7 @@ def short(table: pd.DataFrame) -> str:
         missing = table["claim"].nunique() - own["claim"].nunique()
         lines.append(row([*cells, str(missing) if system != ALL_SYSTEMS else "--"]))
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
-    body = tabular(left(2.6, 4.6, 4.6, 1.2, 1.4), head, lines, "scriptsize") if lines else ""
+    body = tabular(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, "scriptsize") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
 
 
@@ -65,7 +65,7 @@ def claims(table: pd.DataFrame) -> str:
     lines = [_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
     head = ["Finding", "Published", "Here", "What it rests on", "Verdict"]
     text = (floating if len(lines) <= SHORT else longtable)(
-        left(4.2, 1.9, 2.7, 4.5, 1.9), caption, "tab:claims", head, lines
+        left(4.1, 1.9, 2.7, 4.4, 1.9), caption, "tab:claims", head, lines
     )
     return text + _missing(table[table["verdict"] == NOT_MEASURED])
 
