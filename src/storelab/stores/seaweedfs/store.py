@@ -242,22 +242,23 @@ class SeaweedFS(Managed):
         With thousands of volumes one round takes minutes. A later call does what is not done then: no point fails.
         """
         end = time.monotonic() + timeout
+        try:
+            with self.daemons.lock():
+                self._pass_on_deletions(end)
+                self._vacuum(end)
+        except MeasurementFailed:
+            if time.monotonic() < end:
+                raise
+
+    def _vacuum(self, end: float) -> None:
+        """Until two looks find no deleted bytes, or the time `end`."""
         clean = 0
-        with self.daemons.lock():
-            self._pass_on_deletions(end)
-            while clean < 2 and time.monotonic() < end:
-                try:
-                    self._ask("master", "/vol/vacuum?garbageThreshold=0.0001", max(1.0, end - time.monotonic()))
-                except MeasurementFailed:
-                    if time.monotonic() >= end:
-                        return
-                    raise
-                told = [
-                    json.loads(self._ask(name, "/status", 10.0)[1]).get("Volumes") or [] for name in self._volumes()
-                ]
-                dirty = any(v.get("DeletedByteCount") for volumes in told for v in volumes)
-                clean = 0 if dirty else clean + 1
-                time.sleep(0.5)
+        while clean < 2 and time.monotonic() < end:
+            self._ask("master", "/vol/vacuum?garbageThreshold=0.0001", max(1.0, end - time.monotonic()))
+            told = [json.loads(self._ask(name, "/status", 10.0)[1]).get("Volumes") or [] for name in self._volumes()]
+            dirty = any(v.get("DeletedByteCount") for volumes in told for v in volumes)
+            clean = 0 if dirty else clean + 1
+            time.sleep(0.5)
 
     def _pass_on_deletions(self, end: float) -> None:
         """Wait until the volumes know of all deletions so far, or the time `end`.
@@ -265,13 +266,17 @@ class SeaweedFS(Managed):
         The filer passes them on in order, about once a second. The last one is of a small file of our own: once its
         volume does not know it, all have gone. A full store takes no file; then volumes are only looked at.
         """
-        if self._ask("filer", LAST, 60.0, "PUT", b"the last deletion")[0] != 201:
+
+        def file(query: str = "", method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+            return self._ask("filer", LAST + query, max(1.0, end - time.monotonic()), method, body)
+
+        if file(method="PUT", body=b"the last deletion")[0] != 201:
             return
-        told = json.loads(self._ask("filer", f"{LAST}?metadata=true", 60.0)[1])
-        self._ask("filer", LAST, 60.0, "DELETE")
+        told = json.loads(file("?metadata=true")[1])
+        file(method="DELETE")
         files = [chunk["file_id"] for chunk in told.get("chunks") or []]
         while time.monotonic() < end:  # a volume server that does not hold it asks the others
-            if all(self._ask(name, f"/{file}", 60.0)[0] == 404 for name in self._volumes() for file in files):
+            if all(self._ask(name, f"/{known}", 60.0)[0] == 404 for name in self._volumes() for known in files):
                 return
             time.sleep(0.1)
 
