@@ -36,3 +36,10 @@ def test_every_store_has_room_for_two_deployments_of_its_own_beside_it():
     """The second of two lies behind the store's own block and the first one's."""
     beyond = [k for k in stores.KINDS if 3 * stores.load(k).port_block > ports.SIZE]
     assert beyond == ["ceph"], "its tests ask for as many as they deploy"
+
+
+def test_the_ports_above_a_block_are_kept_from_stores_that_say_none_too():
+    """gRPC listens at port + 10000: a block 10000 below versitygw's, or at it, is not given; the one before it is."""
+    first = stores.load("versitygw").Settings.model_fields["port"].default
+    for at in (first - 10000, first):
+        assert ports._usual(at, 1) and ports._usual(at - 99, 100) and not ports._usual(at - 100, 100)
