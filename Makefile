@@ -31,13 +31,14 @@ notebooks: setup
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
 
 # Unit tests on all cores. Real ones three at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
-# that watch the whole machine.
+# that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
+QUICK := not root and not heavy
+BESIDE := --dist loadfile --no-loadscope-reorder
+AGAIN = { [ $$? -eq 1 ] && echo "make test: again, one at a time, what failed" && python -m pytest --lf -m
 test: setup tex
-	@python -m pytest -m "not root and not heavy" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/unit
-	@python -m pytest -m "not root and not heavy and not alone" -n 3 --dist loadfile --no-loadscope-reorder tests/real || \
-	{ [ $$? -eq 1 ] && echo "make test: what failed beside a neighbour must pass alone" && \
-	python -m pytest --lf -m "not root and not heavy and not alone" tests/real; }
-	@python -m pytest -m "not root and not heavy and alone" tests/real
+	@python -m pytest -m "$(QUICK)" -n auto --maxprocesses 8 $(BESIDE) tests/unit || $(AGAIN) "$(QUICK)" tests/unit; }
+	@python -m pytest -m "$(QUICK) and not alone" -n 3 $(BESIDE) tests/real || $(AGAIN) "$(QUICK) and not alone" tests/real; }
+	@python -m pytest -m "$(QUICK) and alone" tests/real || $(AGAIN) "$(QUICK) and alone" tests/real; }
 
 lint: setup
 	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check

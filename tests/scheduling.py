@@ -1,5 +1,6 @@
 """Which tests may run beside each other, and in which order: hooks that conftest.py takes."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ class Files(LoadFileScheduling):
         self.assigned_work[node] = {scope: unit for scope, unit in work.items() if not all(unit.values())}
         super().remove_node(node)
         return died
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """A worker that has died, of which xdist does not know yet, is told in vain: `remove_node` hands its work to others."""
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         """A worker begins a test when it has the next one, or knows that there is none; a worker that comes later too."""

@@ -3,6 +3,9 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+from scheduling import Files
 
 TESTS = Path(__file__).parents[1]
 DIES = "import os\ndef test_first(): pass\ndef test_dies(): os._exit(1)\ndef test_last(): pass\n"
@@ -34,3 +37,43 @@ def test_a_worker_that_dies_takes_only_its_test_along(tmp_path):
     )
     assert done.returncode == 1 and "crashed while running 'test_dying.py::test_dies'" in done.stdout, done.stdout
     assert "1 failed, 8 passed" in done.stdout, done.stdout
+
+
+class Worker:
+    """What the scheduler asks of a worker; a dead one refuses what it is sent, as a closed pipe does."""
+
+    shutting_down = dead = False
+
+    def __init__(self):
+        self.sent, self.gateway = [], SimpleNamespace(id="gw")
+
+    def send_runtest_some(self, places):
+        if self.dead:
+            raise OSError("cannot send (already closed?)")
+        self.sent += places
+
+    def shutdown(self):
+        self.shutting_down = True
+
+
+def test_work_that_a_dead_worker_was_sent_goes_to_another(monkeypatch, pytestconfig):
+    monkeypatch.setattr(pytestconfig.option, "tx", ["popen"] * 2, raising=False)
+    monkeypatch.setattr(pytestconfig.option, "px", [], raising=False)
+    monkeypatch.setattr(pytestconfig.option, "loadscopereorder", False, raising=False)
+    files = Files(pytestconfig)
+    workers = dying, other = [Worker(), Worker()]
+    tests = [f"test_{name}.py::test_one" for name in "abcdefgh"]
+    for worker in workers:
+        files.add_node(worker)
+        files.add_node_collection(worker, tests)
+    files.schedule()
+    dying.dead = True
+    died = dying.sent[1]
+    files.mark_test_complete(dying, dying.sent[0])  # told before it died; xdist now sends it more
+    assert files.remove_node(dying) == tests[died]
+    ended = set()
+    while other.sent and not ended.issuperset(other.sent):
+        place = next(place for place in other.sent if place not in ended)
+        ended.add(place)
+        files.mark_test_complete(other, place)
+    assert ended == set(range(len(tests))) - {dying.sent[0], died}
