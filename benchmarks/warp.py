@@ -26,7 +26,7 @@ def binary() -> Path | None:
 
 
 def main() -> None:
-    for part in golang.parts(WARP, tools_folder()):
+    for part in WARP.parts(tools_folder()):
         if not part.present():
             say(f"warp: {part.what}: {part.needs}")
             part.run(say)

@@ -11,6 +11,7 @@ import counting
 import peers
 import pytest
 import table
+import warp
 
 from storelab.core import records
 
@@ -214,3 +215,12 @@ def test_what_is_kept_says_where_it_comes_from(tmp_path) -> None:
     assert kept["servers"] == {"minio": "7"} and kept["quick"] is True
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept["date"])
     assert kept["usable_cores"] >= 1 and kept["kernel"] and "commit" in kept
+
+
+def test_warp_that_is_built_is_found_and_not_built_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(warp, "tools_folder", lambda: tmp_path)
+    monkeypatch.setattr(warp.golang, "present", lambda program, tools: program is warp.WARP and tools == tmp_path)
+    monkeypatch.setattr(warp.golang, "install", lambda *_: pytest.fail("built again"))
+    warp.main()
+    told = capsys.readouterr()
+    assert told.out + told.err == f"warp: {warp.WARP.parts(tmp_path)[0].what}: {tmp_path / 'bin' / 'warp'}\n"
