@@ -22,7 +22,7 @@ import (
 
 const (
 	buffersOfAll  = 64 << 20 // bytes for the pieces of long bodies, over all connections
-	largestPiece  = 1 << 20
+	largestPiece  = 64 << 10 // stays in a core's own cache: reading GETs of 100 MB by 1 MiB reached three quarters of the rate
 	smallestPiece = 32 << 10
 )
 
