@@ -325,3 +325,18 @@ def test_limits_are_of_each_store_in_words(tmp_path):
         tmp_path, sweep(object_size="1 MB"), limits={"stored_bytes": "64 MB", "objects": 64}, **stores
     )
     check.limits(config, points)
+
+
+def test_uploads_that_are_due_need_room(tmp_path):
+    """10 objects of 1 MB a second for 5 s, 50 MB; a closed loop may end before the room does."""
+    for rate, limit, fits in ((10, "50 MB", True), (10, "49 MB", False), (0, "49 MB", True)):
+        asked = sweep(workload="put", object_size="1 MB", arrival_rate=rate)
+        asked["s"]["duration"] = "5 s"
+        config, points = made(tmp_path, asked, limits={"stored_bytes": limit})
+        if fits:
+            check.limits(config, points)
+            continue
+        told = str(refused(lambda c=config, p=points: check.limits(c, p)))
+        assert (
+            "limits.stored_bytes: sweep s uploads 10 objects of 1 MB a second for 5 s, and so needs 50 MB, the" in told
+        )

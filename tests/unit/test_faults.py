@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 import time
@@ -383,6 +385,64 @@ def test_nobody_is_asked_where_nobody_sits(monkeypatch, tmp_path):
     monkeypatch.setattr(people, "TERMINAL", str(tmp_path / "tty"))
     with pytest.raises(Exception, match="nobody can be asked: storelab has no terminal here"):
         people.ask("pull the plug", threading.Event())
+
+
+ASKED = """
+import fcntl, sys, termios, threading, time
+from storelab.measure.faults import people
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+over, begun = threading.Event(), time.monotonic()
+print("ready", flush=True)
+sys.stdin.readline()
+time.sleep(0.1)
+ends = threading.Timer(float(sys.argv[1]), over.set)
+ends.daemon = True
+ends.start()
+try:
+    print("told:", people.ask("pull the plug", over))
+except people.MeasurementFailed as failed:
+    print("failed:", failed)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "over_s", "told"),
+    [
+        (True, "30", "told: done, said the person at the terminal"),
+        (False, "0.3", "failed: the person at the terminal did not answer before the run ended"),
+    ],
+)
+def test_a_person_at_a_terminal_is_asked(answers, over_s, told):
+    """What was typed before the question is no answer to it."""
+    ours, theirs = pty.openpty()
+    person = subprocess.Popen(
+        [sys.executable, "-c", ASKED, over_s], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        until(ours, b"ready")
+        os.write(ours, b"go\n\n\n")
+        until(ours, b">>> NOW: pull the plug; then press Enter")
+        if answers:
+            os.write(ours, b"\n")
+        assert told in until(ours).decode()
+        assert person.wait(10) == 0
+    finally:
+        person.kill()
+        person.wait()
+        os.close(ours)
+
+
+def until(terminal, word=None):
+    """What a terminal shows until this word is there, or the program has ended; at most 20 s."""
+    shown, end = b"", time.monotonic() + 20
+    while word is None or word not in shown:
+        assert select.select([terminal], [], [], max(0, end - time.monotonic()))[0], shown
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # nobody is at the other end
+            break
+    return shown
 
 
 def test_a_state_stands_where_it_was_known(tmp_path):

@@ -113,11 +113,23 @@ def limits(config: Config, points: list[Point]) -> None:
             ("buckets", total.buckets, str),
         ):
             _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
+    _due(config, points, {store: summarise(points, store).staged_bytes for store in stores_of(config, points)})
     for p in _own_first(points):
         each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} asks for"
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
         _within(config, "connections", workers, f"{who} {workers} workers")
+
+
+def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
+    """In an open loop it is known beforehand what uploads will store, beside what is staged there. Raises UserError."""
+    for p in in_parts(_own_first(points)):
+        if p.workload != "put" or not (rate := p.axes.get("arrival_rate", 0)):
+            continue
+        size, seconds = p.axes["object_size"], p.fixed["duration_ns"] / 1e9
+        stored = staged[p.store] + round(rate * seconds * size)
+        what = f"sweep {p.sweep} uploads {rate} objects of {units.human_size(size)} a second for {seconds:g} s, and so"
+        _within(config, "stored_bytes", stored, f"{what} needs {units.human_size(stored)}", units.human_size)
 
 
 def _within(config: Config, what: str, value: int, problem: str, show: Callable[[int], str] = str) -> None:

@@ -5,6 +5,7 @@ May import: `core`.
 
 import os
 import select
+import termios
 import threading
 
 from storelab.core.errors import MeasurementFailed
@@ -25,6 +26,7 @@ def ask(text: str, over: threading.Event) -> str:
     try:
         if os.tcgetpgrp(fd) != os.getpgrp():
             raise MeasurementFailed("nobody can be asked: storelab runs in the background")
+        termios.tcflush(fd, termios.TCIFLUSH)  # an Enter from before answers nothing
         os.write(fd, f"\n>>> NOW: {text}; then press Enter\n".encode())
         while not over.is_set():
             if select.select([fd], [], [], LOOK_S)[0]:
