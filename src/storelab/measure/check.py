@@ -294,37 +294,25 @@ def _folder(key: str, given: str) -> Path:
     return path
 
 
-def faults(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Acts that cannot be done; what is beyond a store's redundancy is told, and allowed. Raises UserError."""
-    from storelab.measure.faults import check as acts
-
-    def deployment(p: Point) -> Store:
-        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
-
-    acts.everything(config, points, deployment, stage.report)
-
-
 def everything(
     config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
 ) -> None:
     """All of the above, cheapest first. Raises UserError."""
-    with together.placed(config):
-        _everything(config, points, workloads, stores)
-
-
-def _everything(
-    config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
-) -> None:
     from storelab.gang.launchers import choose
+    from storelab.measure.faults import check as acts
 
-    named_files(config)
-    check_axes.files(points)
-    limits(config, points)
-    choose.check(config, points, stores)
-    cold.check(config, points)
-    ports(config, points, stores)
-    rights(config, points, workloads, stores)
-    programs(points, stores)
-    filling.check(config, points, stores)
-    room(config, points, stores)
-    faults(config, points, stores)
+    def deployed(p: Point) -> Store:
+        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
+
+    with together.placed(config):
+        named_files(config)
+        check_axes.files(points)
+        limits(config, points)
+        choose.check(config, points, stores)
+        cold.check(config, points)
+        ports(config, points, stores)
+        rights(config, points, workloads, stores)
+        programs(points, stores)
+        filling.check(config, points, stores)
+        room(config, points, stores)
+        acts.everything(config, points, deployed, stage.report)
