@@ -490,7 +490,7 @@ def command_wrong(rng: random.Random) -> Mistake:
             ("install", word),
             ("testbed", word),
             ("testbed", "up", "--folder", "x" * 300),
-            ("docs", "--output", f"file/{word}"),
+            ("docs", "--folder", f"file/{word}"),
         )
     )
     return Mistake("a wrong command", arguments)

@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from scipy.signal import lfilter
 from scipy.stats import gamma, norm
 
+from storelab.analysis.history import changes as history
 from storelab.analysis.statistics import knees as curves
 from storelab.analysis.statistics import many, medians, steadiness
 from storelab.analysis.statistics import ratios as comparing
@@ -177,6 +178,57 @@ def shapes(slices: int) -> dict[str, np.ndarray]:
     } | swings
 
 
+ENTRIES: dict[str, Draw] = {  # how the entries of a history scatter
+    "normal": lambda rng, n: rng.normal(0, 1, n),
+    "skewed": lambda rng, n: -rng.exponential(size=n),
+    "slow days": lambda rng, n: rng.normal(0, 1, n) - 5 * (rng.random(n) < 0.1),
+}
+LENGTHS = (8, 12, 24, 48)
+STEPS = (  # entries, places of changes, their size in scatters
+    (12, (6,), 5.0),
+    (24, (12,), 3.0),
+    (24, (21,), 5.0),
+    (24, (8, 16), 5.0),
+    (48, (24,), 3.0),
+    (48, (12, 24, 36), 5.0),
+)
+
+
+def alike(rng: np.random.Generator, n: int, phi: float = 0.3) -> np.ndarray:
+    """Entries of which neighbours correlate."""
+    return noise(rng, 1, n, 1.0, phi)[0]
+
+
+def changed(rng: np.random.Generator, draws: int, draw: Draw, n: int) -> float:
+    """How often a change is told in a history without one."""
+    return share(history.changes(draw(rng, n)).p < 0.05 for _ in range(draws))
+
+
+def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], step: float) -> tuple[float, float]:
+    """How often changes are told in a history whose level falls by `step` scatters at the first place, and rises and falls in turn
+    at the next ones; how often their number is right then, and each stands within an entry of its place."""
+    truth = np.zeros(n)
+    for i, place in enumerate(at):
+        truth[place:] += step if i % 2 else -step
+    found = [history.changes(truth + rng.normal(size=n)) for _ in range(draws)]
+    told = [f for f in found if f.p < 0.05]
+    right = [len(f.places) == len(at) and all(abs(a - b) <= 1 for a, b in zip(f.places, at, strict=True)) for f in told]
+    return len(told) / draws, share(right) if right else 0.0
+
+
+def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift: float = 0.0) -> float:
+    """How often the newest entry, `shift` scatters slower, is told from those before it (in a history without a change, whose places
+    are searched as ever)."""
+    told = []
+    for _ in range(draws):
+        values = draw(rng, n)
+        values[-1] -= shift
+        found = history.changes(values)
+        steps = history.told(values, found.places, found.p)
+        told.append(history.newest(values, [s.at for s in steps]).p < 0.05)
+    return share(told)
+
+
 def main() -> None:
     args = options(__doc__)
     rng = np.random.default_rng(20150413)
@@ -211,6 +263,13 @@ def main() -> None:
             for n, scatter, phi in product(counts, (0.03, 0.05, 0.1), (0.0, 0.6))
             for shape in shapes(n).values()
         ]
+    say("steadiness: done")
+    values["change_false"] = [changed(rng, few, draw, n) for draw, n in product(ENTRIES.values(), LENGTHS)]
+    values["change_false_ar03"] = [changed(rng, few, alike, n) for n in LENGTHS]
+    stepped = [levels(rng, few, n, at, step) for n, at, step in STEPS]
+    values["change_seen"], values["change_placed"] = ([s[i] for s in stepped] for i in (0, 1))
+    values["newest_false"] = [newest_told(rng, few, draw, n) for draw, n in product(ENTRIES.values(), LENGTHS)]
+    values["newest_seen"] = [newest_told(rng, few, ENTRIES["normal"], n, 5.0) for n in LENGTHS]
     report("statistics_truth", draws, values, args)
 
 

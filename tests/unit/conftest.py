@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from storelab.analysis.tables import build
 
-LOOK_AT_PICTURES = ("test_figures", "test_figure_pictures", "test_golden")
+LOOK_AT_PICTURES = ("test_figures", "test_figure_pictures", "test_golden", "test_history")
 
 
 @pytest.fixture(autouse=True, scope="module")

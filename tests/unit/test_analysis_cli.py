@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from make_examples import ONE_EACH, make
 
 from storelab.analysis.latex import typeset
-from storelab.cli import analysis, reference
+from storelab.cli import analysis, words
 from storelab.core.errors import UserError
 
 REPO = Path(__file__).parents[2]
@@ -35,14 +35,19 @@ def test_without_latex_one_line_names_the_mend(tmp_path, monkeypatch):
         typeset.build(tmp_path, REPO / "paper")
 
 
-def test_configuration_page_is_in_step():
-    assert (REPO / "docs/configuration.md").read_text() == reference.configuration(), "run `storelab docs`"
+@pytest.mark.parametrize("name", words.pages())
+def test_generated_pages_are_in_step(name):
+    assert (REPO / "docs" / name).read_text() == words.pages()[name], "run `storelab docs`"
 
 
 def test_docs_check(tmp_path):
-    page = tmp_path / "configuration.md"
-    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 1
-    assert CliRunner().invoke(analysis.docs, ["--output", str(page)]).exit_code == 0
-    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 0
+    def asked(*options: str) -> Result:
+        return CliRunner().invoke(words.docs, [*options, "--folder", str(tmp_path)])
+
+    assert asked("--check").exit_code == 1
+    assert asked().exit_code == 0
+    assert asked("--check").exit_code == 0
+    page = tmp_path / "machine.md"
     page.write_text(page.read_text() + "x")
-    assert CliRunner().invoke(analysis.docs, ["--check", "--output", str(page)]).exit_code == 1
+    found = asked("--check")
+    assert found.exit_code == 1 and "machine.md; run" in found.stderr and "configuration.md" not in found.stderr

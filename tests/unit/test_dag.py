@@ -21,7 +21,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "storelab"
 PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())
 TARGETS = {"tables": code.TABLES, "figures": code.FIGURES, "latex": code.LATEX}
-NOT_OF_THE_PAPER = {"sizing", "capabilities_page", "compare", "quick_page"}  # of the analysis, used by other commands
+NOT_OF_THE_PAPER = {
+    "sizing",
+    "capabilities_page",
+    "compare",
+    "history",
+    "pages",
+    "quick_page",
+}  # of the analysis, used by other commands
 
 # Builds a target; tells the modules that are loaded then, the files of the package that were opened and are no code, and by figure
 # those of whose functions ran. Nothing of `storelab.cli.code` takes part; nothing is rendered.

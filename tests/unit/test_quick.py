@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from make_examples import make
 
-from storelab.analysis import quick_page
-from storelab.analysis.quick_page import Page, Section
+from storelab.analysis import pages, quick_page
+from storelab.analysis.pages import Page, Section
 from storelab.analysis.tables import build
 from storelab.cli import quick as command
 from storelab.core.errors import MeasurementFailed, UserError
@@ -137,7 +137,7 @@ def test_html_says_the_same_and_lets_nothing_through():
 def test_text_is_aligned_and_its_lines_are_not_too_long():
     lines = Section("Title", ["", "n"], [["a", "1"], ["long name", "1000"]], ["  " + "word " * 60]).text()
     assert lines[2:5] == ["               n", "a              1", "long name   1000"]
-    assert max(map(len, lines)) <= quick_page.WIDE and lines[6].startswith("    word")
+    assert max(map(len, lines)) <= pages.WIDE and lines[6].startswith("    word")
 
 
 @pytest.mark.parametrize(

@@ -1,86 +1,22 @@
 """The one page of `storelab quick`, as text and as HTML: the tables of a campaign in the order in which one asks.
 
-May import: `tables`, `parts`, `core`.
+May import: `pages`, `tables`, `parts`, `core`.
 """
 
-import html
-import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.pages import Page, Section
 from storelab.analysis.parts import speed, words
 from storelab.analysis.tables import build, verdicts
 from storelab.core import units
 
-WIDE = 100  # letters of a line of text
 READERS = {
     "planned": "storelab's read planner chooses the requests",
     "uproot-s3fs": "uproot as it is, over s3fs",
 }
-STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em;color:#222}"
-    "h1{font-size:1.5em;margin-bottom:.1em}h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
-    "table{border-collapse:collapse}th,td{padding:.15em 1em .15em 0;text-align:right;font-weight:normal}"
-    "th{border-bottom:1px solid #888}th:first-child,td:first-child{text-align:left}"
-)
-
-
-@dataclass
-class Section:
-    """A heading, a table (its first column is words, the others are numbers), and lines below it."""
-
-    title: str
-    head: Sequence[str] = ()
-    rows: list[list[str]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-
-    def text(self) -> list[str]:
-        wide = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)] if self.rows else []
-        out = [self.title, "-" * len(self.title)]
-        for row in [self.head, *self.rows] if self.rows else []:
-            cells = [row[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(row[1:], wide[1:], strict=True))]
-            out.append("   ".join(cells).rstrip())
-        for line in self.lines:
-            hang = " " * (len(line) - len(line.lstrip()))
-            out += textwrap.wrap(line, WIDE, subsequent_indent=hang + "  ") or [""]
-        return [*out, ""]
-
-    def html(self) -> list[str]:
-        def row(cells: Iterable[str], kind: str) -> str:
-            return "<tr>" + "".join(f"<{kind}>{html.escape(c)}</{kind}>" for c in cells) + "</tr>"
-
-        out = [f"<h2>{html.escape(self.title)}</h2>"]
-        if self.rows:
-            out += ["<table>", row(self.head, "th"), *(row(r, "td") for r in self.rows), "</table>"]
-        for line in self.lines:
-            inset = len(line) - len(line.lstrip())
-            out.append(f'<p style="margin-left:{inset / 2:g}em">{html.escape(line.strip())}</p>')
-        return out
-
-
-@dataclass
-class Page:
-    title: str
-    under: str
-    sections: list[Section]
-
-    def text(self) -> str:
-        lines = [self.title, "=" * len(self.title), *textwrap.wrap(self.under, WIDE), ""]
-        for section in self.sections:
-            lines += section.text()
-        return "\n".join(lines).rstrip() + "\n"
-
-    def html(self) -> str:
-        title = html.escape(self.title)
-        lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{title}</title>"]
-        lines += [f"<style>{STYLE}</style></head><body>", f"<h1>{title}</h1>", f"<p>{html.escape(self.under)}</p>"]
-        for section in self.sections:
-            lines += section.html()
-        return "\n".join([*lines, "</body></html>"]) + "\n"
 
 
 def page(campaign_dir: Path, url: str, seconds: float) -> Page:

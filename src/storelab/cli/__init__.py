@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from storelab import __version__, quiet
-from storelab.core.errors import MeasurementFailed, UserError, of_system, require_known, shown, without_tokens
+from storelab.core.errors import Exit, MeasurementFailed, UserError, of_system, require_known, shown, without_tokens
 
 
 class Known(NamedTuple):
@@ -33,11 +33,6 @@ COMMANDS = {
             "storelab quick https://s3.example.org --profile lab",
         ),
         "doctor": Known("stores", "Look whether this machine and its stores are ready.", "storelab doctor"),
-    },
-    "Begin a project": {
-        "init": Known(
-            "artefact", "Write a project folder: rules, configuration, campaigns.", "storelab init laboratory"
-        ),
     },
     "Plan a campaign": {
         "check": Known(
@@ -105,23 +100,23 @@ COMMANDS = {
             "Compare two campaigns or two stores.",
             "storelab compare results/reference results/mine --fail-on slower",
         ),
+        "history": Known(
+            "history",
+            "Show a campaign that was measured again and again.",
+            "storelab history --campaign-dir results/site --fail-on newest",
+        ),
         "capabilities": Known(
             "analysis",
             "Write the page of what stores can do.",
             "storelab capabilities --campaign-dir results/probes --output capabilities.md",
         ),
     },
-    "Hand a campaign on": {
-        "pack": Known("artefact", "Pack a campaign as one file that others can rebuild.", "storelab pack reference"),
-        "unpack": Known(
-            "artefact", "Check a pack, unpack it and rebuild it.", "storelab unpack reference.crate.zip elsewhere"
-        ),
-    },
     "Learn and develop": {
         "testbed": Known(
             "cluster", "Make a Slurm cluster or an HTCondor pool on this machine.", "storelab testbed up --nodes 4"
         ),
-        "docs": Known("analysis", "Write the page of all configuration keys.", "storelab docs --check"),
+        "completion": Known("words", "Print what makes a shell complete commands.", "storelab completion bash"),
+        "docs": Known("words", "Write the pages that are made from the code.", "storelab docs --check"),
     },
 }
 
@@ -214,22 +209,22 @@ def cli(ctx: click.Context, config: str, configfile: tuple[str, ...], set_: tupl
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 a measurement failed, 2 a person's mistake: one line with the mend."""
+    """Entry point. Exit codes: `core.errors.Exit`; a person's mistake is one line with the mend."""
     for told in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended in order
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
-            signal.signal(told, lambda number, _: sys.exit(128 + number))
+            signal.signal(told, lambda number, _: sys.exit(Exit(128 + number)))
     try:
         if signal.getsignal(signal.SIGINT) is quiet:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = cli.main(prog_name="storelab", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(code if isinstance(code, int) else Exit.DONE)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)
     except (UserError, MeasurementFailed, click.ClickException, OSError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
-        sys.exit(1 if isinstance(error, MeasurementFailed) else 2)
+        sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
 
 def one_line(error: Exception) -> str:

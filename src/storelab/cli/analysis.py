@@ -3,7 +3,6 @@
 May import: `analysis`, `core`, the other modules of this room.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import click
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import known
+from storelab.cli.machine import json_option, rows, say
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
@@ -31,12 +31,6 @@ def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def page_option(default: str) -> Callable[..., Any]:
-    """`--output FILE`: the page that a command writes."""
-    path = click.Path(path_type=Path)
-    return click.option("--output", default=default, show_default=True, type=path, help="Where the page is written.")
-
-
 def said(paths: list[Path]) -> None:
     names = ", ".join(p.name for p in paths if p.suffix != ".json" or p.stem == "index")
     click.echo(f"{len(paths)} files in {paths[0].parent}: {names}" if paths else "nothing to write")
@@ -44,24 +38,32 @@ def said(paths: list[Path]) -> None:
 
 @click.command()
 @campaign_option
-def verify(campaign_dir: Path) -> None:
+@json_option
+def verify(campaign_dir: Path, as_json: bool) -> None:
     """Check that every planned point has its record, and that no raw file was altered."""
     campaign = load(campaign_dir)
     seal_found = evidence.seal_of(campaign.raw)
+    measured, failed, files = len(campaign.runs), len(campaign.failures), len(evidence.raw_files(campaign.raw))
+    if as_json:
+        sealed = seal_found["time"] if seal_found else None
+        say("verify", folder=str(campaign_dir), measured=measured, failed=failed, files=files, sealed=sealed)
+        return
     state = f"sealed {seal_found['time']}" if seal_found else "not sealed"
-    click.echo(
-        f"{campaign_dir}: {len(campaign.runs)} points measured, {len(campaign.failures)} failed, "
-        f"{len(evidence.raw_files(campaign.raw))} files intact, {state}"
-    )
+    click.echo(f"{campaign_dir}: {measured} points measured, {failed} failed, {files} files intact, {state}")
 
 
 @click.command()
 @campaign_option
 @click.option("--with-failures", is_flag=True, help="Seal it although points failed.")
-def seal(campaign_dir: Path, with_failures: bool) -> None:
+@json_option
+def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records stay as they are."""
     was = evidence.seal_of(campaign_dir / "raw")
     now = seal_campaign(campaign_dir, with_failures)
+    if as_json:
+        told = {"points": now["points"], "failed": now["failed"], "sealed": now["time"], "already": was is not None}
+        say("seal", folder=str(campaign_dir), **told)
+        return
     state = f"{'already ' if was else ''}sealed {now['time']}"
     click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
 
@@ -130,7 +132,8 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
 
 @click.command()
 @campaign_option
-def verdict(campaign_dir: Path) -> None:
+@json_option
+def verdict(campaign_dir: Path, as_json: bool) -> None:
     """Say what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""
     from storelab.analysis.tables import build as tables
     from storelab.analysis.tables import verdicts
@@ -138,12 +141,21 @@ def verdict(campaign_dir: Path) -> None:
     found = tables.read(campaign_dir, "verdicts")
     if found.empty:
         raise UserError(str(campaign_dir), "has no measured point with a rate", "see `storelab verify` for what failed")
+    if as_json:
+        say("verdict", folder=str(campaign_dir), verdicts=rows(found))
+        return
     click.echo("\n".join(verdicts.lines(found)))
 
 
 @click.command()
 @campaign_option
-@page_option("docs/capabilities.md")
+@click.option(
+    "--output",
+    default="docs/capabilities.md",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where the page is written.",
+)
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Write a page of what each store can do, from the probe points of a campaign."""
     from storelab.analysis import capabilities_page
@@ -156,19 +168,3 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, capabilities_page.page(table, name, str(campaign_dir)).encode())
     click.echo(output)
-
-
-@click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the page is out of step.")
-@page_option("docs/configuration.md")
-def docs(check: bool, output: Path) -> None:
-    """Write the page of all configuration keys and axes, from the code that reads them."""
-    from storelab.cli import reference
-
-    text = reference.configuration()
-    if not check:
-        records.write_atomic(output, text.encode())
-        click.echo(output)
-    elif not output.exists() or output.read_text() != text:
-        click.echo(f"storelab: {output} is out of step with the configuration's models; run `storelab docs`", err=True)
-        sys.exit(1)

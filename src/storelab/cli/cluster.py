@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from storelab.cli import example
+from storelab.cli.machine import json_option, say
 from storelab.core.errors import UserError
 
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
@@ -208,6 +209,7 @@ def _more_than_none(value: str, kind: str, place: str) -> int:
     help="How many points the campaign has, for the volume of its records.",
 )
 @click.option("--duration", default="60 s", show_default=True, help="How long a point lasts.")
+@json_option
 def size(
     link: str,
     client_link: str,
@@ -217,6 +219,7 @@ def size(
     object_size: str,
     points: int,
     duration: str,
+    as_json: bool,
 ) -> None:
     """Estimate how many clients fill a link, and what their records take, from what a campaign measured."""
     from storelab.analysis import sizing
@@ -237,17 +240,38 @@ def size(
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)
+    with_room = max(1, round(1.25 * clients))
+    rate = min(each, one.bytes_per_s) / size_bytes
+    seconds = duration_ns / 1e9
+    counts = dict.fromkeys((clients, 64, 512, 5000))
+    volumes = {count: sizing.estimate(campaign, count, points, seconds, rate) for count in counts}
+    if as_json:
+        say(
+            "size",
+            link_bytes_per_s=wanted,
+            client_link_bytes_per_s=each,
+            one_client={"bytes_per_s": one.bytes_per_s, "source": one.source},
+            clients=clients,
+            clients_with_room=with_room,
+            points=points,
+            records=[
+                {
+                    "clients": count,
+                    "operations_a_point": told["operations a point"],
+                    "records_a_point_bytes": told["records a point"],
+                    "records_bytes": told["records of the campaign"],
+                    "files": told["files of the campaign"],
+                }
+                for count, told in volumes.items()
+            ],
+        )
+        return
     click.echo(
         f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its "
         f"link {each / 1e6:.4g} MB/s"
     )
-    click.echo(
-        f"{clients} clients fill {link}; {max(1, round(1.25 * clients))} leave room to see that the link is the limit"
-    )
-    rate = min(each, one.bytes_per_s) / size_bytes
-    seconds = duration_ns / 1e9
-    for count in dict.fromkeys((clients, 64, 512, 5000)):
-        told = sizing.estimate(campaign, count, points, seconds, rate)
+    click.echo(f"{clients} clients fill {link}; {with_room} leave room to see that the link is the limit")
+    for count, told in volumes.items():
         click.echo(
             f"{count:5d} clients, {points} points: {told['operations a point']:.3g} operations and "
             f"{units.human_size(told['records a point'])} of records "

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from storelab.cli.machine import json_option, rows, say
 from storelab.core import records
-from storelab.core.errors import UserError
+from storelab.core.errors import Exit, UserError
 
 FAIL_ON = ("slower", "slower-overall")
 
@@ -49,6 +50,7 @@ FAIL_ON = ("slower", "slower-overall")
     multiple=True,
     help="A campaign like A, of another day. Name several, so that intervals hold what a day may do.",
 )
+@json_option
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -60,6 +62,7 @@ def compare(
     fail_on: str | None,
     margin: float,
     day_names: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Say how fast B is beside A: faster, slower or cannot tell, for every comparable point and over all.
 
@@ -84,18 +87,49 @@ def compare(
         raise UserError("--days", f"{day_names[0]} is one day alone", "name two campaigns or more, each by --days")
     days = [sides.read(name, lambda: _results(ctx.obj)) for name in day_names]
     table, alone = sides.compare(first, second, days)
-    terminal.show(table, first, second, alone, days)
+    worse = sides.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
+    if as_json:
+        own = {"fail_on": fail_on, "margin_percent": margin, "slower": len(worse) if fail_on else None}
+        _say(table, first, second, alone, list(day_names), own)
+    else:
+        terminal.show(table, first, second, alone, days)
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:
         from storelab.analysis.latex import comparison
 
         records.write_atomic(latex_file, comparison.comparison(table).encode())
-    worse = sides.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if len(worse):
         beyond = f" by more than {margin:g} %" if margin else ""
         click.echo(f"storelab: slower{beyond}: {len(worse)} of the rows above (--fail-on {fail_on})", err=True)
-        sys.exit(1)
+        sys.exit(Exit.FAILED)
+
+
+def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], own: dict[str, Any]) -> None:
+    """The comparison as JSON."""
+    from storelab.analysis.compare import sides
+
+    axes = [str(c) for c in table.columns[3 : table.columns.get_loc("metric")]]
+    compared = {
+        side: {
+            "name": of.name,
+            "folder": str(of.folder),
+            "stores": [str(s) for s in table[f"store_{side}"].dropna().unique()],
+            "source": of.source,
+            "days": list(sides.dates(of)),
+        }
+        for side, of in (("a", a), ("b", b))
+    }
+    say(
+        "compare",
+        **compared,
+        days=days,
+        other_days=sides.other_days(a, b),
+        rows=rows(table, {"axes": axes}),
+        alone_a=alone[0],
+        alone_b=alone[1],
+        **own,
+    )
 
 
 def _results(settings: Any) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storelab.cli import Settings
+from storelab.cli.machine import json_option, say
 from storelab.core import evidence, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 
@@ -53,12 +54,10 @@ def load_stores(config: "Config", past: bool = False) -> dict[str, Any]:
 
 
 @click.command()
+@json_option
 @click.pass_obj
-def check(settings: Settings) -> None:
+def check(settings: Settings, as_json: bool) -> None:
     """Check the configuration; print what the plan asks for, its time, and whether room and limits allow it."""
-    from rich.console import Console
-    from rich.table import Table
-
     from storelab.core import plan as planning
     from storelab.measure import check as checks
     from storelab.measure import cold, plan_file
@@ -67,46 +66,93 @@ def check(settings: Settings) -> None:
     config, points = load_for_plan(settings)
     _say_overruled(settings)
     stores = load_stores(config)
+    asked = [_asked(points, name, stores[name].free_bytes()) for name in planning.stores_of(config, points)]
+    if not as_json:
+        _show_asked(config.name, asked)
+    checks.everything(config, points, WORKLOADS, stores)
+    todo = records.missing(config.raw, [p.key for p in points])
+    told = {
+        "points": len(points),
+        "measured": len(points) - len(todo),
+        "sealed": records.sealed(config.raw),
+        "differences": plan_file.differences(config, points),
+        "notes": list(cold.notes(points, stores)),
+    }
+    if as_json:
+        say("check", campaign=config.name, folder=str(config.campaign_dir), stores=asked, **told)
+    else:
+        _show_ready(told)
+
+
+def _asked(points: "list[Point]", store: str, free_bytes: int | None) -> dict[str, Any]:
+    """What the plan asks of one store, as `answers.Asked` declares it."""
+    from storelab.measure import check as checks
+
+    total = checks.summarise(points, store)
+    return {
+        "store": store,
+        "workloads": [
+            {"workload": workload, "points": n, "measuring_s": total.seconds[workload]}
+            for workload, n in total.points.items()
+        ],
+        "estimated_s": sum(total.seconds.values()) + 2 * sum(total.points.values()),
+        "staged_objects": total.staged_objects,
+        "staged_bytes": total.staged_bytes,
+        "buckets": total.buckets,
+        "free_bytes": free_bytes,
+        "scratch_bytes": total.scratch_bytes,
+    }
+
+
+def _show_asked(campaign: str, asked: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
-    for store in planning.stores_of(config, points):
-        total = checks.summarise(points, store)
-        title = f"campaign {config.name}, store {store}"
+    for of in asked:
+        title = f"campaign {campaign}, store {of['store']}"
         table = Table("workload", "points", "measuring", title=title, title_justify="left")
-        for workload, n in total.points.items():
-            table.add_row(workload, str(n), units.human_duration(total.seconds[workload] * 1e9))
+        for work in of["workloads"]:
+            table.add_row(work["workload"], str(work["points"]), units.human_duration(work["measuring_s"] * 1e9))
         console.print(table)
-        whole = (sum(total.seconds.values()) + 2 * sum(total.points.values())) * 1e9
-        free = stores[store].free_bytes()
+        free = of["free_bytes"]
         room = units.human_size(free) if free is not None else "cannot be asked"
-        staged, tmpfs = (units.human_size(size) for size in (total.staged_bytes, total.scratch_bytes))
+        staged, tmpfs = (units.human_size(of[key]) for key in ("staged_bytes", "scratch_bytes"))
         console.print(
-            f"staged: {total.staged_objects} objects, {staged}, as many PUT requests · buckets: {total.buckets} · "
+            f"staged: {of['staged_objects']} objects, {staged}, as many PUT requests · buckets: {of['buckets']} · "
             f"free: {room} · tmpfs: {tmpfs}"
         )
         console.print(
-            f"estimated time: {units.human_duration(whole)}, at 2 s beside each window; "
+            f"estimated time: {units.human_duration(of['estimated_s'] * 1e9)}, at 2 s beside each window; "
             "uploads and requests last until each deadline"
         )
-    checks.everything(config, points, WORKLOADS, stores)
-    todo = records.missing(config.raw, [p.key for p in points])
-    sealed = ", sealed" if records.sealed(config.raw) else ""
-    console.print(f"{len(points)} points, {len(points) - len(todo)} measured already{sealed}")
-    for line in plan_file.differences(config, points):
+
+
+def _show_ready(told: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    sealed = ", sealed" if told["sealed"] else ""
+    console.print(f"{told['points']} points, {told['measured']} measured already{sealed}")
+    for line in told["differences"]:
         console.print(f"[yellow]differs from the records:[/yellow] {line}")
-    for line in cold.notes(points, stores):
+    for line in told["notes"]:
         console.print(f"[yellow]note:[/yellow] {line}")
     console.print("room and limits: good")
 
 
 @click.command()
 @click.option("--write", is_flag=True, help="Write raw/plan.json of the campaign instead.")
+@json_option
 @click.pass_obj
-def plan(settings: Settings, write: bool) -> None:
+def plan(settings: Settings, write: bool, as_json: bool) -> None:
     """List the points in the order of measuring: number, state, engine and size, key."""
     from storelab import workloads
     from storelab.core.model import SAID_ALWAYS, said
     from storelab.workloads import WORKLOADS
 
+    if write and as_json:
+        raise UserError("plan", "--write lists nothing, so there is nothing for --json", "leave one of them out")
     config, points = load_for_plan(settings)
     if write:
         from storelab.measure import check as checks
@@ -116,12 +162,29 @@ def plan(settings: Settings, write: bool) -> None:
         plan_file.write(config, points, WORKLOADS)
         return
     _say_overruled(settings)
+    if as_json:
+        own = [_planned(p, _state(config, p)) for p in points]
+        say("plan", campaign=config.name, folder=str(config.campaign_dir), points=own)
+        return
     what = {p.key: " ".join(said(p, workloads.of(p), SAID_ALWAYS)) for p in points}
     wide = max(map(len, what.values()))
+    shown = {"measured": "done", "failed": "failed", "to do": "-"}
     for p in points:
-        folder = config.raw / p.key
-        state = "done" if (folder / "run.json").exists() else "failed" if (folder / "failed.json").exists() else "-"
-        click.echo(f"{p.order:5d}  {state:6s}  {what[p.key]:{wide}s}  {p.key}")
+        click.echo(f"{p.order:5d}  {shown[_state(config, p)]:6s}  {what[p.key]:{wide}s}  {p.key}")
+
+
+def _state(config: "Config", point: "Point") -> str:
+    """What became of a point so far."""
+    folder = config.raw / point.key
+    if (folder / "run.json").exists():
+        return "measured"
+    return "failed" if (folder / records.FAILED).exists() else "to do"
+
+
+def _planned(point: "Point", state: str) -> dict[str, Any]:
+    """A point, as `answers.Planned` declares it."""
+    own = {name: getattr(point, name) for name in ("order", "key", "store", "workload", "sweep", "rep", "clients")}
+    return own | {"state": state, "duration_s": point.fixed["duration_ns"] / 1e9, "axes": dict(point.axes)}
 
 
 @click.command()

@@ -3,12 +3,14 @@
 May import: every room; what one command alone needs is imported when it runs.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from storelab.cli import Settings, known
+from storelab.cli.machine import json_option, say
 from storelab.cli.measuring import load, load_stores
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed, UserError
@@ -25,42 +27,56 @@ WIDE = 110  # letters of a table that is not folded
     is_flag=True,
     help="Look at every node of the allocation instead: versions, s5cmd, endpoints, tmpfs, open files, clock, link.",
 )
+@json_option
 @click.pass_obj
-def doctor(settings: Settings, nodes: bool) -> None:
+def doctor(settings: Settings, nodes: bool, as_json: bool) -> None:
     """Look at this machine: programs, versions, credentials, endpoints, clock, room and limits. Say what to mend."""
     from storelab.measure import doctor as examination
 
     if nodes:
-        _doctor_of_nodes(settings.load())
+        _doctor_of_nodes(settings.load(), as_json)
         return
     findings = examination.examine(settings.load())
-    examination.print_findings(findings)
-    if any(f.level == "fail" for f in findings):
+    fit = not any(f.level == "fail" for f in findings)
+    if as_json:
+        say("doctor", fit=fit, findings=[vars(f) for f in findings], nodes=[], stores_down=[])
+    else:
+        examination.print_findings(findings)
+    if not fit:
         raise UserError("doctor", "something is missing", "see the lines marked fail")
 
 
-def _doctor_of_nodes(config: "Config") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+def _doctor_of_nodes(config: "Config", as_json: bool) -> None:
     from storelab.gang import inspect
 
     rows, down = inspect.nodes(config, load_stores(config))
-    table = Table(*inspect.COLUMNS, box=None, pad_edge=False)
+    bad = [r for r in rows if r["problem"]]
+    if as_json:
+        named = [{column.replace(" ", "_"): value for column, value in row.items()} for row in rows]
+        say("doctor", fit=not bad, findings=[], nodes=named, stores_down=down)
+    else:
+        _show_nodes(rows, down, inspect.COLUMNS)
+    if bad:
+        raise UserError(
+            "doctor --nodes",
+            f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}",
+            "see their problems",
+        )
+
+
+def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*(row[c] for c in inspect.COLUMNS))
+        table.add_row(*(row[c] for c in columns))
     Console(width=max(Console().width, WIDE)).print(table)
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['host']}: {row['problem']}")
     for name in down:
         click.echo(f"{name}: is down, so no node looked whether it reaches it; `storelab up {name}`")
-    if bad := [r for r in rows if r["problem"]]:
-        raise UserError(
-            "doctor --nodes",
-            f"{len(bad)} of {len(rows)} nodes are not fit, the first is {bad[0]['host']}",
-            "see their problems",
-        )
 
 
 @click.command()
@@ -188,9 +204,14 @@ def down(settings: Settings, name: str | None, all_: bool) -> None:
 
 
 @click.command()
+@json_option
 @click.pass_obj
-def status(settings: Settings) -> None:
+def status(settings: Settings, as_json: bool) -> None:
     """Show the state of all stores: up or down, version, endpoints."""
-    for store in load_stores(settings.load(), past=True).values():
-        s = store.status()
+    states = (store.status() for store in load_stores(settings.load(), past=True).values())
+    if as_json:
+        keys = ("kind", "state", "version", "endpoints", "detail")
+        say("status", stores=[{"store": s.name} | {key: getattr(s, key) for key in keys} for s in states])
+        return
+    for s in states:
         click.echo(f"{s.name} ({s.kind}): {s.state} {s.version} {' '.join(s.endpoints)} {s.detail}".rstrip())

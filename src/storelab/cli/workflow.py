@@ -18,7 +18,7 @@ from typing import Any
 
 from storelab.cli import code
 from storelab.core import config, evidence, records
-from storelab.core.errors import UserError, of_system
+from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
 
 # A shell function for the rules: to the terminal and into a log. Braces are doubled for Snakemake.
@@ -71,7 +71,7 @@ def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
         return flow
     except (UserError, OSError) as error:
         print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(Exit.MISTAKE)
 
 
 def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), verifying: bool = True) -> Workflow:

@@ -1,4 +1,5 @@
-"""The two ways to end without a result: a person's mistake (exit code 2) and a measurement that failed (1).
+"""How a command ends: its exit codes, and the two ways to end without a result: a person's mistake (exit code 2) and
+a measurement that failed (1).
 
 Imports nothing of storelab.
 """
@@ -10,7 +11,31 @@ import re
 import socket
 import ssl
 from collections.abc import Collection, Iterable
+from enum import IntEnum
 from typing import Any
+
+
+class Exit(IntEnum):
+    """Exit codes of all commands. docs/machine.md has the same table; they stay as they are."""
+
+    meaning: str  # in words, for that table
+
+    DONE = 0, "done"
+    FAILED = (
+        1,
+        "a measurement failed; or what you asked to hold does not: `compare --fail-on`, `history --fail-on`, "
+        "`docs --check`",
+    )
+    MISTAKE = 2, "a mistake, or something that the system refuses: one line on stderr has place, value and mend"
+    HANGUP = 129, "the terminal went away (SIGHUP)"
+    INTERRUPTED = 130, "ended by Ctrl-C, by a `no` to a question, or because nobody read the output any more"
+    TERMINATED = 143, "told to end (SIGTERM)"
+
+    def __new__(cls, code: int, meaning: str) -> "Exit":
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
+
 
 # What looks like a key or a token that somebody pasted at the wrong place: no message prints it back.
 _TOKENS = (

@@ -62,19 +62,32 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
     """The side that a text names. Raises UserError: no campaign, damaged records, unknown store, no run that counts."""
     folder, named = split(text, results)
     store = store or named
-    plan = read_plan(folder)
-    path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
-    if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
-        points, source = build.read(folder, "points"), str(path)
-    else:
-        points, source = build.Tables(load(folder))["points"], f"{folder / 'raw'} (no newer tables)"
-    side = Side(text, folder, plan, rated(plain(plan, points)), store, source)
-    if not side.stores:
-        raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
+    table, source = newest_tables(folder)
+    side = of_tables(text, folder, table, source, store)
     if store is not None and store not in side.stores:
         raise UserError(
             f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}"
         )
+    return side
+
+
+def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
+    """Name of a table -> the table, and what it is read from: the CSV where it is newer than the raw records, else
+    these, verified. Raises UserError: damaged records."""
+    path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
+    if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
+        return (lambda name: build.read(folder, name)), str(path)
+    return build.Tables(load(folder)).__getitem__, f"{folder / 'raw'} (no newer tables)"
+
+
+def of_tables(
+    name: str, folder: Path, table: Callable[[str], pd.DataFrame], source: str, store: str | None = None
+) -> Side:
+    """A side from the tables of its campaign (`newest_tables`). Raises UserError: no run that counts."""
+    plan = read_plan(folder)
+    side = Side(name, folder, plan, rated(plain(plan, table("points"))), store, source)
+    if not side.stores:
+        raise UserError(str(folder), "has no run with a rate", "measure a campaign that moves objects")
     return side
 
 
@@ -102,7 +115,8 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
     return (a, replace(b, store=store)) if open_ is b else (replace(a, store=store), b)
 
 
-def _defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    """(workload, axis column) -> where the axis stands if nobody names it."""
     return {(w, axis["column"]): axis["default"] for w, d in plan["workloads"].items() for axis in d["axes"]}
 
 
@@ -113,14 +127,14 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, str) else float(value)
 
 
-def _runs(side: Side, columns: list[str], defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
+def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
     """(store or None, workload, axes …, metric) -> rows of its runs, with rep and value."""
     rows = speed.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
-    own = _defaults(side.plan)
+    own = defaults(side.plan)
     for column in columns:
         known = {w for w, c in own if c == column}
         values = rows[column] if column in rows else pd.Series(None, index=rows.index, dtype=object)
-        missing = {w: d for (w, c), d in defaults.items() if c == column and w not in known}
+        missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
         filled = [missing.get(w, v) if pd.isna(v) else v for w, v in zip(rows["workload"], values, strict=True)]
         rows[column] = pd.Series([_plain(v) for v in filled], index=rows.index, dtype=object)
     rows["store"] = rows["store"] if side.store is None else None
@@ -132,7 +146,7 @@ def _runs(side: Side, columns: list[str], defaults: Mapping[tuple[str, str], Any
     return {key: rows.iloc[indices] for key, indices in groups.items()}
 
 
-def _values(rows: pd.DataFrame) -> dict[int, float]:
+def values_of(rows: pd.DataFrame) -> dict[int, float]:
     return {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
 
 
@@ -148,10 +162,10 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
     or of wholes), and bound_by (client or link, where one was the limit of a run on a side and calibration tells).
     """
     a, b = matched(a, b)
-    da, db = _defaults(a.plan), _defaults(b.plan)
+    da, db = defaults(a.plan), defaults(b.plan)
     columns = list(dict.fromkeys([*axis_columns(a.plan), *axis_columns(b.plan)]))
-    of_a, of_b = (_runs(side, columns, da | db) for side in (a, b))
-    of_days = [_runs(matched(a, day)[1], columns, da | db) for day in days]
+    of_a, of_b = (runs(side, columns, da | db) for side in (a, b))
+    of_days = [runs(matched(a, day)[1], columns, da | db) for day in days]
     both = [key for key in of_a if key in of_b]
     if not both:
         raise UserError(
@@ -160,8 +174,8 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
     rows, pairs = [], {}
     kinds = {speed.kind(key[-1]) for key in both}
     between = {kind: _days([k for k in both if speed.kind(k[-1]) == kind], of_days) for kind in kinds}
-    for key in sorted(both, key=_order):
-        metric, x, y = key[-1], _values(of_a[key]), _values(of_b[key])
+    for key in sorted(both, key=order_of):
+        metric, x, y = key[-1], values_of(of_a[key]), values_of(of_b[key])
         pairs.setdefault(speed.kind(metric), []).append((x, y))
         worse = speed.lower_is_better(metric)
         found = many.with_days(ratios.ratio(x.values(), y.values(), worse), *between[speed.kind(metric)].point, worse)
@@ -178,7 +192,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
     return table, (alone[0], alone[1])
 
 
-def _order(key: Key) -> tuple[Any, ...]:
+def order_of(key: Key) -> tuple[Any, ...]:
     """By store, workload and axes (not known before known), then speed before latencies."""
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
 
@@ -193,10 +207,10 @@ class Between:
 
 def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
     """Of the points that all days have; none without days."""
-    common = [key for key in keys if all(key in runs for runs in days)]
+    common = [key for key in keys if all(key in of_day for of_day in days)]
     if not days or not common:
         return Between((math.nan, 0), (math.nan, 0))
-    values = [[np.array(list(_values(runs[key]).values())) for runs in days] for key in common]
+    values = [[np.array(list(values_of(of_day[key]).values())) for of_day in days] for key in common]
     logs = np.array([[np.log(v).mean() if len(v) and v.min() > 0 else math.nan for v in row] for row in values])
     return Between(many.day_variance(logs), many.day_variance(np.nanmean(logs, axis=0, keepdims=True)))
 
@@ -252,7 +266,8 @@ def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = Fal
 def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]:
     """Axis columns of a workload that differ between its rows, and those that are the same for all of them."""
     rows = points[points["workload"] == workload]
-    axes = [c for c in points.columns[3 : points.columns.get_loc("metric")] if rows[c].notna().any()]
+    first = points.columns.get_loc("workload") + 1
+    axes = [c for c in points.columns[first : points.columns.get_loc("metric")] if rows[c].notna().any()]
     varying = [c for c in axes if rows[c].nunique(dropna=False) > 1]
     return varying, [c for c in axes if c not in varying]
 
@@ -262,14 +277,15 @@ def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
 
 
 def described(points: pd.DataFrame) -> list[str]:
-    """Each row in words: its store where there are several, its workload, the axes that differ between the workload's
-    rows."""
+    """Each row in words: its store (the first column) where there are several, its workload, the axes (those up to
+    `metric`) that differ between the workload's rows."""
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
-    several = points["store_a"].nunique() > 1
+    store = points.columns[0]
+    several = points[store].nunique() > 1
     return [
         ", ".join(
             [
-                *([row["store_a"]] if several else []),
+                *([row[store]] if several else []),
                 row["workload"].replace("_", " "),
                 *_worded(row, varying[row["workload"]]),
             ]
