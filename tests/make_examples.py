@@ -271,6 +271,7 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
     clients = [
         client
         | {"client": i, "lateness_ns": i * 1_000_000, "start_ns": start + i * 1_000_000, "end_ns": start + DURATION}
+        | {"endpoint": endpoint.replace(":18300", f":{18300 + i % point.axes.get('front_ends', 1)}")}
         for i in range(n)
     ]
     if point.axes.get("engine") == "obstore":

@@ -342,6 +342,39 @@ def test_what_a_finding_asks_for_is_in_the_campaigns_that_are_told():
                 assert len(values) > 1, f"{name}: {campaign} has one value of {claim['along']}"
 
 
+def found_of(name: str, *parts: pd.DataFrame) -> str:
+    """What a finding of the list says of these runs."""
+    rows = {"throughput": pd.concat(parts, ignore_index=True)}
+    return table_of.judged({name: findings.findings()[name]}, rows)["verdict"].iloc[0]
+
+
+def test_more_accounts_are_no_more_buckets():
+    """One account has 1 or 100 buckets; 2100 buckets have 21 accounts, which double the rate."""
+
+    def of(workload: str, gain: float) -> list[pd.DataFrame]:
+        grid = ((1, 1, 100), (100, 1, 100 * gain), (2100, 21, 200))
+        return [runs(v, workload=workload, object_size_bytes=4000, buckets=b, accounts=a) for b, a, v in grid]
+
+    assert found_of("buckets_bring_uploads", *of("put", 1.0)) == "refuted"
+    assert found_of("buckets_bring_uploads", *of("put", 1.5)) == "confirmed"
+    assert found_of("buckets_leave_downloads", *of("get", 1.0)) == "confirmed"
+    assert found_of("buckets_leave_downloads", *of("get", 1.5)) == "refuted"
+    assert found_of("buckets_bring_uploads", of("put", 1.5)[2]) == "not measured here"
+
+
+def test_three_copies_are_those_of_the_campaign_that_has_them():
+    def of(store: str, factor: float) -> list[pd.DataFrame]:
+        sides = (("put", 100), ("get", 100 * factor))
+        return [runs(v, workload=w, store=store, object_size_bytes=4000) for w, v in sides]
+
+    name = "replicated_downloads_double_uploads"
+    assert found_of(name, *of("ceph-copies", 2.0), *of("ceph-shards", 1.0)) == "confirmed"
+    assert found_of(name, *of("ceph-copies", 1.2), *of("ceph-shards", 2.0)) == "refuted"
+    assert found_of(name, *of("ceph-shards", 2.0)) == "not measured here"
+    stores = planning.make(config.load(ROOT / "config.yaml", overrides={"campaign": "ihep"}), WORKLOADS)
+    assert "ceph-copies" in {p.store for p in stores}
+
+
 @pytest.mark.parametrize("rows", [{}, {"system": "uds1_2013"}])
 def test_a_published_number_is_one_row(rows):
     with pytest.raises(ValueError, match="rows are"):

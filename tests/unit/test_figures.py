@@ -48,6 +48,9 @@ ELSEWHERE += (
     "gaps",
     "front",
     "events_throughput",
+    "events_bars",
+    "distributions",
+    "earlier",
 )
 OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
 
@@ -234,7 +237,8 @@ def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
     (tmp_path / "figures/entries.pdf").write_text("of an older state")
     write.build(tmp_path)
     index = records.read_json(tmp_path / "figures/index.json")["figures"]
-    assert set(index) == {"throughput_download", "metadata_download", "front_ends", "errors_over_time"}
+    rates = {"throughput_download", "metadata_download", "front_ends"}
+    assert set(index) == {*rates, "errors_over_time", "distributions", "earlier"}
     assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").exists()
     assert all(
         draw(spec, pd.DataFrame({"workload": [], "n": []})) is None

@@ -40,7 +40,8 @@ def groups(**columns) -> pd.DataFrame:
 
 
 def test_a_printed_number_is_divided_by_the_clients_of_its_setting():
-    t = earlier.printed().set_index("setting")
+    t = earlier.printed()
+    t = t[t["over"].isin(["clients", "front_ends"])].set_index("setting")
     assert t.loc["5 clients, download 4 kB", "median"] == 8500 / 5
     assert t.loc["21 clients, 21 accounts, 2100 buckets, upload 4 kB", "median"] == pytest.approx(1400 / 21)
     assert t.loc["20 clients, download throughput", "median"] == pytest.approx(18e9 / 8 / 1e6 / 20)
@@ -62,7 +63,8 @@ def test_ours_is_the_best_by_the_same_measure():
         groups(workload="get", object_size_bytes=10**8, clients=[1, 4], front_ends=[1, 2], value=[100.0, 300.0])
     )
     ours = two[two["source"] == "measured"].set_index("measure")
-    assert ours["median"].to_dict() == {"per client": 100, "per front-end": 150}
+    assert ours["median"].to_dict() == {"per client": 100, "per front-end": 150, "of the whole system": 300}
+    assert set(two[two["measure"] == "of the whole system"]["what"]) == {"Throughput, up or down"}
     assert two[two["measure"] == "per front-end"]["printed"].max() == 1000
 
 
@@ -71,6 +73,38 @@ def test_nothing_beside_nothing():
     assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
     assert earlier.table(pd.DataFrame()).empty
     assert latex.earlier(earlier.table(groups(clients=[1]))).count("published: ") == 5
+
+
+def test_what_has_nothing_to_divide_by_stands_for_the_whole_system():
+    t = earlier.printed()
+    whole = t[t["over"] == earlier.WHOLE]
+    assert list(whole["setting"].str.partition(",")[0]) == ["no-cache", "2 x 10 Gb", "2 x 10 Gb"]
+    assert list(whole["median"]) == [4100, 2500, 2500] and list(whole["printed"]) == [4100, 20, 20]
+    get = {"workload": "get", "clients": [1, 4], "value": [100.0, 300.0]}
+    found = earlier.table(groups(**get, access=["cold", "warm"]))
+    cold = found[(found["what"] == earlier.WHAT[earlier.COLD]) & (found["source"] == "measured")]
+    assert list(cold["median"]) == [100], "what a cache held is none of it"
+    assert earlier.WHAT[earlier.COLD] not in set(earlier.table(groups(**get, access="warm"))["what"])
+
+
+def test_throughput_by_the_link_that_carried_it():
+    """18 of 20 Gb/s are 112.5 MB/s for each Gbit/s, 350 MB/s over three links of 1 Gb/s 116.7; a full link has 125."""
+    t = earlier.printed()
+    by_link = t[t["over"] == earlier.LINK].set_index("setting")["median"]
+    assert by_link["20 clients, download throughput"] == 112.5
+    assert by_link["per front-end, 3 clients x 10 threads, download throughput"] == pytest.approx(350 / 3)
+    assert (
+        set(by_link[by_link.index.str.contains("network limit")]) == {125}
+        and not by_link.index.str.contains("kB").any()
+    )
+    rates = groups(workload="get", object_size_bytes=10**8, clients=[1, 4])
+    used = rates.assign(link_median_percent=[50.0, 80.0], link_low_percent=[40.0, 76.0], link_high_percent=[60.0, 84.0])
+    found = earlier.table(rates, used)
+    ours = found[(found["measure"] == "per Gbit/s of link") & (found["source"] == "measured")]
+    assert set(ours["what"]) == {"Download", "Throughput, up or down"}
+    assert list(ours["median"]) == [100, 100] and list(ours["low"]) == [95, 95] and list(ours["high"]) == [105, 105]
+    unknown = used.assign(link_median_percent=float("nan"))
+    assert "per Gbit/s of link" not in set(earlier.table(rates, unknown)["measure"]), "no driver tells"
 
 
 def of_threads(size: int, **more) -> pd.DataFrame:

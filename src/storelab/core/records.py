@@ -111,6 +111,7 @@ MONITOR = {
 }
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS, "monitor": MONITOR}
+FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one
 SUM_KEYS = ("summed", "sum")  # what `with_sum` adds

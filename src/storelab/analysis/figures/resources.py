@@ -13,9 +13,9 @@ from storelab.analysis.figures.specification import Curve, Measure, Reference, S
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import groups, speed
 from storelab.analysis.records import published
+from storelab.analysis.tables.systems.one_client import PRINTED
 from storelab.core import units
 
-PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012, which may be binary
 OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
 OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 

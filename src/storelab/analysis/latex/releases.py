@@ -31,10 +31,16 @@ def table(rows: pd.DataFrame) -> str:
     printed = ["0", "1", f"{published.release_days():g}"]
     printed += [f"$\\geq$ {words.number(value, gap=THIN)}" for value in (files, 1000 * volume)]
     lines += [r"\midrule", row(["Huawei UDS, 2015", *printed, *[""] * 5])]
+    a_day = [
+        rf"{words.number(mean, gap=THIN)} $\pm$ {words.number(deviation, gap=THIN)}"
+        for mean, deviation in zip(published.release(), published.release_spread(), strict=True)
+    ]
     caption = (
         "Releases of software: days that were published or replicated, of those that were tried; what a stratum holds "
         "at the end; medians over the days of the time of a day and of the lag of stratum 1, and its longest lag; "
-        "retries and failed requests of all days (medians over the runs). Below: what was printed in 2015, at factor 1."
+        "retries and failed requests of all days (medians over the runs). Below: "
+        "what was printed in 2015, at factor 1: "
+        f"{a_day[0]} new files and {a_day[1]}~GB a day (mean and standard deviation over the days)."
     )
     head = ["System", "Stratum", "n", "Days", "Objects", "MB", "Day [s]", "Lag [s]", "Most [s]", "Retries", "Failed"]
     return floating(f"{left(3.4)}rrrrrrrrrr", caption, "tab:releases", head, lines)

@@ -9,6 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.records.rows import select
+from storelab.core import yaml_text
+
 CHASSIS = (  # of 2013: system, setting, quantities
     "uds1_2013",
     "chassis powered off (16 disks)",
@@ -32,6 +35,19 @@ def load(name: str) -> pd.DataFrame:
         raise KeyError(name)
     with resources.files("storelab.analysis.records").joinpath("printed", f"{name}.csv").open() as f:
         return pd.read_csv(f)
+
+
+def places() -> list[dict[str, Any]]:
+    """Where printed numbers stand in the paper (`printed/places.yaml`): `table`, `columns`, `rows` (column: value or
+    values), and the names of `tables`, `tex`, `figures`, `numbers` that have them; `how`."""
+    path = resources.files("storelab.analysis.records").joinpath("printed", "places.yaml")
+    with resources.as_file(path) as file:
+        return list(yaml_text.read(file))
+
+
+def standing(place: dict[str, Any]) -> pd.DataFrame:
+    """The rows that a place is about, with its columns alone."""
+    return select(load(place["table"]), place.get("rows", {}))[place["columns"]]
 
 
 def share_amplification() -> pd.DataFrame:
@@ -77,6 +93,14 @@ def release() -> tuple[float, float]:
     """New files and GB of a day of the nightly release, means."""
     system, setting = STRATUM
     return headline(system, "new files a day, mean", setting), headline(system, "new volume a day, mean", setting)
+
+
+def release_spread() -> tuple[float, float]:
+    """The same, standard deviations over the days."""
+    system, setting = STRATUM
+    names = ("new files a day, standard deviation", "new volume a day, standard deviation")
+    files, volume = (headline(system, name, setting) for name in names)
+    return files, volume
 
 
 def release_at_end() -> tuple[float, float]:

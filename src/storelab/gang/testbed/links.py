@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
+from storelab.core.records import FRONT_END_LINK
 from storelab.gang.testbed.folder import PLACE, claim, run
 from storelab.gang.testbed.slurm import Cluster, Node
 from storelab.install import program
@@ -110,9 +111,9 @@ class Network:
             write = f"echo {value} > /proc/sys/net/ipv4/conf/all/{key}"
             run("nsenter", f"--net=/run/netns/{plan.head}", "sh", "-c", write)
         for i, (address, rate) in enumerate(zip(plan.addresses, plan.front_ends, strict=True)):
-            self._link(plan, plan.head, f"fe{i + 1}", address, f"fe{i + 1}", rate, bits=32)
-            table = str(100 + i)
-            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", f"fe{i + 1}", "src", address, "table", table)
+            own, table = FRONT_END_LINK.format(i + 1), str(100 + i)
+            self._link(plan, plan.head, own, address, own, rate, bits=32)
+            _ip("-n", plan.head, "route", "add", f"{NET}0/24", "dev", own, "src", address, "table", table)
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:

@@ -17,9 +17,11 @@ def earlier(table: pd.DataFrame) -> str:
         lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
         lines += [_line(r) for _, r in rows.iterrows()]
     caption = (
-        "Then and now. What was printed for other systems, divided by the clients that its setting names, or per "
-        "front-end as printed (1~Gb/s is 125~MB/s), and ours: the highest median over the clients, or front-ends, of "
-        "its points. Networks, clients and object sizes differ, so no ratio is formed."
+        "Then and now. What was printed for other systems, divided by the clients that its setting names, per "
+        "front-end or of the whole system as printed, or by the Gbit/s of the links that carried it (1~Gb/s is "
+        "125~MB/s), and ours: the highest median over the clients, or front-ends, of its points, or as it is; by "
+        "link, the share of what the driver of the client's busiest interface says that it can carry. Networks, "
+        "clients and object sizes differ, so no ratio is formed."
     )
     head = ["", "Value", "Setting", "As printed"]
     return floating(left(3.6, 3.0, 5.6, 2.4), caption, "tab:earlier", head, lines)

@@ -1,0 +1,145 @@
+"""Figure of distributions: histograms of operation times, and of bytes, CPU and memory of the clients, after the slides
+of 2013 that watched the clients."""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.figures.panels import PAGE, varying, with_series
+from storelab.analysis.figures.specification import Function
+from storelab.analysis.parts import groups, words
+from storelab.analysis.tables.systems.distributions import BUSY, COARSE, PLACE, shown, unpacked
+from storelab.core import units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = {  # quantities of a column of panels, each with its dash -> label
+    ("operation_time",): "Time of an operation [ms]",
+    ("traffic",): "Loopback of the host [MB/s]",
+    ("received", "sent"): "Network of a host [MB/s]",
+    ("cpu",): "CPU of a client [cores]",
+    ("memory",): "Memory of a client [MB]",
+}
+DASHES = ("-", ":")
+HEIGHT = 1.45  # inches of a line of panels
+MOST = int(PAGE / HEIGHT)
+LETTERS = 120  # of the legend in a line
+SERIES = 5  # histograms of a panel that can be told apart
+
+
+def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows of each line of panels: of a deployment, an operation and a size."""
+    by = [c for c in PLACE if c in table]
+    return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+
+
+def distributions(table: pd.DataFrame) -> "Figure | None":
+    """A line of panels for each deployment, operation and size, at the most clients; a column for each quantity; a
+    histogram for each engine, and whatever else varies."""
+    from matplotlib.figure import Figure
+
+    from storelab.analysis.figures import plots
+
+    if not (places := _places(table)[:MOST]):
+        return None
+    rows = pd.concat(places)
+    told = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
+    rows = with_series(rows, told, usual=True)
+    lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
+    looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
+    columns = {q: label for q, label in COLUMNS.items() if rows["quantity"].isin(q).any()}
+    with plots.style():
+        note = "Samples of all runs in the window in which all clients are active; percent of samples"
+        fig = Figure(figsize=(plots.WIDTH, HEIGHT * len(places) + 0.9), layout="constrained")
+        fig.supxlabel(note, fontsize=7, color="0.35")
+        cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
+        for line, (own, left) in zip(cells, lines, strict=True):
+            for ax, quantities in zip(line, columns, strict=True):
+                _panel(ax, own[own["quantity"].isin(quantities)], quantities, {n: c for n, (c, _) in looks.items()})
+            said = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
+            line[0].text(0, 1.05, _heading(own) + left, **said).set_in_layout(False)  # wider than its panel
+            line[0].set_title(" ", fontsize=7)  # the room for it
+            line[0].set_ylabel("%")
+        for ax, label in zip(cells[-1], columns.values(), strict=True):
+            ax.set_xlabel(textwrap.fill(label, 20), fontsize=7)
+        _key(fig, {name: colour for name, (colour, _) in looks.items()})
+    return fig
+
+
+def _key(fig: "Figure", colours: dict[str, object]) -> None:
+    """The names of the histograms in small letters: there may be many."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=c, label=name) for name, c in colours.items()]
+    columns = max(1, min(4, len(handles), LETTERS // (max(map(len, colours)) + 8)))
+    fig.set_figheight(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1))
+    title = {"title": "How times and use are spread", "title_fontsize": 9.5}
+    fig.legend(handles=handles, loc="outside upper center", frameon=False, ncols=columns, fontsize=6.5, **title)
+
+
+def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The rows of the first SERIES settings, and in words how many there are, if more."""
+    names = list(dict.fromkeys(rows["series"]))
+    left = f", {SERIES} of {len(names)} settings (all are in distributions.csv)" if len(names) > SERIES else ""
+    return rows[rows["series"].isin(names[:SERIES])], left
+
+
+def _heading(rows: pd.DataFrame) -> str:
+    """`seaweedfs: download of 4 kB, 21 clients`."""
+    first = groups.labelled(rows).iloc[0]
+    size = first.get("object_size_bytes")
+    what = words.value_text("workload", first["workload"])
+    what += "" if size is None or pd.isna(size) else f" of {units.format_size(int(size))}"
+    return f"{first['deployment']}: {what}, {words.plural(rows['clients'].max(), 'client')}"
+
+
+def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object]) -> None:
+    """Histograms on a logarithmic axis; what is zero is told in words."""
+    import seaborn as sns
+
+    from storelab.analysis.figures import plots
+
+    zeros, drawn = [], False
+    ax.set_xscale("log")
+    for quantity, dash in zip(quantities, DASHES, strict=False):
+        for _, r in rows[rows["quantity"] == quantity].iterrows():
+            counts = unpacked(r["histogram"])
+            if r["zeros"] / r["samples"] >= 0.005:
+                zeros.append(f"{100 * r['zeros'] / r['samples']:.0f} %")
+            if counts.empty:
+                continue
+            edges = np.arange(counts.index.min() - 2, counts.index.max() + 2) / COARSE  # logarithms, as the axis has
+            middles = 10.0 ** ((counts.index.to_numpy(float) - 0.5) / COARSE)
+            look = {"element": "step", "fill": False, "linewidth": 1, "linestyle": dash}
+            weights = 100 * counts.to_numpy() / r["samples"]
+            sns.histplot(x=middles, weights=weights, bins=edges.tolist(), color=colours[r["series"]], ax=ax, **look)
+            drawn = True
+    ax.set(xlabel="", ylabel="")
+    if not drawn:
+        ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
+        return
+    low, high = ax.get_xlim()
+    plots.plain_numbers(ax.xaxis, high / low, 5)
+    ax.tick_params(labelsize=6.5)
+    if zeros:
+        ax.text(0.98, 0.97, f"zero: {', '.join(zeros)}", transform=ax.transAxes, ha="right", va="top", fontsize=6)
+
+
+FIGURES = {
+    "distributions": Function(
+        table="distributions",
+        function=distributions,
+        count=lambda table: len(_places(table)),
+        most=MOST,
+        things="deployments with their operations and sizes",
+        caption="Histograms at the most clients that were measured, by engine: times of operations that succeeded; "
+        "bytes that the busiest interface of a client's host received (solid) and sent (dotted) a second (where that "
+        "is the loopback, both ends of each connection are on it); CPU and resident memory of a client with its child "
+        "processes. Bytes, CPU and memory are the monitor's samples, up to five a second. Samples of zero have no "
+        "place on a logarithmic axis: a panel says how many there are.",
+    ),
+}

@@ -1,0 +1,137 @@
+"""`traffic.csv`: what each front-end of a point carried: was the load balanced?
+
+Where a front-end has an interface of its own (a testbed), its counters tell: bytes received and sent from the agreed
+start to the deadline. What the clients had done by it comes from their records, from the agreed start until the first
+client stopped: by the front-end that each client was given, or, of clients that use several, by the `endpoint` of each
+operation; null where they do not tell (bins, and front-ends that share one name). Front-ends are numbered from 1, in
+the order in which clients are given them; one that no client was given counts, too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import groups
+from storelab.analysis.records import scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.core.records import FRONT_END_LINK
+
+COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
+ALONE = "client"  # the axis `balance`: each client has one front-end
+METRICS = (
+    ("operations", "per_s"),  # from the clients' records
+    ("throughput", "mb_per_s"),
+    ("received", "mb_per_s"),  # from the front-end's own counters
+    ("sent", "mb_per_s"),
+    ("share", "percent"),  # of what all front-ends of the run carried
+    ("spread", "percent"),  # of all front-ends of a run: the most less the least, over their mean
+)
+COLUMNS = ("given_to", "source", "shared_host")
+_DONE = """
+SELECT key, client, endpoint, sum(count) AS operations, sum(bytes) AS bytes,
+  any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
+FROM rows WHERE error IS NULL AND end_ns > agreed_ns AND end_ns <= first_end_ns GROUP BY key, client, endpoint"""
+Done = Sequence[Mapping[str, Any]]  # rows of _DONE
+
+
+def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
+    """(received, sent) MB/s of each front-end, from its own interface; None where not all have one."""
+    host = run.get("coordinator") or run.get("host") or {}
+    links = [(host.get("network") or {}).get(FRONT_END_LINK.format(i + 1)) for i in range(number)]
+    seconds = host.get("seconds")
+    if not seconds or None in links:
+        return None
+    return [(link["rx_bytes"] / 1e6 / seconds, link["tx_bytes"] / 1e6 / seconds) for link in links if link]
+
+
+def given(run: Mapping[str, Any]) -> list[str]:
+    """The front-end that each client was given, by its URL, in the clients' order."""
+    return [c.get("endpoint") or "" for c in sorted(run["clients"], key=lambda c: c["client"])]
+
+
+def is_alone(run: Mapping[str, Any]) -> bool:
+    """Does each client use one front-end?"""
+    return bool(run["point"]["axes"].get("balance", ALONE) == ALONE)
+
+
+def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
+    """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
+    urls, out = given(run), [(0.0, 0.0)] * number
+    order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
+    if is_alone(run) and len(order) != min(number, len(urls)):  # one name for all front-ends: who answers, nobody knows
+        return None
+    for row in done:
+        at = order.index(urls[ranks.index(row["client"])]) if is_alone(run) else row["endpoint"]
+        if at is None or pd.isna(at) or not row["seconds"] or at >= number:
+            return None
+        operations, mb = out[int(at)]
+        out[int(at)] = (operations + row["operations"] / row["seconds"], mb + row["bytes"] / 1e6 / row["seconds"])
+    return out
+
+
+def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
+    """A row for each front-end of a run; none where nothing is known. done: what its clients did."""
+    seen, told = counters(run, number), by_records(run, number, done)
+    carried = [sum(both) for both in seen or ()]
+    if told and not seen:  # bytes, or operations where none moves any
+        carried = [mb for _, mb in told] if any(mb for _, mb in told) else [rate for rate, _ in told]
+    if not (whole := sum(carried)):
+        return
+    urls = given(run)
+    order = list(dict.fromkeys(urls))
+    for i in range(number):
+        mine = urls.count(order[i]) if i < len(order) else 0
+        row: dict[str, Any] = {
+            "front_end": i + 1,
+            "given_to": mine if is_alone(run) else len(urls),
+            "source": COUNTERS if seen else CLIENTS,
+            "share_percent": 100 * carried[i] / whole,
+            "spread_percent": 100 * number * (max(carried) - min(carried)) / whole,
+        }
+        for names, values in ((METRICS[:2], told), (METRICS[2:4], seen)):
+            row |= {"_".join(name): values[i][j] if values else None for j, name in enumerate(names)}
+        yield row
+
+
+@TABLE("traffic", "campaign", "rated", "by")
+def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points with several front-ends, and front-end: medians over the runs; spread is that of the
+    run, the same for all of its front-ends."""
+    names = [*("_".join(m) for m in METRICS), "front_end", *COLUMNS[:2]]
+    ok = rated[rated["state"] == "ok"]
+    ok = ok[ok["front_ends"].fillna(1) > 1] if "front_ends" in ok else ok.iloc[:0]
+    con = scan.connect(campaign, "ops", ok["key"]) if len(ok) else None
+    done = con.execute(_DONE).df() if con else pd.DataFrame({"key": []})
+    rows = []
+    for p in ok[["key", "front_ends"]].itertuples(index=False) if len(ok) else ():
+        own = done[done["key"] == p.key].to_dict("records")
+        rows += [{"key": p.key, **row} for row in of_run(campaign.runs[p.key], int(p.front_ends), own)]
+    both = ok.drop(columns=ok.columns.intersection(names)).merge(
+        pd.DataFrame(rows, columns=["key", *names]).astype({"front_end": "Int64", "given_to": "Int64"}), on="key"
+    )
+    identity = [*by, "front_end"]
+    columns = [*identity, *groups.COUNTS, *COLUMNS, *groups.spread(METRICS)]
+    return groups.summarised(both, identity, METRICS, columns, _more)
+
+
+def _more(runs: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "given_to": int(runs["given_to"].max()),
+        "source": groups.joined(runs["source"]),
+        "shared_host": bool(runs["shared_host"].any()),
+    }
+
+
+def evenly_given(found: pd.DataFrame) -> pd.DataFrame:
+    """The rows of groups whose front-ends were given to as many clients each."""
+    by = list(found.columns[: found.columns.get_loc("front_end")])
+    return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
+
+
+@NUMBERS("traffic", "traffic")
+def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """name, value, unit: the largest median spread where each front-end was given to as many clients as the others."""
+    even = evenly_given(found)
+    return [("traffic_spread_most", even["spread_median_percent"].astype(float).max(), "%")] if len(even) else []

@@ -1,0 +1,169 @@
+"""Distributions by hand: steps of the monitor, samples in the window alone, quantiles against numpy, histograms that add up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from storelab.analysis.figures import catalogue, draw
+from storelab.analysis.figures.systems import distributions as figure
+from storelab.analysis.latex.systems import distributions as latex
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables.systems import distributions
+from storelab.core import records
+
+S = 10**9
+BY = ["store", "workload", "engine", "object_size_bytes", "clients", "workers"]
+MB = 10**6
+
+
+def seen(second: float, what: str, name: str, **more) -> dict:
+    return {"host": "h", "what": what, "name": name, "time_ns": int(second * S)} | more
+
+
+def monitor(interface="eth0") -> list[dict]:
+    """A sample a second from 0 to 5: the client takes 0.5, 0, 1, 1, 1 cores and has 100 to 105 MB; its host receives 10 MB/s and
+    sends 1 MB/s, another interface less; a store on another host counts for nothing."""
+    cpu, rows = np.cumsum([0, 0.5, 0, 1, 1, 1]), []
+    for k in range(6):
+        rows.append(seen(k, "client", "0", cpu_user_s=cpu[k] / 2, cpu_system_s=cpu[k] / 2, rss_bytes=(100 + k) * MB))
+        rows.append(seen(k, "interface", interface, rx_bytes=10 * k * MB, tx_bytes=k * MB))
+        rows.append(seen(k, "interface", "eth1", rx_bytes=k, tx_bytes=k))
+        rows.append(seen(k, "server", "s3-1", cpu_user_s=9.0 * k, cpu_system_s=0.0, rss_bytes=10**9))
+        rows.append(seen(k, "interface", "eth9", rx_bytes=99 * k * MB, tx_bytes=0, host="store"))
+    return rows
+
+
+def op(end_s: float, ms: float, **more) -> dict:
+    times = {"start_ns": int(end_s * S - ms * MB), "end_ns": int(end_s * S)}
+    return {"client": 0, "op": "GET", "count": 1, "bytes": 1, "status": 200} | times | more
+
+
+def table(folder, ops=(), watched=(), runs=1, **change) -> pd.DataFrame:
+    """Runs of one point from 0 to 5 s with a warm-up of 1 s."""
+    found, rows = {}, []
+    for number in range(runs):
+        key, files = f"k{number}", {}
+        for name, kinds, given in (("ops", records.OPS, ops), ("monitor", records.MONITOR, watched)):
+            if given:
+                path = folder / "raw" / key / f"{name}.0.parquet"
+                records.write_table(path, kinds, {c: [r.get(c) for r in given] for c in kinds})
+                files[path.name] = {}
+        found[key] = {"schema": 4, "start_ns": 0, "deadline_ns": 5 * S, "files": files}
+        found[key] |= {"clients": [{"client": 0, "start_ns": 0}], "point": {"fixed": {"warm_up_ns": S}}}
+        rows.append({"store": "alpha", "workload": "get", "engine": "obstore", "object_size_bytes": 4000, "clients": 1})
+        rows[-1] |= {"workers": 1, "key": key, "state": "ok"}
+    known = Campaign(folder, {"points": [], "workloads": {}, "stores": {}}, found, {})
+    return distributions.table(known, pd.DataFrame(rows).assign(**change), BY)
+
+
+def quantity(found: pd.DataFrame, name: str) -> pd.Series:
+    rows = found[found["quantity"] == name]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_what_the_monitor_saw_in_the_window(tmp_path):
+    """Steps from 1 s on: CPU 0, 1, 1, 1 cores; memory is that of the samples after the warm-up, 102 to 105 MB."""
+    found = table(tmp_path, watched=monitor())
+    assert list(found["quantity"]) == ["sent", "received", "cpu", "memory"]
+    cpu = quantity(found, "cpu")
+    assert (cpu["samples"], cpu["zeros"], cpu["mean"], cpu["least"], cpu["most"]) == (4, 1, 0.75, 0, 1)
+    assert (cpu["p5"], cpu["p25"], cpu["p50"]) == (0, 0, pytest.approx(1, rel=0.02)) and cpu["histogram"] == "0:3"
+    memory = quantity(found, "memory")
+    assert (memory["samples"], memory["mean"], memory["least"], memory["most"]) == (4, 103.5, 102, 105)
+    for name, value in (("sent", 1), ("received", 10)):
+        row = quantity(found, name)
+        assert (row["samples"], row["zeros"], row["least"], row["most"], row["unit"]) == (4, 0, value, value, "MB/s")
+
+
+def test_the_loopback_has_both_ends_and_counts_once(tmp_path):
+    found = table(tmp_path, watched=monitor("lo"))
+    assert list(found["quantity"]) == ["traffic", "cpu", "memory"] and quantity(found, "traffic")["mean"] == 10
+
+
+def test_times_of_operations_against_numpy(tmp_path):
+    """Not those of the warm-up, that failed, that ended after the first client, or whose start is not known."""
+    times = np.random.default_rng(3).lognormal(2, 1, 2000)
+    ops = [op(1.5 + 3 * i / 2000, t) for i, t in enumerate(times)]
+    ops += [op(0.5, 9999), op(3, 9999, error="Timeout"), op(6, 9999), op(3, 9999) | {"start_ns": None}]
+    row = quantity(table(tmp_path, ops), "operation_time")
+    assert row["samples"] == 2000 and row["mean"] == pytest.approx(times.mean()) and row["unit"] == "ms"
+    assert (row["least"], row["most"]) == pytest.approx((times.min(), times.max()), rel=1e-4)
+    for name, level in distributions.LEVELS.items():
+        assert row[name] == pytest.approx(np.quantile(times, level, method="inverted_cdf"), rel=0.02), name
+    counts = distributions.unpacked(row["histogram"])
+    edges = 10.0 ** (np.arange(counts.index.min() - 1, counts.index.max() + 1) / distributions.COARSE)
+    expected, _ = np.histogram(times, edges)
+    assert counts.sum() == 2000
+    assert np.abs(counts.reindex(range(counts.index.min(), counts.index.max() + 1), fill_value=0) - expected).max() <= 1
+
+
+def test_an_open_loop_counts_from_when_an_operation_was_due_and_bins_count(tmp_path):
+    due = [op(3, 1) | {"intended_ns": int(2.9 * S)}]
+    assert quantity(table(tmp_path / "due", due), "operation_time")["mean"] == pytest.approx(100)
+    bins = [
+        op(2, 1)
+        | {
+            "start_ns": None,
+            "count": 7,
+            "latency_hist": [{"upper_ns": u * MB, "count": n} for u, n in ((1, 5), (10, 2))],
+        }
+    ]
+    row = quantity(table(tmp_path / "bins", bins), "operation_time")
+    assert row["samples"] == 7 and row["mean"] == pytest.approx(25 / 7) and row["most"] == 10
+
+
+def test_runs_of_a_group_are_taken_together_and_invalid_ones_left_out(tmp_path):
+    both = quantity(table(tmp_path, watched=monitor(), runs=2), "cpu")
+    assert (both["n"], both["samples"], both["mean"], both["histogram"]) == (2, 8, 0.75, "0:6")
+    assert table(tmp_path / "bad", watched=monitor(), state="invalid").empty
+    assert table(tmp_path / "old").empty, "records of before there was a monitor"
+
+
+def test_all_zero_is_no_error(tmp_path):
+    still = [r | ({"cpu_user_s": 1.0, "cpu_system_s": 1.0} if r["what"] == "client" else {}) for r in monitor()]
+    row = quantity(table(tmp_path, watched=still), "cpu")
+    assert (row["zeros"], row["p99"], row["most"], row["histogram"]) == (4, 0, 0, "")
+    assert distributions.unpacked(float("nan")).empty and distributions.unpacked("3:2 5:1").to_dict() == {3: 2, 5: 1}
+
+
+def several(folder) -> pd.DataFrame:
+    """Two engines at 1 and 4 clients; only one of them tells times."""
+    one = table(folder, [op(2, 5), op(3, 50)], monitor())
+    parts = [one.assign(clients=c, engine=e) for c in (1, 4) for e in ("obstore", "s5cmd")]
+    rows = pd.concat(parts, ignore_index=True)
+    return rows[(rows["engine"] == "obstore") | (rows["quantity"] != "operation_time")]
+
+
+def test_figure_and_table_show_the_most_clients(tmp_path):
+    rows = several(tmp_path)
+    assert set(distributions.shown(rows)["clients"]) == {4}
+    fig = draw.draw(catalogue.FIGURES["distributions"], rows)
+    labels = [ax.get_xlabel().replace("\n", " ") for ax in fig.axes]
+    assert labels == [label for q, label in figure.COLUMNS.items() if q != ("traffic",)]
+    assert fig.axes[0].texts[-1].get_text() == "alpha: download of 4 kB, 4 clients"
+    assert [t.get_text() for t in fig.legends[0].get_texts()] == ["obstore", "s5cmd"]
+    assert [len(ax.lines) for ax in fig.axes] == [1, 4, 2, 2] and fig.axes[0].get_xscale() == "log"
+    assert [t.get_text() for ax in fig.axes[1:] for t in ax.texts] == ["zero: 25 %, 25 %"]
+    heights = sorted({y for y in fig.axes[0].lines[0].get_ydata() if y})
+    assert heights == [50], "percent of the samples"
+    text = latex.distributions(rows)
+    assert "4 clients" in text and "1 client," not in text and text.count("CPU of a client") == 2
+
+
+def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
+    one = table(tmp_path, [op(2, 5), op(3, 50)])
+    rows = pd.concat([one.assign(engine=f"e{i}") for i in range(7)], ignore_index=True)
+    fig = draw.draw(catalogue.FIGURES["distributions"], rows)
+    assert "5 of 7 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 5
+    several_sizes = [one.assign(object_size_bytes=1000 * (i + 1)) for i in range(figure.MOST + 2)]
+    shown = draw.draw(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
+    assert len(shown.axes) == figure.MOST
+    caption = catalogue.caption(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
+    assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
+
+
+def test_every_quantity_has_a_panel_and_a_name():
+    assert {q for quantities in figure.COLUMNS for q in quantities} == set(distributions.UNITS) == set(latex.SAID)
+    empty = pd.DataFrame(columns=[*BY, *distributions.COLUMNS])
+    assert draw.draw(catalogue.FIGURES["distributions"], empty) is None
