@@ -71,7 +71,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    do_GET = do_PUT = do_HEAD = _do
+    do_GET = do_PUT = do_HEAD = do_DELETE = _do
 
 
 @contextmanager

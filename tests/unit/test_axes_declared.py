@@ -81,6 +81,8 @@ DEFAULTS = {
         "step": (50, 1),
         "files": (1, 1),
         "days": (5, 1),
+        "start_files": (200, 1),
+        "applications": (1, 1),
     },
 }
 

@@ -45,6 +45,7 @@ ELSEWHERE += (
     "role_phases",
     "soak",
     "releases",
+    "launches",
     "gaps",
     "front",
     "events_throughput",

@@ -9,6 +9,7 @@ from pathlib import Path
 import golden
 import pytest
 from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
+from test_launching import table as starts_of_an_application  # noqa: F401  (a fixture)
 from test_releases import table as days_of_a_release  # noqa: F401  (a fixture)
 
 from storelab.analysis.figures import catalogue, write
@@ -16,7 +17,8 @@ from storelab.analysis.latex import numbers, parts
 from storelab.analysis.latex import write as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
-from storelab.analysis.tables import build, releases
+from storelab.analysis.tables import build
+from storelab.analysis.tables.distribution import launches, releases
 from storelab.core.errors import UserError
 
 PAPER = Path(__file__).parents[2] / "paper"
@@ -69,7 +71,12 @@ def test_spread_shows_what_low_and_high_differ_in():
 
 
 @pytest.mark.heavy
-def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path, days_of_a_release):  # noqa: F811
+def test_every_macro_of_the_prose_is_defined_when_all_has_data(
+    tex,
+    tmp_path,
+    days_of_a_release,  # noqa: F811
+    starts_of_an_application,  # noqa: F811
+):
     ends = {
         "workload": "put",
         "duration": "4 s",
@@ -89,6 +96,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path, da
     )
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     defined |= {numbers.macro(name) for name, *_ in releases.numbers(days_of_a_release)}
+    defined |= {numbers.macro(name) for name, *_ in launches.numbers(starts_of_an_application)}
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined

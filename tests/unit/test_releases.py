@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from storelab.analysis.figures import catalogue, draw
-from storelab.analysis.latex import releases as latex
+from storelab.analysis.latex.distribution import releases as latex
 from storelab.analysis.records import published
-from storelab.analysis.tables import releases
+from storelab.analysis.tables.distribution import releases
 from storelab.core import records
 
 S = 10**9

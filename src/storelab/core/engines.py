@@ -157,6 +157,7 @@ ALL = (
             "consistency": Use("storelab.workloads.consistency.client:WireClient", protocols=S3),
             "publish": Use("storelab.workloads.distribution.client:PublishClient", protocols=S3),
             "replicate": Use("storelab.workloads.distribution.client:ReplicateClient", protocols=S3),
+            "launch": Use("storelab.workloads.distribution.launch.client:LaunchClient", protocols=("s3", "http")),
         },
         packages=("xrootd",),
     ),

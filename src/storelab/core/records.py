@@ -67,14 +67,8 @@ ANOMALIES = {
     "watched_ns": "int64",
     "evidence": "string",
 }
-SCENARIOS = {
-    "client": "int16",
-    "scenario": "string",
-    "same_front_end": "bool",
-    "tried": "int64",
-    "anomalies": "int64",
-    "errors": "int64",
-}
+SCENARIOS = {"client": "int16", "scenario": "string", "same_front_end": "bool"}
+SCENARIOS |= dict.fromkeys(("tried", "anomalies", "errors"), "int64")
 ANSWERS = {
     "client": "int16",
     "topic": "string",
@@ -87,6 +81,9 @@ ANSWERS = {
 _DAY = "begin_ns end_ns prepare_ns files raw_bytes objects stored bytes heads gets puts skipped retries failures"
 DAYS = {"client": "int16", "stratum": "int8", "day": "int32", "state": "string", "reason": "string"}
 DAYS |= dict.fromkeys(_DAY.split(), "int64")  # of a release that is published
+_LAUNCH = "begin_ns end_ns files raw_bytes objects gets bytes kept"
+LAUNCHES = {"client": "int16", "launch": "int32", "application": "int16", "state": "string", "reason": "string"}
+LAUNCHES |= dict.fromkeys(_LAUNCH.split(), "int64")  # starts of an application
 # What the monitor saw, up to 5 times a second; counters since the boot of the host, or the begin of the process.
 # `what`: `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store),
 # `interface`.
@@ -111,6 +108,7 @@ MONITOR = {
 }
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS, "monitor": MONITOR}
+TABLES |= {"launches": LAUNCHES}
 FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one

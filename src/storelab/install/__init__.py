@@ -32,6 +32,7 @@ class Part:
 # kind of store of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
+    "squid": ("storelab.install.debian", "squid"),
     "condor": ("storelab.install.chroot", "condor"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),

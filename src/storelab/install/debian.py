@@ -84,3 +84,4 @@ slurm = Packages(
     ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"),
     "for the testbed: some 40 packages, 20 MB to download",
 ).parts
+squid = Packages(("squid",), "for `http_cache: squid`: some 8 packages, 4 MB to download").parts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storelab import engines
+from storelab import engines, workloads
 from storelab.core import calibration, units
 from storelab.core.axes import mixes
 from storelab.core.config import Config
@@ -226,6 +226,8 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
     for name in sorted(used):
         if CATALOGUE[name].program:
             engines.load(CATALOGUE[name].program)()
+    for point in points:
+        workloads.of(point).require(point)
     for other in sorted({name for p in points if (name := beside.named(p))}):
         stores[other].require()
     for point in {deployment(p): p for p in _own_first(points)}.values():

@@ -14,6 +14,7 @@ from storelab.core.model import Part, Point
 from storelab.core.plan import series
 from storelab.host import scratch
 from storelab.stores.base import Store
+from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
 
@@ -74,3 +75,14 @@ def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, P
         "timeout_ns": config.gang_timeout,
         "limits": config.limits.model_dump(mode="json"),
     }
+
+
+def several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:
+    """The variables of a client that uses these accounts in turn: those of the first, and the keys of the others under
+    their numbers."""
+    others = {
+        name.replace("AWS_", account_prefix(account), 1): value
+        for account in accounts[1:]
+        for name, value in environs[account].items()
+    }
+    return environs[accounts[0]] | others

@@ -31,7 +31,6 @@ from storelab.measure.faults.runner import Runner
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
-from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, stage, written
 
@@ -154,9 +153,12 @@ def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> di
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
-    _write_job(attempt, points)
-    attempt.cold.cool()
-    outcome = _launch(attempt)
+    try:
+        _write_job(attempt, points)
+        attempt.cold.cool()
+        outcome = _launch(attempt)
+    finally:
+        attempt.workload.ended(attempt.job)
     _gather(attempt, outcome, points)
     record.accept(attempt.job["limits"], outcome.results, outcome.checks)
     run = _told(attempt, outcome)
@@ -238,21 +240,10 @@ def _environs(attempt: Attempt) -> list[dict[str, str]]:
     if "roles" not in attempt.job and accounts <= clients:
         return environs
     return [
-        _several(environs, accounts_of(client, len(part.ranks), accounts))
+        jobs.several(environs, accounts_of(client, len(part.ranks), accounts))
         for part, _ in attempt.parts
         for client in range(len(part.ranks))
     ]
-
-
-def _several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:
-    """The variables of a client that uses these accounts in turn: those of the first, and the keys of the others under
-    their numbers."""
-    others = {
-        name.replace("AWS_", account_prefix(account), 1): value
-        for account in accounts[1:]
-        for name, value in environs[account].items()
-    }
-    return environs[accounts[0]] | others
 
 
 def _launch(attempt: Attempt) -> Outcome:

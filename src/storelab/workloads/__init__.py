@@ -25,6 +25,7 @@ _REGISTRY = (
     "storelab.workloads.space:SPACE",
     "storelab.workloads.distribution.workload:PUBLISH",
     "storelab.workloads.distribution.workload:REPLICATE",
+    "storelab.workloads.distribution.launch.workload:LAUNCH",
     "storelab.workloads.consistency.workload:CONSISTENCY",
     "storelab.workloads.probe.workload:PROBE",
     "storelab.workloads.calibrate.workload:CALIBRATE",

@@ -1,6 +1,6 @@
 """What a workload is to the rest: its declaration, and hooks around the measurement (room `workloads`).
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`) do nothing here: a workload overrides those that it
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here: a workload overrides those that it
 needs.
 """
 
@@ -72,6 +72,9 @@ class Workload(model.Workload):
     def possible(self, point: model.Point) -> None:
         """Raises UserError where values of the point's axes do not go together; pure."""
 
+    def require(self, point: model.Point) -> None:
+        """Raises UserError that says what installs a program which the workload itself starts."""
+
     def beside(self, point: model.Point) -> str:
         """Name of a second store that the clients ask, '' where there is none; pure."""
         return ""
@@ -92,3 +95,6 @@ class Workload(model.Workload):
     def observe(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> dict[str, Any] | None:
         """What is seen of the store afterwards, for `observed` of the record; None for nothing."""
         return None
+
+    def ended(self, job: dict[str, Any]) -> None:
+        """Called last, whatever happened: what `before` started ends here."""

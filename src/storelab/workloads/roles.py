@@ -53,6 +53,10 @@ class Roles(Workload):
         }
         return {name: told for name, told in seen.items() if told is not None} or None
 
+    def ended(self, job: dict[str, Any]) -> None:
+        for each, own in zip(self.each.values(), job["roles"], strict=True):
+            each.ended(own)
+
 
 def files_of(part: Part, folder: Path) -> Path:
     """A folder in which the files of a role's clients look as those of an ordinary point: numbered from 0, nothing

@@ -34,6 +34,7 @@ OPERATIONS = {
     "mix": "mixed operations",
     "publish": "publication",
     "replicate": "replication",
+    "launch": "starts of applications",
 }
 
 

@@ -26,6 +26,7 @@ NO_RATES = (
     "space",
     "publish",
     "replicate",
+    "launch",
 )  # whose rates tell nothing of a store
 DISTURBED_PERCENT = (
     10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below

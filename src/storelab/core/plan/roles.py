@@ -18,8 +18,8 @@ from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
 from storelab.core.plan import series, together
 from storelab.core.plan.sweeps import buckets_filled, scaled, staged_for, sweep_axes
 
-# Workloads that look at a store which does nothing else, or that ask two stores.
-ALONE = ("calibrate", "consistency", "probe", "replicate", "space")
+# Workloads that look at a store which does nothing else, that ask two stores, or one through a cache.
+ALONE = ("calibrate", "consistency", "launch", "probe", "replicate", "space")
 
 
 def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:

@@ -6,7 +6,7 @@ from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
-from storelab.analysis.tables import releases
+from storelab.analysis.tables.distribution import releases
 
 
 @SECTION("distribution", "released")

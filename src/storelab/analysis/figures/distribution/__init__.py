@@ -1,0 +1,1 @@
+"""Figures of the distribution of software. May import: what `figures` may."""

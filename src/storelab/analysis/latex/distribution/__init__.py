@@ -1,0 +1,1 @@
+"""LaTeX of the distribution of software. May import: what `latex` may."""

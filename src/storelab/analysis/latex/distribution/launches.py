@@ -1,0 +1,42 @@
+"""LaTeX of launches.csv: starts of an application, by caches. May import: what `latex` may."""
+
+import pandas as pd
+
+from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex.parts import THIN, escape, floating, left, row, spread
+from storelab.analysis.parts import words
+from storelab.analysis.tables.distribution import launches
+
+CACHES = ("http_cache", "client_cache")
+
+
+@SECTION("launches", "launched")
+@FILE("table_launches", "launches")
+@FILLED("launched", "launches")
+def table(rows: pd.DataFrame) -> str:
+    """Each group of points: clients, caches, times, what came from where."""
+    apart = {"clients", *CACHES, *words.DEPLOYMENT_NAMES}
+    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
+    lines = []
+    for _, r in rows.sort_values(["store", "clients", *CACHES], kind="stable").iterrows():
+        said = [words.deployment(r), *(words.value_text(c, r[c]) for c in (*CACHES, *several))]
+        cells = [escape("; ".join(filter(None, said))), f"{r['clients']:g}", f"{r['n']:g}"]
+        cells += [spread(r, "first", "s"), words.number(r["slowest_median_s"]), spread(r, "start", "s")]
+        cells += [
+            words.number(r[f"{name}_median_{unit}"], gap=THIN)
+            for name, unit in (("files", "per_s"), ("kept", "percent"), ("hit", "percent"), ("origin", "mb"))
+        ]
+        lines.append(row(cells))
+    caption = (
+        "Starts of an application: time to first run of the median client and of the slowest one, all of which begin "
+        "together; time of any start; files per second of all clients; part of the objects that a client had kept, and "
+        "of the requests that the HTTP cache answered; what the store sent. Medians over the runs."
+    )
+    head = ["System", "Clients", "n", "First [s]", "Slowest [s]", "Start [s]", "Files/s", r"Kept [\%]", r"Hits [\%]"]
+    return floating(f"{left(4.2)}rrrrrrrrr", caption, "tab:launches", [*head, "Store [MB]"], lines)
+
+
+@FLAGS("launches", "launches")
+def flags(rows: pd.DataFrame) -> dict[str, bool]:
+    """What the section's prose rests on."""
+    return {"launch_cached": len(launches.beside(rows)) > 0}

@@ -1,0 +1,280 @@
+"""A client of `launch`: an application starts again and again, and reads its files by manifest and catalogs.
+
+Every object is fetched by an unsigned GET and checked by its SHA-1, and unpacked, as clients of CernVM-FS do it; a
+request that fails is not sent again: its start has failed. What the client keeps costs a look into memory, and neither
+disk nor unpacking. May import: what `workloads` may; no botocore, for many clients start at once.
+"""
+
+import hashlib
+import platform
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from http.client import HTTPException
+from itertools import count
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from storelab.core import clock, records
+from storelab.core.axes.launches import KEPT
+from storelab.datasets.release import names
+from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.guard import Guard
+from storelab.engines.contract import Check, Client, Job, Result
+from storelab.workloads.distribution.launch import applications, public
+from storelab.workloads.distribution.launch.applications import Application, Place
+from storelab.workloads.probe.answers import Refuted
+from storelab.workloads.probe.plain_http import Connection
+
+TIMEOUT_S = 60.0
+PAUSE_S = 0.1  # after a start that failed
+AGENT = "cvmfs storelab"
+WHOLE, FAILED, CUT = "whole", "failed", "cut"  # states of a start; `cut`: by the deadline
+MISMATCH = "ChecksumMismatch"
+_FILE = "SELECT hash, size FROM catalog WHERE md5path_1 = ? AND md5path_2 = ?"
+_CHUNKS = "SELECT hash FROM chunks WHERE md5path_1 = ? AND md5path_2 = ? ORDER BY offset"
+_NESTED = "SELECT sha1 FROM nested_catalogs WHERE path = CAST(? AS TEXT)"
+
+
+class Broken(Exception):
+    """The start cannot go on."""
+
+
+class OutOfTime(Exception):
+    """The deadline came."""
+
+
+class LaunchClient(Client):
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.axes = job.point.axes
+        self.repository = job.extra["repository"]
+        self.applications = [
+            Application(a["catalogs"], [(f[0], f[1]) for f in a["files"]]) for a in job.extra["applications"]
+        ]
+        self.url, self.proxy = job.extra["url"], job.extra["proxy"]
+        parts = urlsplit(self.url)
+        self.host = parts.netloc
+        self.path = self.url if self.proxy else parts.path  # a proxy wants to know of whom
+        self.guard = Guard(job.limits, self.axes["clients"])
+        self.warm = self.axes["client_cache"] == KEPT
+        self.kept: set[str] = set()  # keys of files and chunks
+        self.opened: dict[str, sqlite3.Connection] = {}  # catalogs, by digest
+        names_ = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
+        self.ops: dict[str, list[Any]] = {name: [] for name in names_}
+        self.rows: dict[str, list[Any]] = {name: [] for name in records.LAUNCHES}
+        self.messages: dict[str, str] = {}
+        self.sums = dict.fromkeys(("bytes", "gets", "done", "failures", "kept", "objects"), 0)
+        self.lock, self.own, self.numbers = threading.Lock(), threading.local(), count()
+        self.wires: list[Connection] = []
+        self.pool: ThreadPoolExecutor | None = None
+        self.deadline_ns = 0
+
+    def prepare(self) -> None:
+        if self.axes["workers"] > 1:
+            self.pool = ThreadPoolExecutor(self.axes["workers"])
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        self.deadline_ns = deadline_ns
+        for number in count():
+            if clock.now_ns() >= deadline_ns:
+                return
+            if self._launch(number) == FAILED:
+                time.sleep(min(PAUSE_S, max(0.0, (deadline_ns - clock.now_ns()) / 1e9)))
+
+    def _launch(self, number: int) -> str:
+        """One start; returns its state. Its row has what it did until it ended."""
+        seed, axes = self.job.point.seed, self.axes
+        which, files = applications.start(seed, self.job.client, number, axes["applications"], axes["start_files"])
+        before, state, reason = dict(self.sums), WHOLE, None
+        told = {"files": 0, "raw_bytes": 0}
+        begin = clock.now_ns()
+        try:
+            self._read(self.applications[which], files, told)
+        except OutOfTime:
+            state, reason = CUT, "the deadline came"
+        except Broken as error:
+            state, reason = FAILED, str(error)
+        finally:
+            if not self.warm:
+                self._forget()
+        row = {"client": self.job.number, "launch": number, "application": which, "state": state, "reason": reason}
+        row |= {"begin_ns": begin, "end_ns": clock.now_ns()} | told
+        row |= {name: self.sums[name] - before[name] for name in ("objects", "gets", "bytes", "kept")}
+        for name, column in self.rows.items():
+            column.append(row[name])
+        return state
+
+    def _read(self, application: Application, files: int, told: dict[str, int]) -> None:
+        """Manifest, catalogs on the way, files."""
+        text = self._get(f"{self.repository}/{names.MANIFEST}")
+        try:
+            digest = names.manifest_fields(text)["C"]
+        except ValueError as error:
+            raise Broken(str(error)) from None
+        catalog = self._catalog(digest)
+        for path in application.catalogs:
+            found = catalog.execute(_NESTED, (path.encode("utf-8", "surrogateescape"),)).fetchone()
+            if found is None:
+                raise Broken(f"no nested catalog at {path!r}")
+            catalog = self._catalog(found[0])
+        wanted = application.files[:files]
+        self._fetch_all(self._missing(self._keys(catalog, wanted, told)))
+        told["files"] = len(wanted)
+
+    def _keys(self, catalog: sqlite3.Connection, wanted: list[Place], told: dict[str, int]) -> Iterator[str]:
+        """Objects of these files, in their order."""
+        for place in wanted:
+            found = catalog.execute(_FILE, place).fetchone()
+            if found is None:
+                raise Broken("a file is in no catalog")
+            digest, size = found
+            told["raw_bytes"] += size
+            if digest is not None:
+                yield names.key(self.repository, digest.hex())
+                continue
+            for (chunk,) in catalog.execute(_CHUNKS, place).fetchall():
+                yield names.key(self.repository, chunk.hex(), names.CHUNK)
+
+    def _missing(self, keys: Iterator[str]) -> Iterator[str]:
+        """Each of these once that the client does not have."""
+        asked: set[str] = set()
+        for key in keys:
+            if key in asked or key in self.kept:
+                self._count(objects=1, kept=1)
+            else:
+                asked.add(key)
+                yield key
+
+    def _fetch_all(self, keys: Iterator[str]) -> None:
+        if self.pool is None:
+            for key in keys:
+                self._object(key)
+            return
+        futures = [self.pool.submit(self._object, key) for key in keys]
+        try:
+            for one in futures:
+                one.result()
+        finally:
+            for one in futures:
+                one.cancel()
+            wait(futures)
+
+    def _catalog(self, digest: str) -> sqlite3.Connection:
+        if digest in self.opened:
+            self._count(objects=1, kept=1)
+            return self.opened[digest]
+        key = names.key(self.repository, digest, names.CATALOG)
+        db = sqlite3.connect(":memory:")
+        self.opened[digest] = db
+        try:
+            db.deserialize(self._object(key, keep=False))
+            db.execute("SELECT 1 FROM catalog LIMIT 1")
+        except sqlite3.DatabaseError as error:
+            raise Broken(f"{key}: the catalog does not open ({error})") from None
+        except BaseException:
+            self.opened.pop(digest).close()
+            raise
+        return db
+
+    def _object(self, key: str, keep: bool = True) -> bytes:
+        """An object that is named by its content, unpacked. keep: note that it is there. Raises Broken, OutOfTime."""
+        blob = self._get(key, (names.parts(key) or ("", ""))[0])
+        try:
+            data = zlib.decompress(blob)
+        except zlib.error as error:
+            raise Broken(f"{key}: {error}") from None
+        if keep:
+            self.kept.add(key)
+        return data
+
+    def _get(self, key: str, digest: str = "") -> bytes:
+        """One GET, compared with its name where that is a sum. Raises Broken, OutOfTime."""
+        begin = clock.now_ns()
+        if begin >= self.deadline_ns:
+            raise OutOfTime
+        worker, wire = self._wire()
+        status, body, error, message = 0, b"", None, ""
+        try:
+            reply = wire.send("GET", f"{self.path}/{quote(key)}", {"Host": self.host, "User-Agent": AGENT})
+            status, body = reply.status, reply.body
+            if status != 200:
+                error = message = f"Http{status}"
+            elif digest and hashlib.sha1(body).hexdigest() != digest:
+                error, message = MISMATCH, f"{len(body)} bytes with another SHA-1"
+        except (OSError, HTTPException, Refuted) as problem:
+            error, message = classify(problem)[0], said(problem)
+        size = 0 if error else len(body)
+        self._note(worker, key, size, begin, status, error)
+        if error:
+            self.messages.setdefault(error, f"{key}: {message}")
+            raise Broken(f"GET {key}: {message}")
+        return body
+
+    def _wire(self) -> tuple[int, Connection]:
+        """Number and connection of this thread."""
+        if not hasattr(self.own, "wire"):
+            self.own.number = next(self.numbers)
+            self.own.wire = public.connection(self.proxy or self.url, self.job.endpoint, TIMEOUT_S)
+            self.wires.append(self.own.wire)
+        return self.own.number, self.own.wire
+
+    def _count(self, **more: int) -> None:
+        with self.lock:
+            for name, n in more.items():
+                self.sums[name] += n
+
+    def _note(self, worker: int, key: str, size: int, begin: int, status: int, error: str | None) -> None:
+        end = clock.now_ns()
+        with self.lock:
+            for column, value in zip(
+                self.ops.values(), (worker, "GET", key, size, 1, begin, end, status, error), strict=True
+            ):
+                column.append(value)
+            s = self.sums
+            s["gets"] += 1
+            s["objects"] += 1
+            s["bytes"] += size
+            s["failures" if error else "done"] += 1
+            if self.guard.active:
+                self.guard.observe(end, s["bytes"], s["gets"], s["done"], s["failures"])
+
+    def _forget(self) -> None:
+        """A cold client keeps nothing from start to start."""
+        self.kept.clear()
+        while self.opened:
+            self.opened.popitem()[1].close()
+
+    def result(self) -> Result:
+        n, whole = len(self.ops["op"]), self.rows["state"].count(WHOLE)
+        wrong = self.ops["error"].count(MISMATCH)
+        broken = f", {self.rows['state'].count(FAILED)} failed"
+        reason = next((r for r, s in zip(self.rows["reason"], self.rows["state"], strict=True) if s == FAILED), "")
+        late = "" if whole or reason else "; the deadline came before the first was done: raise `duration`"
+        ops = {"client": [self.job.number] * n, "count": [1] * n} | self.ops
+        return Result(
+            ops,
+            engine={
+                "name": self.axes["engine"],
+                "version": f"Python {platform.python_version()} http.client",
+                "settings": {"workers": self.axes["workers"], "retries": 0, "timeout_s": TIMEOUT_S},
+                "requests_per_operation": {"GET": 1},
+                "errors": self.messages,
+            },
+            checks=[
+                Check("starts", bool(whole), f"{whole} whole{broken}{': ' * bool(reason)}{reason}{late}"),
+                Check("content", not wrong, f"{n - wrong} of {n} objects have the SHA-1 that their names say"),
+            ],
+            connections={"max": len(self.wires), "samples": []},
+            tables={"launches": self.rows},
+        )
+
+    def close(self) -> None:
+        if self.pool:
+            self.pool.shutdown()
+        for wire in self.wires:
+            wire.close()
+        self._forget()

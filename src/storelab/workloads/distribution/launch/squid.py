@@ -1,0 +1,178 @@
+"""Squid in front of a store: one process on loopback, as nobody, with a bounded part of the memory and no disk at all.
+
+It ends with this process, even after kill -9, and leaves nothing behind: its configuration is a file without a name,
+its log another. May import: `stores`, `install`, `host`, `core`.
+"""
+
+import os
+import pwd
+import re
+import subprocess
+import time
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
+from storelab.install import program
+from storelab.stores.managed import net
+
+ADDRESS, PORTS = "127.0.0.1", range(26500, 26600)
+MEMORY_MB, LARGEST_MB = 256, 64  # for objects; the largest of them that is kept
+UNPRIVILEGED = "nobody"
+READY_S, GRACE_S = 10.0, 5.0
+COUNTERS = "/squid-internal-mgr/counters"
+# What an object's own headers do not say: data keep their names, so they stay fresh for three days; the manifest for a
+# minute. One request goes to the store where several clients ask for the same object at once.
+CONFIGURATION = """http_port {address}:{port}
+acl origin port {origin}
+acl reading method GET HEAD
+http_access allow localhost manager
+http_access allow localhost origin reading
+http_access deny all
+cache_mem {memory} MB
+maximum_object_size {largest} MB
+maximum_object_size_in_memory {largest} MB
+memory_cache_shared off
+collapsed_forwarding on
+minimum_expiry_time 0 seconds
+refresh_pattern /\\.cvmfs[a-z]+$ 1 0% 1
+refresh_pattern . 4320 0% 4320
+access_log none
+cache_log /dev/null
+cache_store_log none
+logfile_rotate 0
+pid_filename none
+coredump_dir /
+visible_hostname storelab
+pinger_enable off
+max_filedescriptors 4096
+shutdown_lifetime 0 seconds
+"""
+_LINE = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
+# Ours -> (Squid's counter, what it counts in).
+TOLD = {
+    "requests": ("client_http.requests", 1),
+    "hits": ("client_http.hits", 1),
+    "errors": ("client_http.errors", 1),
+    "bytes": ("client_http.kbytes_out", 1024),
+    "hit_bytes": ("client_http.hit_kbytes_out", 1024),
+    "origin_requests": ("server.all.requests", 1),
+    "origin_errors": ("server.all.errors", 1),
+    "origin_bytes": ("server.all.kbytes_in", 1024),
+}
+
+
+def configuration(port: int, origin: int) -> str:
+    """origin: the port of the store, the only one that it asks."""
+    return CONFIGURATION.format(address=ADDRESS, port=port, origin=origin, memory=MEMORY_MB, largest=LARGEST_MB)
+
+
+def parsed(text: str) -> dict[str, int]:
+    """The page `counters` as TOLD says. Raises ValueError where one is missing."""
+    found = {name: float(value) for name, value in _LINE.findall(text)}
+    if missing := [name for name, _ in TOLD.values() if name not in found]:
+        raise ValueError(f"no counter {missing[0]}")
+    return {ours: round(found[name] * unit) for ours, (name, unit) in TOLD.items()}
+
+
+def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
+    """What was counted between two looks. The first look itself is counted after it was answered, as one request that
+    was no hit."""
+    out = {name: last[name] - first[name] for name in first}
+    return out | {"requests": out["requests"] - 1}
+
+
+def installed(place: str) -> Path:
+    """The program. Raises UserError that says how to install it. place: in the configuration."""
+    return program("squid", "squid", place)
+
+
+class Squid:
+    """A running Squid, empty at first, for the store at this URL. Raises UserError where it cannot be, or
+    MeasurementFailed where it does not start."""
+
+    def __init__(self, origin: str, place: str):
+        self.program, self.place = installed(place), place
+        parts = urlsplit(origin)
+        if parts.scheme != "http":
+            raise UserError(place, f"{parts.scheme} goes past an HTTP cache", "sweep scheme http, or http_cache none")
+        port = next((port for port in PORTS if net.free(ADDRESS, port)), None)
+        if port is None:
+            raise UserError(place, f"ports {PORTS[0]} to {PORTS[-1]} are all taken", "stop what holds them")
+        self.port = port
+        self.log = os.memfd_create("squid.log")
+        try:
+            self.process = self._started(configuration(port, parts.port or 80))
+        except BaseException:
+            os.close(self.log)
+            raise
+        try:
+            self._ready()
+            self.first = self.counters()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self.port}"
+
+    def _started(self, text: str) -> "subprocess.Popen[bytes]":
+        """As nobody where we are root; it may read a file without a name through /proc."""
+        file = os.memfd_create("squid.conf")
+        try:
+            os.write(file, text.encode())
+            user: dict[str, Any] = {}
+            if os.geteuid() == 0:
+                of = pwd.getpwnam(UNPRIVILEGED)
+                user = {"user": of.pw_uid, "group": of.pw_gid, "extra_groups": []}
+            return subprocess.Popen(
+                [str(self.program), "-N", "-d1", "-f", f"/proc/self/fd/{file}"],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+                pass_fds=(file,),
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", "")},
+                preexec_fn=processes.die_with_parent(),
+                **user,
+            )
+        finally:
+            os.close(file)
+
+    def _ready(self) -> None:
+        end = time.monotonic() + READY_S
+        while not net.answers(ADDRESS, self.port, COUNTERS):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log says: {self._said()}")
+            time.sleep(0.05)
+
+    def _said(self) -> str:
+        lines = os.pread(self.log, 1_000_000, 0).decode(errors="replace").splitlines()
+        return " | ".join(line.strip() for line in lines if line.strip())[-300:] or "nothing"
+
+    def counters(self) -> dict[str, int]:
+        """Since it started. Raises MeasurementFailed where it does not answer."""
+        try:
+            return parsed(net.get(ADDRESS, self.port, COUNTERS, 10.0)[1].decode(errors="replace"))
+        except (OSError, HTTPException, ValueError) as error:
+            raise MeasurementFailed(f"{self.place}: Squid does not tell its counters: {error}") from None
+
+    def told(self) -> dict[str, Any]:
+        """For the record: what it is, and what it counted since it was ready."""
+        facts = {"name": "squid", "version": self.version(), "memory_mb": MEMORY_MB, "largest_mb": LARGEST_MB}
+        return facts | between(self.first, self.counters())
+
+    def version(self) -> str:
+        found = re.search(r"Version (\S+)", processes.ask([self.program, "-v"]).stdout)
+        return found[1] if found else ""
+
+    def stop(self) -> None:
+        """Idempotent."""
+        processes.stop(self.process, GRACE_S)
+        if self.log >= 0:
+            os.close(self.log)
+            self.log = -1

@@ -1,0 +1,121 @@
+"""Applications started from a release in a real SeaweedFS, with and without a real Squid in front: who served what, and what is left behind."""
+
+import os
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from storelab.analysis.tables import build
+from storelab.core import evidence, plan
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.install import debian
+from storelab.measure import check, plan_file, point
+from storelab.stores import all_stores
+from storelab.stores.managed import net
+from storelab.workloads import WORKLOADS
+from storelab.workloads.distribution.launch import squid
+from storelab.workloads.staging import buckets, written
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+
+
+@pytest.fixture
+def campaign(seaweedfs, keys, tmp_path):
+    """A function that plans the points of sweeps."""
+
+    def planned(**sweeps):
+        config = Config.model_validate(
+            {
+                "campaign": "lab",
+                "name": "starts",
+                "results": str(tmp_path / "results"),
+                "state": str(tmp_path / "state"),
+                "stores": {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url, "prefix": "sw"}},
+                "use_stores": ["one"],
+                "repetitions": 1,
+                "calibrate": False,
+                "release": {"factor": 0.0003, "days": 2},
+                "sweeps": {
+                    n: {"duration": "2 s", "warm_up": "0 s", "workload": "launch"} | s for n, s in sweeps.items()
+                },
+            }
+        )
+        return config, plan.make(config, WORKLOADS)
+
+    return planned
+
+
+def squids() -> set[int]:
+    return {p.pid for p in psutil.process_iter(["name"]) if p.info["name"] == "squid"}
+
+
+@pytest.mark.skipif(not debian.installed("squid"), reason="Squid is not installed: storelab install squid")
+def test_starts_through_squid_and_past_it(campaign):
+    axes = {
+        "days": 2,
+        "start_files": 20,
+        "clients": 2,
+        "http_cache": ["none", "squid"],
+        "client_cache": ["none", "kept"],
+    }
+    config, points = campaign(starts={"axes": axes})
+    check.everything(config, points, WORKLOADS, all_stores(config))
+    plan_file.write(config, points, WORKLOADS)
+    before, ports = squids(), {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)}
+    for chosen in points:
+        run = point.point(config, points, chosen.key)
+        told = {c["name"]: c for c in run["checks"]}
+        assert run["valid"] and all(c["ok"] for c in told.values()), told
+        ops = [row for c in (0, 1) for row in pq.read_table(config.raw / chosen.key / f"ops.{c}.parquet").to_pylist()]
+        assert {row["error"] for row in ops} == {None}
+        cache = run["observed"].get("http_cache")
+        if chosen.axes["http_cache"] == "none":
+            assert cache is None and "through the cache" not in told
+            continue
+        assert cache["version"] and cache["requests"] == len(ops) and cache["errors"] == 0
+        different = {row["object"] for row in ops}
+        # Each object came from the store once; the manifest stays fresh for a minute.
+        assert cache["origin_requests"] == len(different) == cache["requests"] - cache["hits"], cache
+        size = sum({row["object"]: row["bytes"] for row in ops}.values())
+        assert 0.9 * size <= cache["origin_bytes"] <= size + 2048 * len(different)
+    assert squids() == before
+    assert {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)} == ports
+    evidence.write_sums(config.raw)
+    build.build(config.campaign_dir)
+    table = build.read(config.campaign_dir, "launches")
+    assert len(table) == 4 and (table["first_median_s"] > 0).all() and (table["files_median_per_s"] > 0).all()
+    assert (table.loc[table["client_cache"] == "kept", "kept_median_percent"] > 30).all()
+    by = table.set_index(["http_cache", "client_cache"])
+    assert by.loc[("squid", "none"), "hit_median_percent"] > 50
+    assert by.loc[("squid", "none"), "origin_median_mb"] < by.loc[("none", "none"), "origin_median_mb"]
+    store = all_stores(config)["one"]
+    gone = buckets.remove(store, config.name, written.noted(config, store))  # all of it is known as storelab's
+    assert not gone.stays and gone.buckets == 1 and gone.objects > 50
+
+
+@pytest.mark.skipif(not debian.installed("squid"), reason="Squid is not installed: storelab install squid")
+def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
+    origin = seaweedfs.endpoints(1)[0].url
+    own = squid.Squid(origin, "here")
+    try:
+        process = psutil.Process(own.process.pid)
+        assert process.username() == ("nobody" if os.geteuid() == 0 else psutil.Process().username())
+        files = [f.path for f in process.open_files() if Path(f.path).is_file()]
+        assert not [f for f in files if not f.startswith(("/usr", "/etc", "/proc"))], files
+        assert net.get(squid.ADDRESS, own.port, f"http://127.0.0.1:{own.port + 1}/", 5)[0] == 403  # another port
+        assert net.get(squid.ADDRESS, own.port, f"{origin}/", 5, method="DELETE")[0] == 403
+    finally:
+        own.stop()
+    assert not psutil.pid_exists(own.process.pid) and net.free(squid.ADDRESS, own.port)
+
+
+def test_a_store_that_serves_nobody_unsigned_is_refused(campaign, monkeypatch):
+    monkeypatch.setattr("storelab.workloads.distribution.launch.public.policy", lambda *_: b"no policy")
+    monkeypatch.setattr("storelab.workloads.distribution.launch.public.SPREADS_S", 0.5)
+    config, points = campaign(starts={"axes": {"days": 1, "start_files": 5}})
+    plan_file.write(config, points, WORKLOADS)
+    with pytest.raises(UserError, match=r"stores\.one: cannot serve GETs without a signature"):
+        point.point(config, points, points[0].key)
