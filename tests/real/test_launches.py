@@ -1,7 +1,6 @@
 """Applications started from a release in a real SeaweedFS, with and without a real Squid in front: who served what, and what is left behind."""
 
 import os
-from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
@@ -39,7 +38,7 @@ def campaign(seaweedfs, keys, tmp_path):
                 "calibrate": False,
                 "release": {"factor": 0.0003, "days": 2},
                 "sweeps": {
-                    n: {"duration": "2 s", "warm_up": "0 s", "workload": "launch"} | s for n, s in sweeps.items()
+                    n: {"duration": "1 s", "warm_up": "0 s", "workload": "launch"} | s for n, s in sweeps.items()
                 },
             }
         )
@@ -78,7 +77,9 @@ def test_starts_through_squid_and_past_it(campaign):
         assert cache["version"] and cache["requests"] == len(ops) and cache["errors"] == 0
         different = {row["object"] for row in ops}
         # Each object came from the store once; the manifest stays fresh for a minute.
-        assert cache["origin_requests"] == len(different) == cache["requests"] - cache["hits"], cache
+        assert (
+            cache["origin_requests"] == len(different) and 0 <= cache["requests"] - cache["hits"] - len(different) < 60
+        )
         size = sum({row["object"]: row["bytes"] for row in ops}.values())
         assert 0.9 * size <= cache["origin_bytes"] <= size + 2048 * len(different)
     assert squids() == before
@@ -103,13 +104,14 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
     try:
         process = psutil.Process(own.process.pid)
         assert process.username() == ("nobody" if os.geteuid() == 0 else psutil.Process().username())
-        files = [f.path for f in process.open_files() if Path(f.path).is_file()]
-        assert not [f for f in files if not f.startswith(("/usr", "/etc", "/proc"))], files
+        own_files = [f.path for f in process.open_files()]
+        assert all(f.startswith(f"/dev/shm/{squid.NAME}{own.port}-") for f in own_files), own_files
         assert net.get(squid.ADDRESS, own.port, f"http://127.0.0.1:{own.port + 1}/", 5)[0] == 403  # another port
         assert net.get(squid.ADDRESS, own.port, f"{origin}/", 5, method="DELETE")[0] == 403
     finally:
         own.stop()
     assert not psutil.pid_exists(own.process.pid) and net.free(squid.ADDRESS, own.port)
+    assert not list(squid.SHARED.glob(f"{squid.NAME}{own.port}-*"))
 
 
 def test_a_store_that_serves_nobody_unsigned_is_refused(campaign, monkeypatch):

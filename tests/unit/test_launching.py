@@ -315,7 +315,8 @@ def test_squid_is_asked_by_this_machine_alone_for_one_port_and_keeps_nothing_on_
                      "http_access deny all"]  # fmt: skip
     assert not [line for line in text if line.startswith("cache_dir")] and "cache_mem 256 MB" in text
     assert {"access_log none", "cache_store_log none", "pid_filename none"} <= set(text)
-    assert r"refresh_pattern /\.cvmfs[a-z]+$ 1 0% 1" in text
+    assert r"refresh_pattern /\.cvmfs[a-z]+$ 1 0% 1 override-lastmod" in text  # else a date would come before them
+    assert "refresh_pattern . 4320 0% 4320 override-lastmod" in text and "cache deny manager" in text
 
 
 def page(requests, hits, kbytes_in):
@@ -465,7 +466,11 @@ ROWS = [  # two clients begin together at 100; the warm-up is 2 s; the first cli
 
 
 def run_of(http_cache):
-    seen = {"requests": 80, "hits": 60, "origin_bytes": 2_500_000} if http_cache == "squid" else None
+    seen = (
+        {"requests": 80, "hits": 50, "origin_requests": 20, "origin_bytes": 2_500_000}
+        if http_cache == "squid"
+        else None
+    )
     ends = [{"start_ns": 100 * S, "end_ns": end * S} for end in (110, 111)]
     fixed = {"warm_up_ns": 2 * S, "release": {"factor": 0.001}}
     point = {"fixed": fixed, "axes": {"http_cache": http_cache}}
@@ -510,7 +515,7 @@ def test_times_rates_and_caches_are_those_of_the_rows(table):
 
 def test_a_cache_that_told_nothing_leaves_no_number(tmp_path):
     assert launches._origin(None, "squid", 5.0) is None and launches._hits(None) is None
-    assert launches._hits({"requests": 0, "hits": 0}) is None
+    assert launches._hits({"requests": 0, "origin_requests": 0}) is None
 
 
 def test_the_text_compares_what_differs_in_the_cache_alone(table):

@@ -30,7 +30,8 @@ def table(rows: pd.DataFrame) -> str:
     caption = (
         "Starts of an application: time to first run of the median client and of the slowest one, all of which begin "
         "together; time of any start; files per second of all clients; part of the objects that a client had kept, and "
-        "of the requests that the HTTP cache answered; what the store sent. Medians over the runs."
+        "of the requests for which the HTTP cache asked nothing of the store; what the store sent. Medians over the "
+        "runs."
     )
     head = ["System", "Clients", "n", "First [s]", "Slowest [s]", "Start [s]", "Files/s", r"Kept [\%]", r"Hits [\%]"]
     return floating(f"{left(4.2)}rrrrrrrrr", caption, "tab:launches", [*head, "Store [MB]"], lines)

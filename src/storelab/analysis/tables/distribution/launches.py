@@ -62,8 +62,11 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def _hits(cache: Mapping[str, Any] | None) -> float | None:
-    """Percent of the requests that the cache answered itself."""
-    return 100 * cache["hits"] / cache["requests"] if cache and cache["requests"] else None
+    """Percent of the requests for which the cache asked nothing of the store. Squid's own hits lack those that waited
+    for the answer to another one."""
+    if not cache or not cache["requests"]:
+        return None
+    return 100 * (1 - cache["origin_requests"] / cache["requests"])
 
 
 def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> float | None:

@@ -1,7 +1,7 @@
 """Squid in front of a store: one process on loopback, as nobody, with a bounded part of the memory and no disk at all.
 
-It ends with this process, even after kill -9, and leaves nothing behind: its configuration is a file without a name,
-its log another. May import: `stores`, `install`, `host`, `core`.
+It ends with this process, even after kill -9. Its configuration is a file without a name, its log another; what it
+shares with itself on tmpfs goes when it is stopped, or, where it was killed, before the next one starts. May import: `stores`, `install`, `host`, `core`.
 """
 
 import os
@@ -23,6 +23,7 @@ ADDRESS, PORTS = "127.0.0.1", range(26500, 26600)
 MEMORY_MB, LARGEST_MB = 256, 64  # for objects; the largest of them that is kept
 UNPRIVILEGED = "nobody"
 READY_S, GRACE_S = 10.0, 5.0
+NAME, SHARED = "storelab", Path("/dev/shm")  # begin of its name, and of its files of shared memory
 COUNTERS = "/squid-internal-mgr/counters"
 # What an object's own headers do not say: data keep their names, so they stay fresh for three days; the manifest for a
 # minute. One request goes to the store where several clients ask for the same object at once.
@@ -32,14 +33,15 @@ acl reading method GET HEAD
 http_access allow localhost manager
 http_access allow localhost origin reading
 http_access deny all
+cache deny manager
 cache_mem {memory} MB
 maximum_object_size {largest} MB
 maximum_object_size_in_memory {largest} MB
 memory_cache_shared off
 collapsed_forwarding on
 minimum_expiry_time 0 seconds
-refresh_pattern /\\.cvmfs[a-z]+$ 1 0% 1
-refresh_pattern . 4320 0% 4320
+refresh_pattern /\\.cvmfs[a-z]+$ 1 0% 1 override-lastmod
+refresh_pattern . 4320 0% 4320 override-lastmod
 access_log none
 cache_log /dev/null
 cache_store_log none
@@ -103,6 +105,8 @@ class Squid:
         if port is None:
             raise UserError(place, f"ports {PORTS[0]} to {PORTS[-1]} are all taken", "stop what holds them")
         self.port = port
+        for left in SHARED.glob(f"{NAME}{port}-*.shm"):  # nobody listens there
+            left.unlink(missing_ok=True)
         self.log = os.memfd_create("squid.log")
         try:
             self.process = self._started(configuration(port, parts.port or 80))
@@ -130,7 +134,7 @@ class Squid:
                 of = pwd.getpwnam(UNPRIVILEGED)
                 user = {"user": of.pw_uid, "group": of.pw_gid, "extra_groups": []}
             return subprocess.Popen(
-                [str(self.program), "-N", "-d1", "-f", f"/proc/self/fd/{file}"],
+                [str(self.program), "-N", "-d1", "-n", f"{NAME}{self.port}", "-f", f"/proc/self/fd/{file}"],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
