@@ -5,6 +5,7 @@ from storelab.analysis.figures.specification import Curve, Measure, Specificatio
 FIGURES = {
     "launches": Specification(
         table="launches",
+        where={"workload": "launch"},
         measures=(
             Measure((Curve("first", "s"),), "Time to first run [s]"),
             Measure((Curve("files", "per_s"),), "Files/s"),
