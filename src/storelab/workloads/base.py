@@ -1,7 +1,7 @@
 """What a workload is to the rest: its declaration, and hooks around the measurement (room `workloads`).
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here: a workload overrides those that it
-needs.
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here: a workload overrides those
+that it needs.
 """
 
 from dataclasses import dataclass, replace

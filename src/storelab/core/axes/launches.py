@@ -9,8 +9,8 @@ START_FILES = Axis(
     "int",
     200,
     "Files of a start",
-    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), at most as many as the application "
-    "has.",
+    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), at most as many as the "
+    "application has.",
     heading="Files",
     words="starts of {} files",
 )

@@ -1,7 +1,8 @@
 """Squid in front of a store: one process on loopback, as nobody, with a bounded part of the memory and no disk at all.
 
 It ends with this process, even after kill -9. Its configuration is a file without a name, its log another; what it
-shares with itself on tmpfs goes when it is stopped, or, where it was killed, before the next one starts. May import: `stores`, `install`, `host`, `core`.
+shares with itself on tmpfs goes when it is stopped, or, where it was killed, before the next one starts. May import:
+`stores`, `install`, `host`, `core`.
 """
 
 import os

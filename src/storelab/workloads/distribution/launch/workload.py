@@ -14,7 +14,7 @@ from storelab.datasets.release import names
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.workloads.base import Workload
-from storelab.workloads.distribution.launch import applications, public, squid, staged
+from storelab.workloads.distribution.launch import applications, public, squid
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
@@ -62,6 +62,7 @@ class Launch(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """The repository is staged and open to all; the applications are chosen; an empty cache stands in front."""
         from storelab.workloads.distribution import proof
+        from storelab.workloads.distribution.launch import staged  # not above: plans are made without what it loads
 
         given, release = point.axes, point.fixed["release"]
         place = _place(point, "http_cache")
