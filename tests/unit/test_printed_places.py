@@ -13,7 +13,7 @@ from test_then_and_now import groups
 from storelab.analysis.figures import catalogue, draw, resources
 from storelab.analysis.figures.systems import earlier as figure_earlier
 from storelab.analysis.latex import FILE
-from storelab.analysis.latex import releases as latex_releases
+from storelab.analysis.latex.distribution import releases as latex_releases
 from storelab.analysis.latex.systems import one_client as latex_one_client
 from storelab.analysis.latex.systems import storage_lab as latex_storage_lab
 from storelab.analysis.latex.systems import table1 as latex_table1
