@@ -1,6 +1,8 @@
 # make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
 # make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
+# make report  writes the page of a campaign, results/<campaign>/report.html, from its raw records
+# make workflow-report writes Snakemake's own report beside it: rules, run times, figures and tables (workflow.html)
 # make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
@@ -11,7 +13,7 @@ SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
 # Without LaTeX everything but the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
-.PHONY: demo test paper measure notebooks lint lock setup tex clean
+.PHONY: demo test paper report workflow-report measure notebooks lint lock setup tex clean
 
 demo: CAMPAIGN := demo
 demo: measure
@@ -19,12 +21,21 @@ demo: measure
 measure: CAMPAIGN ?= demo
 measure: setup tex
 	@export AFTER='storelab --set campaign=$(CAMPAIGN) down --all >/dev/null' \
-	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)'; \
-	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET)
+	OTHERWISE='snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report'; \
+	$(SNAKEMAKE) --config measure=true campaign=$(CAMPAIGN) $(CONFIG) -- $(TARGET) write_report
 
 paper: CAMPAIGN ?= reference
 paper: setup tex
 	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- $(TARGET)
+
+report: CAMPAIGN ?= reference
+report: setup
+	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- write_report
+
+workflow-report: CAMPAIGN ?= reference
+workflow-report: setup
+	@envs/forward.sh snakemake --profile profiles/local --config measure=false campaign=$(CAMPAIGN) -- figures
+	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) --report results/$(CAMPAIGN)/workflow.html -- pictures
 
 notebooks: CAMPAIGN ?= reference
 notebooks: setup
@@ -55,4 +66,4 @@ lock: setup
 
 # Raw records are never touched, nor the state of stores that may be running.
 clean:
-	@rm -rf results/*/{tables,figures,tex,notebooks,logs,paper.pdf} .snakemake .pytest_cache .ruff_cache
+	@rm -rf results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache

@@ -4,7 +4,7 @@
 #   raw/plan.json  raw/manifests/<store>/<data set>.json  raw/SHA256SUMS  raw/SEAL
 #   raw/<store>/<workload>/<axis~value_…_rep~n>/{run.json,ops.<client>.parquet,reads.<client>.parquet,failed.json}
 #   status/…                      markers of the measuring rules: Snakemake may delete them, records it never owns
-#   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  notebooks/*.html  logs/*.log
+#   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  report.html  notebooks/*.html  logs/*.log
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
 from storelab.cli import code, workflow as flow
 
@@ -42,6 +42,15 @@ rule tables:
         "the tables are in {CAMPAIGN}/tables"
 
 
+# For Snakemake's own report (`make workflow-report`): the figures that were drawn, and the tables.
+rule pictures:
+    input:
+        TABLES,
+        lambda _: flow.pictures(CAMPAIGN),
+    message:
+        "the figures of {CAMPAIGN} are there"
+
+
 rule notebooks:
     input:
         RAW_INPUTS,
@@ -76,4 +85,5 @@ onsuccess:
 include: "rules/tables.smk"
 include: "rules/figures.smk"
 include: "rules/paper.smk"
+include: "rules/report.smk"
 include: "rules/notebooks.smk"

@@ -24,7 +24,12 @@ rule draw_figure:
         TABLES,
         code=lambda wc: code.figure_code(WORKFLOW.plan(), wc.name),
     output:
-        f"{CAMPAIGN}/figures/{{name}}.{{kind}}",
+        report(
+            f"{CAMPAIGN}/figures/{{name}}.{{kind}}",
+            caption="captions/figure.rst",
+            category="Figures",
+            labels={"figure": "{name}"},
+        ),
     log:
         f"{CAMPAIGN}/logs/figure_{{name}}_{{kind}}.log",
     wildcard_constraints:

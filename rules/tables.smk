@@ -6,7 +6,7 @@ rule make_tables:
         RAW_INPUTS,
         code=lambda _: code.rests_on(code.TABLES),
     output:
-        TABLES,
+        report(TABLES, caption="captions/table.rst", category="Tables"),
     log:
         f"{CAMPAIGN}/logs/tables.log",
     localrule: True

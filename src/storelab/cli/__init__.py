@@ -90,6 +90,11 @@ COMMANDS = {
             "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
         ),
         "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
+        "report": Known(
+            "analysis",
+            "Write the page of a campaign: one HTML file.",
+            "storelab report --campaign-dir results/reference",
+        ),
     },
     "Know what it means": {
         "verdict": Known(

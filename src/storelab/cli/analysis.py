@@ -132,6 +132,16 @@ def paper(campaign_dir: Path, paper_dir: Path) -> None:
 
 @click.command()
 @campaign_option
+def report(campaign_dir: Path) -> None:
+    """Write report.html: summary, verdicts, figures, tables and every point, in one file that needs no network."""
+    from storelab.analysis.report import build as module
+
+    path = module.build(campaign_dir)
+    click.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@campaign_option
 @json_option
 def verdict(campaign_dir: Path, as_json: bool) -> None:
     """Say what limited each store, by workload and object size, with the evidence (from tables/verdicts.csv)."""

@@ -15,8 +15,9 @@ from typing import Any
 from storelab.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-TABLES, FIGURES, LATEX, TYPESET = (
-    f"storelab.analysis.{name}" for name in ("tables.build", "figures.write", "latex.write", "latex.typeset")
+TABLES, FIGURES, LATEX, TYPESET, REPORT = (
+    f"storelab.analysis.{name}"
+    for name in ("tables.build", "figures.write", "latex.write", "latex.typeset", "report.build")
 )
 NO_DATA = (".py", ".pyc", ".md")
 

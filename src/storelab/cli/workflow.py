@@ -136,6 +136,7 @@ def say_made(campaign_dir: str) -> None:
     since = tables.stat().st_mtime_ns if tables.exists() else 0
     listed = [
         ("paper.pdf", "the paper", f"xdg-open {folder}/paper.pdf"),
+        ("report.html", "figures, tables, points", f"xdg-open {folder}/report.html"),
         ("figures/index.json", "PDF and PNG", f"ls {folder}/figures"),
         (
             "tables/throughput.csv",
@@ -146,12 +147,19 @@ def say_made(campaign_dir: str) -> None:
     ]
     lines = []
     for name, what, look in listed:
-        path, shown = folder / name, name if name.endswith(".pdf") else f"{name.partition('/')[0]}/"
+        path, shown = folder / name, name if "/" not in name else f"{name.partition('/')[0]}/"
         if path.exists() and (name.startswith("raw") or path.stat().st_mtime_ns >= since):
             lines.append(f"  {shown:14s} {what:29s} {look}")
         elif name == "paper.pdf" and not shutil.which("latexmk"):
             lines.append("  (no paper.pdf: LaTeX is missing; run again after installing it)")
     print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
+
+
+def pictures(campaign_dir: str) -> list[str]:
+    """The figures that were drawn, as PNG."""
+    index = Path(campaign_dir) / "figures" / "index.json"
+    entries = records.read_json(index)["figures"] if index.exists() else {}
+    return [f"{campaign_dir}/figures/{name}.png" for name in entries]
 
 
 def forget_empty_marks(campaign_dir: Path) -> None:

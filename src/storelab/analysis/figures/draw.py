@@ -31,8 +31,8 @@ def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure
         return None
     rows = shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
-    looks = _looks(figure, shown)
-    names = _categories(rows[figure.x]) if _is_text(rows[figure.x]) else []
+    looks = looks_of(figure, shown)
+    names = categories(rows[figure.x]) if is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
         drawn = []
@@ -72,18 +72,18 @@ def _compared(
         yield shown[own[0]].measure, label, [cells[i] for i in own], [values[i] for i in own]
 
 
-def _is_text(values: pd.Series) -> bool:
+def is_text(values: pd.Series) -> bool:
     return not pd.api.types.is_numeric_dtype(values)
 
 
-def _categories(values: pd.Series) -> list[str]:
+def categories(values: pd.Series) -> list[str]:
     """From the lowest line to the highest: by name, or in the order that the figure gave them."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return [name for name in values.cat.categories[::-1] if (values == name).any()]
     return sorted(values.unique(), reverse=True)
 
 
-def _looks(spec: Specification, shown: panels.Layout) -> plots.Looks:
+def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
     if not spec.by_curve:
         return plots.looks(shown.series, shown.ordered)
     curves = spec.measures[0].curves
@@ -91,7 +91,7 @@ def _looks(spec: Specification, shown: panels.Layout) -> plots.Looks:
     return {c.name: looks[c.name] for c in curves if shown.rows[c.column()].notna().any()}
 
 
-def _lines(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
+def lines_of(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
     """(series, its place, curve, rows) of each line of a panel."""
     out = []
     for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
@@ -103,7 +103,7 @@ def _lines(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list
     return out
 
 
-def _own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
+def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
     """A panel with series of its own, in darker and lighter greys, told apart by what is not at its default."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
@@ -120,11 +120,11 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
     """Draw the curves of a panel and their axis of x; the values on the other one."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
-        panel, looks = _own(panel, spec)
+        panel, looks = with_own(panel, spec)
     others = [float(at) for line in _of_others(spec, panel) for at in line.at.index]
     places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
-    for name, place, curve, rows in _lines(spec, panel, looks):
+    for name, place, curve, rows in lines_of(spec, panel, looks):
         rows = rows.sort_values(x)
         step = 0 if measure.hue else 0.012 * (place - (len(looks) - 1) / 2)
         at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
@@ -204,7 +204,7 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
             ax.plot(line.at.index, line.at, **look)
             place, align = (line.at.index[-1], line.at.iloc[-1]), "right"
         else:
-            (ax.axvline if _is_text(panel.rows[spec.x]) else ax.axhline)(line.at, **look)
+            (ax.axvline if is_text(panel.rows[spec.x]) else ax.axhline)(line.at, **look)
             place, align = (ax.get_xlim()[0], line.at), "left"
             levels += [line.at] if line.series else []
         if line.label:
@@ -259,7 +259,7 @@ def _dots(
 ) -> pd.Series:
     """A line for each category, a dot with its bar for each series; the values."""
     drawn = []
-    for name, place, curve, rows in _lines(spec, panel, looks):
+    for name, place, curve, rows in lines_of(spec, panel, looks):
         colour, marker = looks[name]
         value, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
         y = pd.Series(

@@ -1,0 +1,17 @@
+# Report: tables and records to one page.
+
+
+rule write_report:
+    input:
+        RAW_INPUTS,
+        TABLES,
+        code=lambda _: code.rests_on(code.REPORT),
+    output:
+        f"{CAMPAIGN}/report.html",
+    log:
+        f"{CAMPAIGN}/logs/report.log",
+    localrule: True
+    message:
+        "{output}"
+    shell:
+        "{SL} report --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"

@@ -1,0 +1,366 @@
+// Figures: the data of a panel to Vega-Lite, drawn as SVG when it comes into sight. Hover tells a value, a click leads
+// to the points behind it; the same numbers stand in a table below each figure, for the keyboard and for readers.
+
+const SHAPES = {
+  o: "circle", ".": "circle", s: "square", "^": "triangle-up", D: "diamond", v: "triangle-down", P: "cross",
+  "<": "triangle-left", ">": "triangle-right",
+  X: "M-1,-0.6L-0.6,-1L0,-0.4L0.6,-1L1,-0.6L0.4,0L1,0.6L0.6,1L0,0.4L-0.6,1L-1,0.6L-0.4,0Z",
+  x: "M-1,-0.8L-0.8,-1L0,-0.2L0.8,-1L1,-0.8L0.2,0L1,0.8L0.8,1L0,0.2L-0.8,1L-1,0.8L-0.2,0Z",
+  "*": "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31L-0.24,-0.32Z",
+};
+const DASHES = { "-": [], "--": [6, 4], ":": [2, 3], "-.": [6, 3, 2, 3] };
+const HEIGHT = 240;
+const LINE = 34; // pixels of a category
+
+const theme = () => {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(["ground", "ink", "soft", "line", "grid"].map((n) => [n, style.getPropertyValue(`--${n}`).trim()]));
+};
+const isDark = () => document.documentElement.dataset.theme === "dark";
+
+/** A colour as it is seen on this ground: on a dark one greys change places. */
+function seen(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  if (!isDark() || Math.max(r, g, b) - Math.min(r, g, b) > 12) return colour;
+  const grey = Math.round(255 - Math.min(r, 205)).toString(16).padStart(2, "0");
+  return `#${grey}${grey}${grey}`;
+}
+
+/** The values of a panel that the filters leave, one object each; `line` says to which line it belongs. */
+function valuesOf(panel, state) {
+  const out = [];
+  panel.lines.forEach((line, number) => {
+    line.x.forEach((x, i) => {
+      const of = (name) => line[name]?.[i];
+      if (x === null || of("y") === null) {
+        out.push({ line: number, i, x, y: null });
+        return;
+      }
+      if (!passes(state, { store: of("store"), engine: of("engine"), size: of("size") })) return;
+      out.push({ line: number, i, x, y: of("y"), low: of("low") ?? null, high: of("high") ?? null, open: of("open") === true });
+    });
+  });
+  return out;
+}
+
+/** The scale of the axis of values, as asked for: the printed one, linear or log. A 0 has a place on a log one. */
+function scaleOf(panel, state, numbers) {
+  const printed = panel[panel.value].scale;
+  if (state.scale === "linear") return "linear";
+  if (state.scale !== "log" && printed === "linear") return "linear";
+  if (numbers.some((n) => n < 0)) return "linear";
+  if (!numbers.some((n) => n > 0)) return "linear";
+  return numbers.some((n) => n === 0) ? "symlog" : "log";
+}
+
+/** {type, domain, values of ticks} of an axis, with room at its ends. */
+function axisOf(axis, type, numbers, fromZero) {
+  const known = numbers.filter((n) => n !== null && Number.isFinite(n));
+  const places = Object.keys(axis.names ?? {}).map(Number);
+  let least = Math.min(...known, ...(fromZero ? [0] : []));
+  let most = Math.max(...known);
+  if (!known.length) [least, most] = [0, 1];
+  if (type === "log") {
+    const room = Math.max(1.12, (most / least) ** 0.06);
+    [least, most] = [least / room, most * room];
+  } else if (type === "symlog") {
+    most *= 1.3;
+    least = 0;
+  } else {
+    const room = (most - least || Math.abs(most) || 1) * (fromZero ? 0.08 : 0.06);
+    [least, most] = [fromZero && least >= 0 ? 0 : least - room, most + room];
+  }
+  if (axis.range && type === "linear") [least, most] = axis.range;
+  const scale = { type, domain: [least, most], nice: false, ...(type === "linear" ? { zero: false } : {}) };
+  if (type === "symlog") scale.constant = 10 ** Math.floor(Math.log10(Math.min(...known.filter((n) => n > 0))));
+  if (axis.reverse) scale.reverse = true;
+  const ticks = places.length ? places.filter((p) => p >= least && p <= most) : type === "log" ? decades(least, most) : type === "symlog" ? [0, ...(decades(scale.constant, most) ?? [scale.constant])] : undefined;
+  return { scale, ticks };
+}
+
+/** Ticks of a logarithmic axis: at 1, 2, 5 where it is short, else at powers of ten; of a very short one none. */
+function decades(least, most) {
+  const span = most / least;
+  if (span < 4) return undefined;
+  const out = [];
+  const every = Math.ceil(Math.log10(span) / 6);
+  for (let power = Math.floor(Math.log10(least)); power <= Math.log10(most); power++) {
+    for (const digit of span < 300 ? [1, 2, 5] : [1]) {
+      const tick = digit * 10 ** power;
+      if (tick >= least && tick <= most && (span < 300 || power % every === 0)) out.push(Number(tick.toPrecision(6)));
+    }
+  }
+  return out;
+}
+
+/** Words at ticks, as an expression of Vega: its strings are written as JSON, so that no text leaves them. */
+function labelsOf(axis) {
+  if (!axis.names) return "format(datum.value, ',~r')";
+  const known = Object.fromEntries(Object.entries(axis.names).map(([place, words]) => [`p${Number(place)}`, words.split("\n")]));
+  return `${JSON.stringify(known).replaceAll("\u2028", " ").replaceAll("\u2029", " ")}['p' + datum.value]`;
+}
+
+/** Words in lines of at most so many letters. */
+function wrapped(words, most) {
+  const lines = [];
+  for (const word of (words ?? "").split(" ")) {
+    if (lines.length && lines.at(-1).length + word.length < most) lines.push(`${lines.pop()} ${word}`);
+    else lines.push(word);
+  }
+  return words ? lines : null;
+}
+
+/** Vega-Lite of a panel; null where it has no value to show. */
+function vegaLiteOf(panel, state, width) {
+  const look = theme();
+  const values = valuesOf(panel, state);
+  const shown = values.filter((v) => v.y !== null);
+  const areas = (panel.areas ?? []).flatMap((a) => a.x.map((x, i) => ({ x, x2: a.x2[i], y: a.y[i], y2: a.y2[i], colour: seen(a.colour) })));
+  if (!shown.length && !areas.length) return null;
+  const across = panel.value === "x";
+  const own = (v) => (across ? [v.x, v.low, v.high] : [v.y, v.low, v.high]);
+  const others = (v) => (across ? v.y : v.x);
+  const levels = panel.levels.filter((l) => l.at !== null && l.along !== "x");
+  const measured = [...shown.flatMap(own), ...areas.flatMap((a) => (across ? [a.x, a.x2] : [a.y, a.y2])), ...levels.map((l) => l.at)].filter((n) => n !== null && n !== undefined);
+  const placed = [...shown.map(others), ...areas.flatMap((a) => (across ? [a.y, a.y2] : [a.x, a.x2]))];
+  const type = scaleOf(panel, state, measured);
+  const names = Object.keys(panel.y.names ?? {}).length;
+  if (across && names) placed.push(-0.5, names - 0.5);
+  const otherType = !across && panel.x.scale === "log" && placed.every((n) => n > 0) ? "log" : "linear";
+  const axes = {
+    x: across ? axisOf(panel.x, type, measured, type === "linear") : axisOf(panel.x, otherType, placed, false),
+    y: across ? axisOf(panel.y, "linear", placed, false) : axisOf(panel.y, type, measured, type === "linear"),
+  };
+  const channel = (which, field) => ({
+    field,
+    type: "quantitative",
+    scale: axes[which].scale,
+    axis: {
+      title: wrapped(panel[which].label, which === "y" && !names ? 34 : 60),
+      titleLimit: 0,
+      labelExpr: labelsOf(panel[which]),
+      ...(axes[which].ticks ? { values: axes[which].ticks } : { tickCount: which === "x" ? 6 : 5 }),
+      grid: true,
+      ...(which === "x" && Object.values(panel.x.names ?? {}).some((w) => w.length > 6) ? { labelAngle: -40 } : {}),
+      ...(which === "y" && names ? { labelLimit: Math.min(260, width * 0.45) } : {}),
+    },
+  });
+  const line = (v) => panel.lines[v.line];
+  const decorated = shown.map((v) => {
+    const colour = seen(line(v).colour);
+    const hollow = v.open || line(v).full === false;
+    return { ...v, colour, fill: hollow ? look.ground : colour, shape: SHAPES[line(v).marker] ?? "circle", opacity: line(v).opacity ?? 1 };
+  });
+  const both = { x: channel("x", "x"), y: channel("y", "y") };
+  const own_colour = { color: { field: "colour", type: "nominal", scale: null } };
+  const layers = [];
+  for (const band of panel.bands ?? []) {
+    layers.push({ data: { values: [{ a: band.from, b: band.to }] }, mark: { type: "rect", color: seen(band.colour), opacity: isDark() ? 0.22 : 0.9 }, encoding: { x: channel("x", "a"), x2: { field: "b" } } });
+  }
+  if (areas.length) layers.push({ data: { values: areas }, mark: { type: "rect" }, encoding: { ...both, x2: { field: "x2" }, y2: { field: "y2" }, ...own_colour } });
+  for (const level of panel.levels.filter((l) => l.at !== null)) {
+    const which = level.along === "x" || across ? "x" : "y";
+    layers.push({ data: { values: [{ at: level.at }] }, mark: { type: "rule", color: seen(level.colour), strokeDash: DASHES[level.dash] ?? [6, 4], strokeWidth: 1 }, encoding: { [which]: channel(which, "at") } });
+    if (level.name && which === "y") layers.push({ data: { values: [{ at: level.at, text: level.name }] }, mark: { type: "text", align: "left", baseline: "bottom", dx: 3, dy: -2, fontSize: 10, color: seen(level.colour) }, encoding: { y: channel("y", "at"), x: { value: 0 }, text: { field: "text" } } });
+  }
+  const spans = decorated.filter((v) => v.low !== null && v.high !== null && v.high > v.low);
+  if (spans.length) {
+    const ends = across ? { x: channel("x", "low"), x2: { field: "high" }, y: channel("y", "y") } : { x: channel("x", "x"), y: channel("y", "low"), y2: { field: "high" } };
+    layers.push({ data: { values: spans }, mark: { type: "rule", strokeWidth: 1.4 }, encoding: { ...ends, ...own_colour } });
+  }
+  panel.lines.forEach((told, number) => {
+    const dash = told.dash;
+    const points = values.filter((v) => v.line === number);
+    if (dash === "none" || points.filter((v) => v.y !== null).length < 2) return;
+    const mark = { type: "line", color: seen(told.colour), strokeDash: DASHES[dash] ?? [], strokeWidth: (told.width ?? 1.3) * 1.3, opacity: told.opacity ?? 1, interpolate: told.step ? "step" : "linear", clip: true };
+    layers.push({ data: { values: points.map(({ i, x, y }) => ({ i, x, y })) }, mark, encoding: { ...both, order: { field: "i", type: "quantitative" } } });
+  });
+  const marked = decorated.filter((v) => line(v).marker !== "none");
+  const bare = decorated.filter((v) => line(v).marker === "none");
+  const symbol = { fill: { field: "fill", type: "nominal", scale: null }, stroke: { field: "colour", type: "nominal", scale: null }, shape: { field: "shape", type: "nominal", scale: null } };
+  if (marked.length) layers.push({ data: { values: marked }, mark: { type: "point", size: 62, strokeWidth: 1.6, opacity: 1, tooltip: { content: "data" }, cursor: "pointer" }, encoding: { ...both, ...symbol } });
+  // A line without symbols still tells its values.
+  if (bare.length && bare.length <= 4000) layers.push({ data: { values: bare }, mark: { type: "point", size: 80, opacity: 0, tooltip: { content: "data" } }, encoding: both });
+  // What the store said of itself stands in a row of its own, at the top.
+  const marks = (panel.marks ?? []).flatMap((told) => told.x.map((x) => ({ x, shape: SHAPES[told.marker] ?? "circle", colour: seen(told.colour), fill: told.full === false ? look.ground : seen(told.colour) })));
+  if (marks.length) layers.push({ data: { values: marks }, mark: { type: "point", size: 36, strokeWidth: 1, opacity: 1 }, encoding: { x: channel("x", "x"), y: { value: 0 }, ...symbol } });
+  if (panel.words?.length) {
+    const beside = panel.words.filter((w) => w.y !== null);
+    const above = panel.words.filter((w) => w.y === null);
+    const text = { field: "text" };
+    if (beside.length) layers.push({ data: { values: beside }, mark: { type: "text", align: "left", dx: 5, dy: -6, fontSize: 9, color: look.soft, lineBreak: "\n" }, encoding: { ...both, text } });
+    if (above.length) layers.push({ data: { values: above }, mark: { type: "text", align: "right", baseline: "bottom", angle: 270, dy: -2, fontSize: 9, color: look.soft }, encoding: { x: channel("x", "x"), y: { value: 2 }, text } });
+  }
+  const font = { labelFont: "system-ui, sans-serif", titleFont: "system-ui, sans-serif" };
+  return {
+    width: Math.max(120, width),
+    height: across && names ? Math.max(120, LINE * names) : HEIGHT,
+    autosize: { type: "fit", contains: "padding", resize: true },
+    background: null,
+    padding: 4,
+    layer: layers,
+    resolve: { scale: { x: "shared", y: "shared" } },
+    config: {
+      aria: false,
+      view: { stroke: null },
+      text: { font: "system-ui, sans-serif" },
+      axis: { ...font, labelColor: look.soft, titleColor: look.ink, gridColor: look.grid, domainColor: look.line, tickColor: look.line, labelFontSize: 11, titleFontSize: 11.5, titleFontWeight: "normal", labelOverlap: "greedy", labelLineHeight: 12 },
+    },
+  };
+}
+
+// --- what is told of a value ---
+
+/** [what, value] of a drawn value. */
+function toldOf(panel, value) {
+  const line = panel.lines[value.line];
+  const across = panel.value === "x";
+  const measured = across ? panel.x : panel.y;
+  const place = across ? line.at?.[value.i] ?? wordsAt(panel.y, value.y) : wordsAt(panel.x, value.x);
+  const out = [[across ? "" : panel.x.label || "x", place]];
+  out.push([measured.label || "value", short(across ? value.x : value.y)]);
+  if (value.low !== null && value.low !== undefined && value.high !== null) out.push([line.interval?.[value.i] ?? "interval", `${short(value.low)} to ${short(value.high)}`]);
+  if (line.n?.[value.i]) out.push(["runs", String(line.n[value.i])]);
+  const runs = line.behind?.[value.i];
+  if (runs) out.push(["points", `${runs.split(" ").length}: click to see them`]);
+  return out;
+}
+
+function wordsAt(axis, place) {
+  const known = Object.entries(axis.names ?? {}).find(([at]) => Number(at) === place);
+  return known ? known[1].replaceAll("\n", ", ") || short(place) : short(place);
+}
+
+function showTip(panel, value, event) {
+  const tip = document.getElementById("tip");
+  const lines = toldOf(panel, value).map(([what, told]) => (what ? `${what}: ${told}` : told));
+  tip.replaceChildren(...[panel.lines[value.line].name, ...lines].filter(Boolean).map((text) => h("div", {}, text)));
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8))}px`;
+  tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - box.height - 8))}px`;
+}
+
+const hideTip = () => {
+  document.getElementById("tip").hidden = true;
+};
+
+// --- drawing ---
+
+const WAITING = new Map(); // element of a chart -> how it is drawn
+let watching;
+
+function forget() {
+  for (const element of WAITING.keys()) WAITING.get(element).view?.finalize();
+  WAITING.clear();
+  watching?.disconnect();
+  watching = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
+  }, { rootMargin: "300px" });
+}
+
+/** An element that shows a panel as soon as it is seen. open: called with the places of the points that are clicked. */
+function chart(panel, state, name, open) {
+  const element = h("div", { class: "chart", role: "img", "aria-label": name });
+  WAITING.set(element, { panel, state, open, drawn: false });
+  watching.observe(element);
+  return element;
+}
+
+async function draw(element) {
+  const told = WAITING.get(element);
+  if (!told || told.drawn) return;
+  told.drawn = true;
+  drawNow(element, told, await library());
+}
+
+function drawNow(element, told, { vega, vegaLite }) {
+  const { panel, state, open } = told;
+  told.view?.finalize();
+  told.drawn = true;
+  const spec = vegaLiteOf(panel, state, Math.floor(element.clientWidth) - 2);
+  if (!spec) {
+    element.replaceChildren(h("p", { class: "empty" }, panel.lines.length ? "No value: filters leave none, or none was recorded." : panel.told?.join(" ") || "Not recorded."));
+    return;
+  }
+  const inner = h("div", { "aria-hidden": "true" }); // its name is that of the chart, its values are in the table below
+  element.replaceChildren(inner);
+  element.style.minHeight = "0";
+  const view = new vega.View(vega.parse(vegaLite.compile(spec, { logger: QUIET }).spec), { renderer: "svg", container: inner, hover: false, logger: QUIET });
+  view.tooltip((_, event, item, value) => (value === null || item?.datum?.line === undefined ? hideTip() : showTip(panel, item.datum, event)));
+  view.addEventListener("click", (_, item) => {
+    const runs = item?.datum?.line === undefined ? "" : panel.lines[item.datum.line].behind?.[item.datum.i];
+    if (runs) open(runs);
+  });
+  view.run();
+  told.view = view;
+  if (panel.told?.length) element.append(h("p", { class: "small" }, panel.told.join(" ")));
+}
+
+// What Vega would write to the console: a value that has no place on an axis is no error.
+const QUIET = { level: () => QUIET, error: (...said) => (console.error(...said), QUIET), warn: () => QUIET, info: () => QUIET, debug: () => QUIET };
+
+/** Draw again what was drawn: another theme, another width. all: what was not seen yet, too. */
+async function redraw(all = false) {
+  const known = await library();
+  for (const [element, told] of WAITING) if (told.drawn || all) drawNow(element, told, known);
+}
+
+// --- legend and numbers ---
+
+function swatch(line) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [key, value] of Object.entries({ width: 28, height: 12, viewBox: "-14 -6 28 12", "aria-hidden": "true" })) svg.setAttribute(key, value);
+  const add = (name, attributes) => {
+    const part = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value);
+    svg.append(part);
+  };
+  const colour = seen(line.colour);
+  if (line.area) add("rect", { x: -7, y: -5, width: 14, height: 10, fill: colour });
+  if (line.dash && line.dash !== "none") add("path", { d: "M-14,0H14", stroke: colour, "stroke-width": 2, "stroke-dasharray": (DASHES[line.dash] ?? []).join(" ") });
+  const shape = SHAPES[line.marker];
+  if (shape) {
+    const fill = line.full === false ? "none" : colour;
+    if (shape === "square") add("rect", { x: -4, y: -4, width: 8, height: 8, fill, stroke: colour });
+    else if (shape.startsWith("M")) add("path", { d: shape, transform: "scale(5)", fill: colour });
+    else if (shape.startsWith("triangle") || shape === "diamond" || shape === "cross") {
+      const d = { "triangle-up": "M0,-5L5,4H-5Z", "triangle-down": "M0,5L5,-4H-5Z", "triangle-left": "M-5,0L4,5V-5Z", "triangle-right": "M5,0L-4,5V-5Z", diamond: "M0,-5L5,0L0,5L-5,0Z", cross: "M-2,-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z" }[shape];
+      add("path", { d, fill, stroke: colour });
+    } else add("circle", { r: 4, fill, stroke: colour });
+  }
+  return svg;
+}
+
+/** What the colours and symbols of these panels mean: each once. */
+function legendOf(panels) {
+  const known = new Map();
+  for (const panel of panels) {
+    for (const line of [...panel.lines, ...(panel.marks ?? [])]) {
+      const alike = [line.name, line.colour, line.marker, line.dash, line.full].join("|");
+      if (line.name && (line.opacity ?? 1) === 1 && !known.has(alike)) known.set(alike, line);
+    }
+    for (const area of [...(panel.areas ?? []), ...(panel.bands ?? [])]) if (area.name && !known.has(area.name + area.colour)) known.set(area.name + area.colour, { ...area, area: true });
+  }
+  if (!known.size) return null;
+  return h("ul", { class: "legend" }, [...known.values()].map((line) => h("li", {}, swatch(line), line.name)));
+}
+
+/** The numbers of a figure, as rows of a table: [heads, rows, links to the points of each row]. */
+function numbersOf(panels, state) {
+  const rows = [];
+  const behind = [];
+  for (const panel of panels) {
+    const across = panel.value === "x";
+    for (const value of valuesOf(panel, state)) {
+      if (value.y === null) continue;
+      const line = panel.lines[value.line];
+      if ((line.opacity ?? 1) < 1) continue;
+      rows.push([panel.title, line.name, across ? line.at?.[value.i] ?? wordsAt(panel.y, value.y) : wordsAt(panel.x, value.x), (across ? panel.x : panel.y).label, text(across ? value.x : value.y), text(value.low), text(value.high), text(line.n?.[value.i])]);
+      behind.push(line.behind?.[value.i] ?? "");
+    }
+  }
+  return { columns: ["panel", "curve", "at", "what", "value", "low", "high", "n"], rows, behind };
+}
+
+const text = (value) => (value === null || value === undefined ? "" : String(value));

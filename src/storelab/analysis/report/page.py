@@ -1,0 +1,71 @@
+"""The page's text: a template with marked places, and blocks of data that no text in them can leave. Pure, but for the
+page's own files.
+"""
+
+import base64
+import html
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # one after the other, in one module
+PLACE = re.compile(r"<!--storelab:(\w+)-->|/\*storelab:(\w+)\*/")
+PLAIN = ("head",)  # blocks that stand as they are, for whoever reads the source
+
+
+def pack(text: str) -> str:
+    """Deflated, in base64: what `DecompressionStream("deflate")` of a browser reads."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpack(packed: str) -> str:
+    """The text that `pack` was given."""
+    return zlib.decompress(base64.b64decode(packed)).decode()
+
+
+def as_json(data: Any) -> str:
+    """JSON that can stand in a page: no `<`, `>` or `&`, so that no text in it ends its block."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def block(name: str, data: Any) -> str:
+    """One block of data."""
+    if name in PLAIN:
+        return f'<script type="application/json" data-block="{html.escape(name)}">{as_json(data)}</script>'
+    return packed_block(name, pack(as_json(data)))
+
+
+def packed_block(name: str, packed: str) -> str:
+    return f'<script type="text/plain" data-block="{html.escape(name)}" data-packed="deflate">{packed}</script>'
+
+
+def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str]) -> str:
+    """The page with its style, its scripts, these blocks, and those that are packed already."""
+    places = {
+        "title": html.escape(title),
+        "style": (HERE / "report.css").read_text(),
+        "script": "\n".join((HERE / name).read_text() for name in SCRIPTS),
+        "blocks": "\n".join(
+            [*(block(name, data) for name, data in blocks.items()), *(packed_block(*item) for item in packed.items())]
+        ),
+    }
+    parts = PLACE.split((HERE / "page.html").read_text())
+    # text, name of `<!--`, name of `/*`, text, …: only the template is searched, never what is put into it
+    out = [parts[0]]
+    for one, other, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        out += [places[one or other], text]
+    return "".join(out)
+
+
+def read(text: str) -> dict[str, Any]:
+    """The blocks of data of a page, as they were given to `filled`; of `library` and `licences` the text."""
+    found = re.findall(r'<script type="[^"]*" data-block="([^"]*)"( data-packed="deflate")?>([^<]*)</script>', text)
+    plain = {html.unescape(name): unpack(body) if packed else body for name, packed, body in found}
+    return {name: body if name in ("library", "licences") else json.loads(body) for name, body in plain.items()}

@@ -1,0 +1,136 @@
+"""What the first view says of a campaign: what was measured, when, where, how many points, what is noted of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.report.charts import FILTERS
+from storelab.analysis.statistics import steadiness
+from storelab.analysis.tables.points import DISTURBED_PERCENT
+from storelab.core import evidence, units
+
+MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
+
+
+def title(plan: Mapping[str, Any]) -> str:
+    told = plan["campaign"]
+    return str(told.get("title") or told["name"])
+
+
+def head(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """name, title; facts: [what, value]; notes: [how many points, what is noted of them, their places in points.csv];
+    keys: the words of each point; filters: name -> [[value, words], …]."""
+    told, points = campaign.plan["campaign"], tables["points"]
+    return {
+        "name": told["name"],
+        "title": title(campaign.plan),
+        "authors": [str(a) for a in told.get("authors") or []],
+        "facts": _facts(campaign, tables),
+        "notes": _notes(points),
+        "keys": [words.key_text(key) for key in points["key"]],
+        "filters": _filters(points),
+    }
+
+
+def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+    points, numbers = tables["points"], tables["numbers"]
+    known = dict(zip(numbers["name"], numbers["value"], strict=True))
+    states = points["state"].value_counts()
+    told = [f"{len(points)} planned", f"{states.get('ok', 0)} count"]
+    told += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
+    seal = evidence.seal_of(campaign.raw)
+    started = points["started"].dropna()
+    when = list(dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (started.min(), started.max())))
+    facts = {
+        "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
+        "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
+        "Engines": ", ".join(dict.fromkeys(_engines(campaign))),
+        "Measured": " to ".join(when) if len(started) else "",
+        "Points": ", ".join(told),
+        "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
+        "Length of a point": words.span(points["duration_s"], "s"),
+        "Moved": str(known.get("bytes_moved", "")),
+        "Operations": words.number(float(known["operations"])) if known.get("operations") else "",
+        "Failed operations": words.number(float(known["errors"])) if known.get("errors") else "",
+        "Machines": "; ".join(dict.fromkeys(_machines(campaign))),
+        "storelab": ", ".join(dict.fromkeys(_versions(campaign))),
+        "Records": f"sealed {seal['time']}" if seal else "not sealed",
+    }
+    return [[name, value] for name, value in facts.items() if value]
+
+
+def _system(campaign: Campaign, store: str) -> str:
+    """The store with what it is, as its records say."""
+    found = [run["store"] for run in campaign.runs.values() if run["point"]["store"] == store and run.get("store")]
+    kinds = dict.fromkeys(
+        " ".join(filter(None, [str(s.get("kind") or ""), str(s.get("version") or "")])) for s in found
+    )
+    said = " and ".join(filter(None, kinds))
+    return f"{store} ({said})" if said and said != store else store
+
+
+def _engines(campaign: Campaign) -> list[str]:
+    engines = [run.get("engine") or {} for run in campaign.runs.values()]
+    return [f"{e['name']} {e.get('version') or ''}".strip() for e in engines if e.get("name")]
+
+
+def _machines(campaign: Campaign) -> list[str]:
+    """Each machine as its environment says it, apart from what is the same in all words."""
+    out = []
+    for run in campaign.runs.values():
+        told = run.get("environment") or {}
+        cpu, cores, memory, *system = (told.get(name) for name in MACHINE)
+        parts = [cpu, words.plural(cores, "core") if cores else "", units.human_size(memory) if memory else "", *system]
+        out.append(", ".join(str(p) for p in parts if p))
+    return [m for m in out if m]
+
+
+def _versions(campaign: Campaign) -> list[str]:
+    told = [run.get("environment") or {} for run in campaign.runs.values()]
+    return [
+        f"{e.get('storelab')} ({e['git_commit']})" if e.get("git_commit") else str(e["storelab"]) for e in told if e
+    ]
+
+
+def _notes(points: pd.DataFrame) -> list[list[Any]]:
+    """What is noted of points: how many, in words, which. Only what is noted of any."""
+    ok = points["state"] == "ok"
+
+    def is_true(column: str) -> pd.Series:
+        return points[column].astype("boolean").fillna(False).astype(bool) & ok
+
+    kinds = {
+        "failed: there is no record": points["state"] == "failed",
+        "invalid: more operations failed than the budget allows": points["state"] == "invalid",
+        "tried more than once": points["tries"] > 1,
+        "bound by the client": ok & (points["bound_by"] == "client"),
+        "bound by the link": ok & (points["bound_by"] == "link"),
+        "with the store on the clients' host": is_true("shared_host"),
+        "disturbed by other programs": ok & (points["other_cpu_percent"] > DISTURBED_PERCENT),
+        "with operations that hung": ok & (points["hung"] > 0),
+        "too short to say whether they are steady": ok & (points["steadiness"] == steadiness.TOO_SHORT),
+    }
+    for kind in steadiness.UNSTEADY:
+        kinds[f"not steady: {kind}"] = ok & (points["steadiness"] == kind)
+    out = []
+    for said, which in kinds.items():
+        places = [int(i) for i in range(len(points)) if bool(which.fillna(False).iloc[i])]
+        if places:
+            out.append([len(places), said, places])
+    return out
+
+
+def _filters(points: pd.DataFrame) -> dict[str, list[list[str]]]:
+    """Of each filter the values that points have, where there are several."""
+    out = {}
+    for name, column in FILTERS.items():
+        if column not in points:
+            continue
+        values = sorted(points[column].dropna().unique())
+        told = [[f"{v:.0f}" if name == "size" else str(v), words.cell(column, v)] for v in values]
+        if len(told) > 1:
+            out[name] = told
+    return out

@@ -1,0 +1,247 @@
+"""The page in a browser, opened as a file without a network: what it asks for, says, shows, and does on click and key."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import browser
+import golden
+import pytest
+
+from storelab.analysis.report import build, page
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / ".storelab" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+HOSTILE = "</script><img src=x onerror=planted()><script>planted()</script>"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> dict[str, Path]:
+    """Campaign -> its page."""
+    out = {}
+    for name in ("reference", "failures", "systems", "several"):
+        folder = tmp_path_factory.mktemp(name) / name
+        folder.mkdir()
+        (folder / "raw").symlink_to(golden.raw_of(name))
+        shutil.copytree(golden.GOLDEN / name / "expected" / "tables", folder / "tables")
+        out[name] = build.build(folder)
+    return out
+
+
+@pytest.fixture(scope="module")
+def tab():
+    if browser.program() is None:
+        pytest.skip("chromium is not installed: envs/apt.sh chromium")
+    with browser.page() as found:
+        yield found
+
+
+def quiet(tab, path: Path) -> None:
+    assert [r for r in tab.requests if r.partition("#")[0] != path.resolve().as_uri()] == []
+    assert tab.errors == []
+
+
+@pytest.mark.parametrize("name", ("reference", "failures", "systems", "several"))
+def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
+    tab.open(made[name])
+    blocks = page.read(made[name].read_text())
+    assert "points" in tab.evaluate("document.querySelector('main').textContent").lower()
+    tab.go("#print")
+    tab.until("[...document.querySelectorAll('.chart')].every((c) => c.children.length)", 60)
+    charts, panels = (
+        tab.evaluate("document.querySelectorAll('.chart').length"),
+        [f["panels"] for f in blocks["figures"].values()],
+    )
+    some = [
+        p
+        for own in panels
+        for p in own
+        if any(line["x"] for line in p["lines"]) or any(a["x"] for a in p.get("areas", []))
+    ]
+    assert charts == sum(map(len, panels)) and len(some) == tab.evaluate(
+        "document.querySelectorAll('.chart svg').length"
+    )
+    for view in (
+        "figures",
+        "tables",
+        "points",
+        "table/points",
+        f"point/{blocks['tables']['points']['cells'][-1][0]}",
+        "nonsense",
+    ):
+        tab.go(f"#{view}")
+        assert tab.evaluate("document.querySelector('main h1').textContent")
+    quiet(tab, made[name])
+
+
+def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
+    """As many as there are values; higher values stand higher."""
+    tab.open(made["reference"], "#figure/throughput_download")
+    tab.drawn()
+    line = page.read(made["reference"].read_text())["figures"]["throughput_download"]["panels"][0]
+    values = sorted(y for own in line["lines"] for y in own["y"])
+    seen = tab.evaluate(
+        "[...document.querySelectorAll('.chart .mark-symbol path')].map((p) => p.getBoundingClientRect()).map((r) => r.top + r.height / 2)"
+    )
+    assert len(seen) == len(values)
+    height = sorted(seen, reverse=True)
+    top, bottom = height[-1], height[0]
+    for value, at in zip(values, height, strict=True):
+        assert abs((bottom - at) / (bottom - top) - (value - values[0]) / (values[-1] - values[0])) < 0.02
+
+
+def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made, tab):
+    tab.open(made["reference"], "#figure/throughput_download")
+    tab.drawn()
+    x, y = tab.evaluate(
+        "(() => { const r = document.querySelector('.chart .mark-symbol path').getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    told = tab.until("!document.getElementById('tip').hidden && document.getElementById('tip').innerText")
+    assert "95 % interval" in told and "runs: 6" in told and "points: 6" in told
+    tab.click(x, y)
+    tab.until("location.hash.startsWith('#runs/')")
+    tab.until("document.querySelector('main h1').textContent === '6 points'")
+    key = tab.evaluate("document.querySelector('main td a').textContent")
+    tab.evaluate("document.querySelector('main td a').click()")
+    tab.until(f"document.querySelector('main code')?.textContent === {json.dumps(key)}")
+    said = tab.evaluate("document.querySelector('main').innerText")
+    run = json.loads((made["reference"].parent / "raw" / key / "run.json").read_text())
+    assert run["environment"]["kernel"] in said and run["engine"]["version"] in said and "operations/s" in said
+    quiet(tab, made["reference"])
+
+
+def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
+    path = made["reference"]
+    tab.open(path, "#table/throughput")
+    every = tab.evaluate("document.querySelectorAll('main tbody tr').length")
+    tab.evaluate("[...document.querySelectorAll('.chip')].find((c) => c.textContent === '4 kB').click()")
+    tab.until(f"document.querySelectorAll('main tbody tr').length < {every}")
+    left = tab.evaluate("document.querySelectorAll('main tbody tr').length")
+    cells = page.read(path.read_text())["tables"]["throughput"]
+    sizes = cells["cells"][cells["columns"].index("object_size_bytes")]
+    assert left == sum(s in ("", "4000") for s in sizes) and "size=4000" in tab.evaluate("location.hash")
+    tab.evaluate("document.querySelector('nav a[href^=\"#figures\"]').click()")
+    tab.until("document.querySelector('main h1').textContent === 'Figures'")
+    tab.until(
+        "[...document.querySelectorAll('#figure-throughput_download .chart')].some((c) => c.textContent.startsWith('No value'))"
+    )
+    tab.open(path, "#figure/entries?scale=linear")
+    tab.drawn()
+    linear = tab.evaluate("document.querySelector('.panels').textContent")
+    tab.go("#figure/entries?scale=log")
+    tab.drawn()
+    assert tab.evaluate("document.querySelector('.panels').textContent") != linear
+    quiet(tab, path)
+
+
+def test_a_table_is_sorted_by_click_and_key_and_downloaded_as_its_file(made, tab):
+    path = made["reference"]
+    tab.open(path, "#table/throughput")
+    column = "document.querySelectorAll('main th button')"
+    place = tab.evaluate(
+        f"[...{column}].findIndex((b) => b.textContent.replaceAll('\\u200b', '') === 'rate_median_per_s')"
+    )
+    cells = f"[...document.querySelectorAll('main tbody tr')].map((r) => r.children[{place + 1}].textContent.replaceAll('\\u202f', ''))"
+    tab.evaluate(f"{column}[{place}].click()")
+    up = [float(v) for v in tab.evaluate(cells)]
+    tab.evaluate(f"{column}[{place}].focus()")
+    tab.press("Enter", text="\r")
+    down = [float(v) for v in tab.evaluate(cells)]
+    assert up == sorted(up) and down == up[::-1] and len(up) > 5
+    assert tab.evaluate("document.activeElement.closest('th').getAttribute('aria-sort')") == "descending"
+    assert "sort=-rate_median_per_s" in tab.evaluate("location.hash")
+    blocks = page.read(path.read_text())["tables"]
+    for name in ("throughput", "claims", "points", "environment"):
+        text = tab.evaluate(
+            f"storelab.block('tables').then((t) => storelab.csvOf(t.{name}.columns, t.{name}.cells[0].map((_, i) => t.{name}.cells.map((c) => c[i]))))"
+        )
+        assert text == (path.parent / "tables" / f"{name}.csv").read_text(), name
+    assert blocks
+    quiet(tab, path)
+
+
+def test_planted_markup_stays_text(made, tab, tmp_path):
+    blocks = {k: v for k, v in page.read(made["failures"].read_text()).items() if k not in ("library", "licences")}
+    text = (
+        json.dumps(blocks)
+        .replace('"seaweedfs', f'"{json.dumps(HOSTILE)[1:-1]}')
+        .replace("operations/s due", json.dumps(HOSTILE)[1:-1])
+    )
+    planted = json.loads(text)
+    planted["head"]["title"] = HOSTILE
+    for figure in planted["figures"].values():
+        for panel in figure["panels"]:
+            panel["title"] = panel["x"]["label"] = HOSTILE
+            panel["x"]["names"] = {"1": HOSTILE, "50": "'];planted();['", "100": '"];planted();["'}
+    from storelab.analysis.report import library
+
+    target = tmp_path / "report.html"
+    target.write_text(page.filled(HOSTILE, planted, library.packed()))
+    tab.open(target)
+    tab.evaluate("globalThis.planted = () => { globalThis.reached = true }; true")
+    for view in ("overview", "print", "figures", "table/throughput", "points", "runs/0.1.2"):
+        tab.go(f"#{view}?x=1")
+        tab.evaluate("new Promise((done) => setTimeout(done, 300))")
+        assert not tab.evaluate("globalThis.reached === true || document.querySelector('main img') !== null")
+    assert HOSTILE in tab.evaluate("document.querySelector('main').textContent")
+    quiet(tab, target)
+
+
+def test_other_data_can_take_its_place_while_it_is_open(made, tab):
+    tab.open(made["failures"], "#overview")
+    head = page.read(made["failures"].read_text())["head"] | {"title": "Another title"}
+    tab.evaluate(f"storelab.replace({{head: {json.dumps(head)}}})")
+    assert tab.evaluate("document.querySelector('h1').textContent") == "Another title"
+    quiet(tab, made["failures"])
+
+
+def axe() -> str:
+    """axe-core, fetched once by npm, at a pinned version."""
+    if not AXE.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("npm is not installed, which fetches axe-core")
+        folder = AXE.parents[2]
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefix",
+            str(folder),
+            "axe-core@4.10.3",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode:
+            pytest.skip(f"axe-core cannot be fetched: {done.stderr.strip()[-200:]}")
+    return AXE.read_text()
+
+
+@pytest.mark.parametrize("dark", (False, True))
+def test_axe_finds_nothing_serious(made, tab, dark):
+    script = axe()
+    for name, view in (
+        ("reference", "overview"),
+        ("reference", "figures"),
+        ("reference", "table/throughput?sort=n"),
+        ("failures", "overview"),
+    ):
+        tab.open(made[name], f"#{view}", dark=dark)
+        tab.evaluate("new Promise((done) => setTimeout(done, 500))")
+        tab.evaluate(f"{script}; true")
+        found = tab.evaluate("axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]))")
+        assert [v for v in found if v[0] in ("serious", "critical")] == [], (name, view)
+
+
+@pytest.mark.parametrize("size", ((500, 900), (1400, 900), (360, 800)))
+def test_nothing_is_wider_than_the_page(made, tab, size):
+    for name in ("reference", "failures"):
+        tab.open(made[name], size=size)
+        for view in ("overview", "figures", "table/throughput", "points"):
+            tab.go(f"#{view}?scale=log")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= size[0], (name, view)
