@@ -1,5 +1,7 @@
-"""A software distribution: how fast days of a release are made, and the books of 18 million objects asked. A part for each subject."""
+"""A software distribution: how fast days of a release are made, published and replicated, and the books of 18 million objects asked. A part
+for each subject."""
 
+import publish_days
 import publish_prepare
 from common import options, report, run, sized
 
@@ -10,7 +12,9 @@ def main() -> None:
     values |= publish_prepare.prepared(sized(args, 5, 2, 1), sized(args, 10_000, 4000, 200))
     books = (publish_prepare.ALL, 110), (publish_prepare.ALL, 11), (10_000, 2)
     values |= publish_prepare.difference(sized(args, 5, 2, 1), *sized(args, *books), sized(args, 164_000, 164_000, 100))
-    report("publish", sized(args, 5, 2, 1), values, args)
+    values |= publish_days.published(*sized(args, (5, 0.01), (3, 0.01), (1, 0.0005)))
+    values |= publish_days.replicated(*sized(args, (2, 110, 0.001), (1, 110, 0.001), (1, 3, 0.0003)))
+    report("publish", sized(args, 5, 2, 1), values, args, servers=["seaweedfs"])
 
 
 if __name__ == "__main__":

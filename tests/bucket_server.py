@@ -1,4 +1,5 @@
-"""A bucket on loopback, in memory, that a test can look into and make fail: `PUT`, `HEAD`, `GET` of objects. It takes any signature."""
+"""A bucket on loopback, in memory, that a test can look into and make fail: `PUT`, `HEAD`, `GET`, `DELETE` of objects, and of several at
+once. It takes any signature."""
 
 import http.server
 import re
@@ -11,7 +12,8 @@ from email.message import Message
 
 class Bucket(http.server.ThreadingHTTPServer):
     """objects: key -> bytes, without the bucket's name; asked: (method, key, headers) in order of arrival; answer(method, key) gives another
-    (status, headers) in place of the right answer, None for the right one, or raises ConnectionError to hang up."""
+    (status, headers) in place of the right answer, None for the right one, or raises ConnectionError to hang up. Of a request that deletes
+    several it is asked for each key, as of a `DELETE`, and says the `code` of its error in the headers; of the whole request as `POST`."""
 
     daemon_threads = True
 
@@ -55,23 +57,43 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
             return
+        told = b""
+        if not status and self.command == "POST":
+            status, told = 200, self._several(body)
         if not status:
             if self.command == "PUT":
                 server.objects[key] = body
             status = 200 if key in server.objects else 404
-        data = server.objects[key] if self.command in ("GET", "HEAD") and status == 200 else b""
+            if self.command == "DELETE":
+                server.objects.pop(key, None)
+                status = 204
+        data = server.objects[key] if self.command in ("GET", "HEAD") and status == 200 else told
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         if status == 200:
             self.send_header("ETag", '"0123456789abcdef"')
             self.send_header("Last-Modified", "Mon, 13 Apr 2015 00:00:00 GMT")
-        self.send_header("Content-Length", str(len(data)))
+        if status != 204:
+            self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    do_GET = do_PUT = do_HEAD = do_DELETE = _do
+    def _several(self, body: bytes) -> bytes:
+        """Delete the keys of the body; the answer names those that stay, and unless it is to be quiet those that went."""
+        keys, told = re.findall(r"<Key>(.*?)</Key>", body.decode()), ""
+        for key in keys:
+            if refused := self.server.answer("DELETE", key):
+                told += (
+                    f"<Error><Key>{key}</Key><Code>{refused[1].get('code', 'AccessDenied')}</Code><Message/></Error>"
+                )
+                continue
+            self.server.objects.pop(key, None)
+            told += "" if b"<Quiet>true</Quiet>" in body else f"<Deleted><Key>{key}</Key></Deleted>"
+        return f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult>{told}</DeleteResult>'.encode()
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _do
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from storelab.datasets.release import names, walk
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import proof
+from storelab.workloads.distribution import collected, proof
 from storelab.workloads.staging import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -23,7 +23,7 @@ def campaign(seaweedfs, keys, tmp_path):
     """A function that plans the points of sweeps over two stores, which are buckets of one."""
     url = seaweedfs.endpoints(1)[0].url
 
-    def planned(**sweeps):
+    def planned(nights=7, **sweeps):
         config = Config.model_validate(
             {
                 "campaign": "lab",
@@ -34,7 +34,7 @@ def campaign(seaweedfs, keys, tmp_path):
                 "use_stores": ["stratum-1"],
                 "repetitions": 1,
                 "calibrate": False,
-                "release": {"repository": REPOSITORY, "factor": 0.0003, "days": 6},
+                "release": {"repository": REPOSITORY, "factor": 0.0003, "days": 6, "nights": nights},
                 "sweeps": {n: {"duration": "60 s", "warm_up": "0 s"} | s for n, s in sweeps.items()},
             }
         )
@@ -78,6 +78,55 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
     secret = seaweedfs.credentials().secret_key.encode()
     for path in config.campaign_dir.rglob("*"):
         assert not path.is_file() or secret not in path.read_bytes(), path
+
+
+def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeypatch):
+    """Two collections, one of them by requests for several objects."""
+    monkeypatch.setattr(collected, "LATER_S", 0.5)
+    days = {"days": 4, "keep": 1}
+    roles = {
+        "uploads": {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 2}},
+        "others": {"workload": "publish", "axes": {"days": 1, "workers": 4}},
+        "deletions": {"workload": "collect_garbage", "axes": days | {"workers": 40}, "begin": "20 %"},
+        "several": {
+            "workload": "collect_garbage",
+            "axes": days | {"pattern": "tuned", "batch": 20, "workers": 4},
+            "begin": "20 %",
+        },
+    }
+    config, (planned,) = campaign(2, collect={"duration": "6 s", "roles": roles})
+    check.everything(config, [planned], WORKLOADS, all_stores(config))
+    plan_file.write(config, [planned], WORKLOADS)
+    run = point.point(config, [planned], planned.key)
+    told = {c["name"]: c["ok"] for c in run["checks"]}
+    wanted = {
+        f"{role}: {check}" for role in ("deletions", "several") for check in ("collected", "all alive", "dead gone")
+    }
+    assert told.keys() >= wanted | {"uploads: all listed", "others: stratum 0 whole"} and all(told.values())
+    store = all_stores(config)["stratum-1"]
+    bucket, access = stage.buckets_of(config, store, 1)[0], store.access(0)
+    for role, rank in (("deletions", 2), ("several", 3)):
+        seen = run["observed"][role]["collection"]
+        assert seen["dead"] > 50 and seen["alive"] > 50 and seen["left"] == seen["lost"] == seen["others"] == 0
+        (row,) = pq.read_table(config.raw / planned.key / f"collections.{rank}.parquet").to_pylist()
+        assert row["state"] == "collected" and row["deletes"] == seen["dead"] == row["dead"]
+        assert row["requests"] < row["deletes"] if role == "several" else row["requests"] > row["deletes"]
+        begin = f"put/{run['attempt']}-{rank}/"
+        fetch = proof.reader(access, bucket, begin)
+        fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
+        assert fields["S"] == "4" and walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}")) == [fields["C"]]
+        alive = set(walk.references(fields["C"], fetch, REPOSITORY))
+        listed = {key.partition(begin)[2] for key, _ in access.keys(bucket.name, bucket.prefix + begin)}
+        assert listed == alive | {f"{REPOSITORY}/{name}" for name in (names.MANIFEST, names.REFLOG)}
+    evidence.write_sums(config.raw)
+    build.build(config.campaign_dir)
+    rows = build.read(config.campaign_dir, "collections").set_index("role")
+    assert set(rows.index) == {"deletions", "several"} and (rows["dead"] == rows["deletes"]).all()
+    assert rows["deletes_per_s"].to_list() == pytest.approx((rows["dead"] / rows["sweep_s"]).to_list())
+    assert (rows["uploads_after_ratio"] > 0).all() and (rows["tries"] == 1).all()
+    phases = build.read(config.campaign_dir, "roles")
+    assert set(phases.loc[phases["role"] == "uploads", "phase"]) == {"before", "during", "after"}
+    assert build.read(config.campaign_dir, "releases").empty
 
 
 def test_a_point_whose_time_is_too_short_fails_and_says_so(campaign):

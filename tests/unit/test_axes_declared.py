@@ -83,6 +83,7 @@ DEFAULTS = {
         "days": (5, 1),
         "start_files": (200, 1),
         "applications": (1, 1),
+        "keep": (3, 1),
     },
 }
 

@@ -26,6 +26,7 @@ from storelab.engines.common import wire
 from storelab.measure import check
 from storelab.readplan import Link, plan
 from storelab.stores.protocols.endpoint import Endpoint
+from storelab.workloads.staging import needs
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 
@@ -411,7 +412,7 @@ def point(workload, seconds=10, dataset=None, store="s", **axes):
 
 
 def test_totals_of_a_plan():
-    empty = check.Summary()
+    empty = needs.Summary()
     assert (
         empty.staged_bytes,
         empty.staged_objects,
@@ -420,7 +421,7 @@ def test_totals_of_a_plan():
         empty.points,
         empty.seconds,
     ) == (0, 0, 0, 0, {}, {})
-    assert check.summarise([], "s") == empty
+    assert needs.summarise([], "s") == empty
     data = {"name": "d", "kind": "payload", "objects": 64, "object_size": 1000}
     more = data | {"name": "e", "objects": 10}
     points = [
@@ -432,7 +433,7 @@ def test_totals_of_a_plan():
         point("delete", 1, object_size=50),
         point("delete", 1, object_size=40),
     ]
-    found = check.summarise(points, "s")
+    found = needs.summarise(points, "s")
     assert found.points == {"get": 3, "put": 1, "delete": 2} and found.seconds == {"get": 20, "put": 2, "delete": 2}
     assert found.staged_bytes == 64_000 + 10_000 + 7 * 50 and found.staged_objects == 64 + 10 + 7 and found.buckets == 3
 
@@ -440,20 +441,20 @@ def test_totals_of_a_plan():
 @pytest.mark.parametrize(
     ("p", "objects"),
     [
-        (point("put"), check.BODIES),
-        (point("get"), check.BODIES + 2 * (max(3, check.BODIES) + check.BODIES + 3)),
-        (point("get", workers=99), check.BODIES + 2 * (99 + check.BODIES + 99)),
-        (point("get", engine="loadgen"), check.BODIES),
+        (point("put"), needs.BODIES),
+        (point("get"), needs.BODIES + 2 * (max(3, needs.BODIES) + needs.BODIES + 3)),
+        (point("get", workers=99), needs.BODIES + 2 * (99 + needs.BODIES + 99)),
+        (point("get", engine="loadgen"), needs.BODIES),
         (point("read_entries"), 0),
         (
             point("calibrate", operation="read", engine="none"),
-            check.BODIES + 2 * (max(3, check.BODIES) + check.BODIES + 3),
+            needs.BODIES + 2 * (max(3, needs.BODIES) + needs.BODIES + 3),
         ),
         (point("calibrate", operation="copy", engine="none"), 0),
     ],
 )
 def test_tmpfs_that_clients_need(p, objects):
-    assert check.scratch_bytes(p) == 1000 * objects
+    assert needs.scratch_bytes(p) == 1000 * objects
 
 
 def test_limits_of_a_plan():

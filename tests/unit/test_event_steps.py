@@ -11,10 +11,9 @@ from storelab.core import config, plan
 from storelab.core.errors import UserError
 from storelab.datasets.root import decode, generated, header, pages, steps
 from storelab.datasets.root.by_uproot import decoder
-from storelab.measure import check
 from storelab.workloads import WORKLOADS
 from storelab.workloads.events.client import step_of
-from storelab.workloads.staging import stage
+from storelab.workloads.staging import needs, stage
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
 TINY = generated.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)
@@ -151,7 +150,7 @@ def test_all_numbers_of_jobs_share_the_copies_that_lie_in_one_bucket(tmp_path, m
         "the data set of the other reads"
     )
     assert stage.dataset_bytes(dataset) == 4 * stage.dataset_bytes(one)
-    summary = check.summarise(points, "sw")
+    summary = needs.summarise(points, "sw")
     assert summary.staged_objects == 4 and summary.buckets == 1
     monkeypatch.setitem(generated.SCALES, "S", TINY)
     with_scratch = SimpleNamespace(scratch=str(tmp_path))

@@ -9,6 +9,7 @@ from pathlib import Path
 import golden
 import pytest
 from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
+from test_collections import table as garbage  # noqa: F401  (a fixture)
 from test_launching import table as starts_of_an_application  # noqa: F401  (a fixture)
 from test_releases import table as days_of_a_release  # noqa: F401  (a fixture)
 
@@ -19,6 +20,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.records import published
 from storelab.analysis.tables import build
 from storelab.analysis.tables.distribution import launches, releases
+from storelab.analysis.tables.roles import collections
 from storelab.core.errors import UserError
 
 PAPER = Path(__file__).parents[2] / "paper"
@@ -75,6 +77,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(
     tex,
     tmp_path,
     days_of_a_release,  # noqa: F811
+    garbage,  # noqa: F811
     starts_of_an_application,  # noqa: F811
 ):
     ends = {
@@ -97,6 +100,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     defined |= {numbers.macro(name) for name, *_ in releases.numbers(days_of_a_release)}
     defined |= {numbers.macro(name) for name, *_ in launches.numbers(starts_of_an_application)}
+    defined |= {numbers.macro(name) for name, *_ in collections.numbers(garbage)}
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined

@@ -18,10 +18,10 @@ from storelab.datasets.keys import WrongListing
 from storelab.engines.common import mixing
 from storelab.engines.common.arrivals import Poisson
 from storelab.engines.obstore.population import Population
-from storelab.measure import check, check_axes, plan_file
+from storelab.measure import check_axes, plan_file
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS, mix
-from storelab.workloads.staging import buckets
+from storelab.workloads.staging import buckets, needs
 
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
 
@@ -416,7 +416,7 @@ def test_poisson_arrivals_need_a_rate(tmp_path):
 
 def test_what_a_mix_takes_is_counted_before(tmp_path):
     one = point(tmp_path, {"sizes": "s"}, 100, sizes={"s": {"histogram": {"1 kB": 3, "5 kB": 1}}})
-    total = check.summarise([one], "mine")
+    total = needs.summarise([one], "mine")
     assert (total.staged_bytes, total.staged_objects, total.scratch_bytes) == (200_000, 100, 20_000)
 
 

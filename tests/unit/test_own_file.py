@@ -29,9 +29,10 @@ from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
 from storelab.engines.root.client import RootClient
 from storelab.engines.uproot.reader import Reader, TupleReader
-from storelab.measure import check, check_axes, plan_file
+from storelab.measure import check_axes, plan_file
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import needs
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
 
@@ -333,7 +334,7 @@ def checked(tmp_path, **file):
 
 def test_check_and_the_file(mine, tmp_path):
     _, points = checked(tmp_path, path=str(mine), tree="events")
-    assert check.summarise(points, "a").staged_bytes == mine.stat().st_size
+    assert needs.summarise(points, "a").staged_bytes == mine.stat().st_size
     checked(tmp_path, path="https://example.org/never-asked.root")
     for file, line in (
         (

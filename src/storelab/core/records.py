@@ -84,6 +84,9 @@ DAYS |= dict.fromkeys(_DAY.split(), "int64")  # of a release that is published
 _LAUNCH = "begin_ns end_ns files raw_bytes objects gets bytes kept"
 LAUNCHES = {"client": "int16", "launch": "int32", "application": "int16", "state": "string", "reason": "string"}
 LAUNCHES |= dict.fromkeys(_LAUNCH.split(), "int64")  # starts of an application
+_COLLECTION = "number begin_ns marked_ns end_ns kept dropped alive dead deletes requests gets retries failures"
+COLLECTIONS = {"client": "int16", "state": "string", "reason": "string"}
+COLLECTIONS |= dict.fromkeys(_COLLECTION.split(), "int64")  # of the garbage of a release
 # What the monitor saw, up to 5 times a second; counters since the boot of the host, or the begin of the process.
 # `what`: `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store),
 # `interface`.
@@ -107,8 +110,8 @@ MONITOR = {
     "tx_packets": "int64",
 }
 # Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
-TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS, "monitor": MONITOR}
-TABLES |= {"launches": LAUNCHES}
+TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS}
+TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
 FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one

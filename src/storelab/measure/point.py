@@ -22,7 +22,7 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, beside, check, check_axes, cold, given_up, jobs, plan_file, progress, record
+from storelab.measure import attempts, beside, check_axes, cold, given_up, jobs, plan_file, progress, record
 from storelab.measure.durability.beside import Beside
 from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
@@ -32,7 +32,7 @@ from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.workloads.base import Workload
-from storelab.workloads.staging import filling, left_over, stage, written
+from storelab.workloads.staging import filling, left_over, needs, stage, written
 
 REQUESTED = "measured again by request"
 
@@ -221,7 +221,7 @@ def _write_job(attempt: Attempt, points: list[Point]) -> None:
         own, name = part.point, part.attempt(attempt.name)
         left_over.add(config, store.name, own, 0, 0)
         written.note_attempt(config, store, name, own, workloads.of(own).makes(own, name))
-        room = left_over.room(config, store, check.summarise(points, chosen.store).staged_bytes)
+        room = left_over.room(config, store, needs.summarise(points, chosen.store).staged_bytes)
         disk = left_over.disk(store, own.axes.get("object_size", 0))
         bounds = {"room_bytes": room, "disk_bytes": disk}
         job["limits"] |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}

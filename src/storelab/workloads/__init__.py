@@ -26,6 +26,7 @@ _REGISTRY = (
     "storelab.workloads.distribution.workload:PUBLISH",
     "storelab.workloads.distribution.workload:REPLICATE",
     "storelab.workloads.distribution.launch.workload:LAUNCH",
+    "storelab.workloads.distribution.garbage:COLLECT_GARBAGE",
     "storelab.workloads.consistency.workload:CONSISTENCY",
     "storelab.workloads.probe.workload:PROBE",
     "storelab.workloads.calibrate.workload:CALIBRATE",

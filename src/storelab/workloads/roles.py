@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core.axes import roles as axes
 from storelab.core.model import Part, Point
+from storelab.core.records import TABLES
 from storelab.workloads.base import Workload
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
     from storelab.stores.base import Store
 
-_FILE = re.compile(r"(ops|reads|result|ledger)\.(\d+)(\.parquet)?")  # that a client leaves
+_TABLES = "|".join(name for name in TABLES if name != "monitor")  # numbered by clients
+_FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # that a client leaves
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ OPERATIONS = {
     "publish": "publication",
     "replicate": "replication",
     "launch": "starts of applications",
+    "collect_garbage": "garbage collection",
 }
 
 

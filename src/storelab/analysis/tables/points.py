@@ -27,6 +27,7 @@ NO_RATES = (
     "publish",
     "replicate",
     "launch",
+    "collect_garbage",
 )  # whose rates tell nothing of a store
 DISTURBED_PERCENT = (
     10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below

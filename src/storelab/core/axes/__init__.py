@@ -10,7 +10,7 @@ from storelab.core import engines
 from storelab.core.axes import clients, deployment, distribution, launches, mixes, roles, root_files, series, transfers
 from storelab.core.axes.clients import *  # noqa: F403 - the axes by their names, without a list of them
 from storelab.core.axes.deployment import *  # noqa: F403
-from storelab.core.axes.distribution import DAYS, EXPIRED, PATTERN, STRATUM0  # noqa: F401
+from storelab.core.axes.distribution import DAYS, EXPIRED, KEEP, PATTERN, STRATUM0  # noqa: F401
 from storelab.core.axes.launches import APPLICATIONS, CLIENT_CACHE, HTTP_CACHE, START_FILES  # noqa: F401
 from storelab.core.axes.mixes import MIX, SIZES  # noqa: F401
 from storelab.core.axes.roles import FAULT, FILL  # noqa: F401

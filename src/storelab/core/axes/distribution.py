@@ -36,6 +36,16 @@ EXPIRED = Axis(
     words="signature expired on days {}",
     values={NOWHERE: ""},
 )
+KEEP = Axis(
+    "keep",
+    "int",
+    3,
+    "Days kept",
+    "So many days stay, the newest; what only older ones need is garbage.",
+    heading="Kept",
+    words="{} kept",
+    noun="day",
+)
 STRATUM0 = Axis(
     "stratum0",
     "text",

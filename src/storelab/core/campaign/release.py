@@ -5,12 +5,14 @@ that their mean is the published 46 kB. May import: `config_types`, `errors`, `u
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from storelab.core import units
 from storelab.core.config_types import Closed, FolderPath, Once, Size, Text
 
 WINDOW = 32  # bytes that the search for a cut looks at
@@ -170,3 +172,9 @@ class Release(Closed):
     def all_days(self) -> int:
         """Days that there are."""
         return self.days or (len(self.tree.versions) if self.tree else 110)
+
+
+def a_day(told: Mapping[str, Any]) -> tuple[int, int]:
+    """(number, bytes) of the new files of a day, about. told: `Release.told()`."""
+    factor, size = told["factor"], units.parse(told["bytes_a_day"], "size", "")
+    return max(1, round(factor * told["files_a_day"])), round(factor * size)

@@ -46,19 +46,36 @@ def references(root: str, fetch: Fetch, repository: str, skip: Callable[[str], b
         if skip(key):
             continue
         yield key
-        try:
-            with opened(zlib.decompress(fetch(key))) as db:
-                for (blob,) in db.execute("SELECT hash FROM catalog WHERE hash IS NOT NULL AND length(hash) = 20"):
-                    yield names.key(repository, blob.hex())
-                for (blob,) in db.execute("SELECT hash FROM chunks"):
-                    yield names.key(repository, blob.hex(), names.CHUNK)
-                nested = [row[0] for row in db.execute("SELECT sha1 FROM nested_catalogs ORDER BY path DESC")]
-        except (sqlite3.DatabaseError, zlib.error) as error:
-            raise ValueError(f"{key}: the catalog is damaged ({error})") from None
-        for of in nested:
-            if of not in seen:
+        for named in contents(key, fetch(key), repository):
+            if not is_catalog(named):
+                yield named
+            elif (of := _digest(named)) not in seen:
                 seen.add(of)
                 waiting.append(of)
+
+
+def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
+    """Keys that one catalog names: files and chunks, then nested catalogs. Raises ValueError for one that is damaged.
+    It holds an SQLite file open: close it in the thread that reads it."""
+    try:
+        with opened(zlib.decompress(blob)) as db:
+            for (digest,) in db.execute("SELECT hash FROM catalog WHERE hash IS NOT NULL AND length(hash) = 20"):
+                yield names.key(repository, digest.hex())
+            for (digest,) in db.execute("SELECT hash FROM chunks"):
+                yield names.key(repository, digest.hex(), names.CHUNK)
+            for (text,) in db.execute("SELECT sha1 FROM nested_catalogs ORDER BY path DESC"):
+                yield names.key(repository, text, names.CATALOG)
+    except (sqlite3.DatabaseError, zlib.error) as error:
+        raise ValueError(f"{key}: the catalog is damaged ({error})") from None
+
+
+def is_catalog(key: str) -> bool:
+    """Whether a content-addressed key is that of a catalog: digests have no capitals."""
+    return key.endswith(names.CATALOG)
+
+
+def _digest(key: str) -> str:
+    return (names.parts(key) or ("", ""))[0]
 
 
 def reflog_roots(blob: bytes) -> list[str]:

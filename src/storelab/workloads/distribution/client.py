@@ -46,7 +46,7 @@ class PublishClient(Client):
         super().__init__(job)
         self.axes = job.point.axes
         self.pattern = patterns.PATTERNS[self.axes["pattern"]]
-        self.expired = days_of(self.axes["expired"])
+        self.expired = days_of(self.axes.get("expired", NOWHERE))
         self.folder = job.scratch / "release"
         self.rows: dict[str, list[Any]] = {name: [] for name in records.DAYS}
         self.owed: list[Any] = []  # days that were made and are not yet published
@@ -140,10 +140,7 @@ class PublishClient(Client):
                     "workers": self.axes["workers"],
                     "head_before_put": self.pattern.head,
                     "x_amz_acl": self.pattern.acl or "",
-                    "retries": patterns.RETRIES,
-                    "longest_wait_ms": 1000 * patterns.LONGEST_WAIT_S,
-                    "timeout_s": patterns.TIMEOUT_S,
-                    "signature": "version 4",
+                    **self.waits(),
                 },
                 "requests_per_operation": {"HEAD": 1, "GET": 1, "PUT": 1},
                 "errors": own.log.messages,
@@ -152,6 +149,12 @@ class PublishClient(Client):
             connections={"max": len(own.wires) or self.axes["workers"], "samples": []},
             tables={"days": self.rows},
         )
+
+    @staticmethod
+    def waits() -> dict[str, Any]:
+        """What the record says of retries, time-outs and signatures."""
+        waits = {"retries": patterns.RETRIES, "longest_wait_ms": 1000 * patterns.LONGEST_WAIT_S}
+        return waits | {"timeout_s": patterns.TIMEOUT_S, "signature": "version 4"}
 
     def version(self) -> str:
         """Of the engine."""

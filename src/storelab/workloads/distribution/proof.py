@@ -44,7 +44,7 @@ def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Itera
     every = list(
         needed | dict.fromkeys(sent) | {f"{repository}/{last}": None for last in (names.REFLOG, names.MANIFEST)}
     )
-    problems = list(_verified(fetch, every))
+    problems = list(verified(fetch, every))
     if int(fields["S"]) != day:
         problems.insert(0, f"the manifest names day {fields['S']}, published was day {day}")
     told = f"{len(every)} objects read again, {len(needed)} of them named by the manifest of day {fields['S']}"
@@ -52,7 +52,7 @@ def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Itera
     return asdict(Check(title, not problems, told))
 
 
-def _verified(fetch: walk.Fetch, keys: list[str]) -> Iterable[str]:
+def verified(fetch: walk.Fetch, keys: list[str]) -> Iterable[str]:
     """The problems of all keys, by several readers."""
     left = iter(keys)
     blocks = iter(lambda: list(islice(left, BLOCK)), [])

@@ -1,4 +1,4 @@
-"""A repository in one bucket, as the publishing tool asks for it: HEAD, GET, PUT, with retries, from several threads.
+"""A repository in one bucket, as the tool asks for it: HEAD, GET, PUT, DELETE, with retries, from several threads.
 
 Every request is signed (version 4, with the SHA-256 of the payload). May import: `patterns`, `probe`, `engines`,
 `stores`, `datasets`, `core`.
@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http.client import HTTPException
 from typing import Any, TypeVar
 
@@ -21,15 +21,16 @@ from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads.distribution import patterns
+from storelab.workloads.distribution import many, patterns
 from storelab.workloads.distribution.patterns import Pattern
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import Refuted
-from storelab.workloads.probe.plain_http import Connection, Reply, error_code
+from storelab.workloads.probe.plain_http import Connection, Reply, error_code, md5_header
 
 DAY_S = 86400
 WALKER = -1  # who asks beside the threads of `spread`: a connection of its own
 _Item = TypeVar("_Item")
+NO_QUERY: Mapping[str, str] = {}
 AHEAD = 2  # items for each thread that wait their turn
 _END: Any = object()
 
@@ -49,7 +50,18 @@ class Log:
         self.client, self.guard = client, guard
         self.columns: dict[str, list[Any]] = {
             name: []
-            for name in ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
+            for name in (
+                "worker",
+                "op",
+                "object",
+                "count",
+                "bytes",
+                "requests",
+                "start_ns",
+                "end_ns",
+                "status",
+                "error",
+            )
         }
         self.messages: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -61,11 +73,20 @@ class Log:
         """A new day. kept: its operations are recorded one by one."""
         self.counts, self.kept = Counter(), kept
 
-    def add(self, op: str, key: str, worker: int, size: int, tries: int, times: tuple[int, int], status: int) -> None:
-        self._row(worker, op, key, size, tries, *times, status, None)
-
-    def failed(self, op: str, key: str, worker: int, tries: int, times: tuple[int, int], status: int, why: str) -> None:
-        self._row(worker, op, key, 0, tries, *times, status, why)
+    def add(
+        self,
+        op: str,
+        keys: Sequence[str],
+        worker: int,
+        size: int,
+        tries: int,
+        times: tuple[int, int],
+        status: int,
+        why: str | None = None,
+    ) -> None:
+        """An operation on so many keys that is over: done, or failed (why)."""
+        name = keys[0] if len(keys) == 1 else None
+        self._row(worker, op, name, len(keys), size, tries, *times, status, why)
 
     def _row(self, *values: Any) -> None:
         row = dict(zip(self.columns, values, strict=True))
@@ -75,7 +96,7 @@ class Log:
             if self.kept:
                 for column, value in zip(self.columns.values(), values, strict=True):
                     column.append(value)
-            done = {"failures": 1} if error else {f"{op.lower()}s": 1, "operations": 1}
+            done = {"failures": 1} if error else {many.COUNTED[op]: row["count"], "operations": row["count"]}
             done |= {"stored": 1, "bytes": row["bytes"]} if stored and not error else {}
             for counts in (self.counts, self.total):
                 counts.update(done)
@@ -92,7 +113,7 @@ class Log:
     def ops(self) -> dict[str, Any]:
         """Columns of `records.OPS`."""
         n = len(self.columns["op"])
-        return {"client": [self.client] * n, "count": [1] * n, **self.columns}
+        return {"client": [self.client] * n, **self.columns}
 
 
 class Stratum:
@@ -142,8 +163,13 @@ class Stratum:
         self._ask("PUT", key, worker, data)
         self.sent.add(key)
 
-    def _ask(self, op: str, key: str, worker: int, data: bytes | None = None) -> Reply:
-        """One operation, with its retries. Raises Failed, OutOfTime."""
+    def delete(self, keys: Sequence[str], worker: int = WALKER) -> None:
+        """One object by a DELETE, several by one request; what is not there is gone. Raises Failed, OutOfTime."""
+        self._ask(many.ONE if len(keys) == 1 else many.SEVERAL, keys[0], worker, keys=keys)
+
+    def _ask(self, op: str, key: str, worker: int, data: bytes | None = None, keys: Sequence[str] = ()) -> Reply:
+        """One operation, with its retries. keys: all of them, where they may be several. Raises Failed, OutOfTime."""
+        keys = keys or (key,)
         begun, tries, retries = clock.now_ns(), 0, 0
         while True:
             if self.pattern.waits_together:
@@ -152,11 +178,14 @@ class Stratum:
             if self.deadline_ns is not None and clock.now_ns() >= self.deadline_ns:
                 raise OutOfTime
             tries += 1
-            reply, kind, message = self._send(op, key, worker, data)
+            if op == many.SEVERAL:
+                reply, kind, message = self._send_several(keys, worker)
+            else:
+                reply, kind, message = self._send(op, key, worker, data)
             status, times = reply.status if reply else 0, (begun, clock.now_ns())
-            if reply and (reply.good or (status == 404 and op in ("HEAD", "GET"))):
-                size = len(data if data is not None else reply.body)
-                self.log.add(op, key, worker, size, tries, times, status)
+            if reply and (reply.good or (status == 404 and op in ("HEAD", "GET", many.ONE))):
+                size = 0 if op in many.DELETIONS else len(data if data is not None else reply.body)
+                self.log.add(op, keys, worker, size, tries, times, status)
                 return reply
             if reply and status == patterns.THROTTLED:
                 self._wait(_throttled_s(reply.headers.get("Retry-After")))
@@ -164,26 +193,48 @@ class Stratum:
                 retries += 1
                 self._wait(self.random.uniform(0, patterns.LONGEST_WAIT_S))
             else:
-                self.log.failed(op, key, worker, tries, times, status, kind)
+                self.log.add(op, keys, worker, 0, tries, times, status, kind)
                 self.log.messages.setdefault(kind, message)
                 raise Failed(f"{op} {key}: {message}")
 
     def _send(self, op: str, key: str, worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
         """(reply or None, class of an error, words) of one request."""
         url, path = signing.place(self.endpoint, self.bucket, self.prefix + key)
-        if worker not in self.wires:
-            self.wires[worker] = Connection(url, self.context, patterns.TIMEOUT_S)
-        wire = self.wires[worker]
         headers = {"x-amz-acl": self.pattern.acl} if self.pattern.acl else {}
         if data is not None:
             headers |= {"Content-Type": names.content_type(key), "Cache-Control": names.cache_control(key)}
+        return self._exchange(op, url, path, worker, headers, data)
+
+    def _send_several(self, keys: Sequence[str], worker: int) -> tuple[Reply | None, str, str]:
+        """The same of one request that deletes all of these."""
+        body = many.request([self.prefix + key for key in keys])
+        headers = {"Content-Type": "application/xml", "Content-MD5": md5_header(body)}
+        url, path = signing.place(self.endpoint, self.bucket)
+        return self._exchange("POST", url, path, worker, headers, body, {"delete": ""})
+
+    def _exchange(
+        self,
+        method: str,
+        url: str,
+        path: str,
+        worker: int,
+        headers: dict[str, str],
+        data: bytes | None,
+        query: Mapping[str, str] = NO_QUERY,
+    ) -> tuple[Reply | None, str, str]:
+        if worker not in self.wires:
+            self.wires[worker] = Connection(url, self.context, patterns.TIMEOUT_S)
+        wire = self.wires[worker]
         when = time.time() - DAY_S if self.expired else None
         digest = hashlib.sha256(data or b"").hexdigest()
-        headers = signing.sign(op, wire.host, path, {}, headers, digest, self.keys, self.endpoint.region, when)
+        headers = signing.sign(method, wire.host, path, query, headers, digest, self.keys, self.endpoint.region, when)
+        target = f"{path}?{signing.query_of(query)}" if query else path
         try:
-            reply = wire.send(op, path, headers, data)
+            reply = wire.send(method, target, headers, data)
         except (OSError, HTTPException, Refuted) as error:
             return None, classify(error)[0], said(error)
+        if query:
+            reply = many.judged(reply)
         kind = error_code(reply.body) or f"Http{reply.status}"
         return reply, kind, f"{reply.status} {error_code(reply.body)}".strip()
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes, units
+from storelab.core import axes
 from storelab.core.axes.distribution import NOWHERE, TUNED
-from storelab.core.campaign.release import Release
+from storelab.core.campaign.release import Release, a_day
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
@@ -45,20 +45,24 @@ def _days(folder: Path) -> dict[str, list[Any]]:
 class Publish(Workload):
     number = 0  # of the stratum in the point's store
 
-    def possible(self, point: Point) -> None:
+    def one_release(self, point: Point) -> None:
+        """Raises UserError: more days than there are, or more clients than one."""
         place, given = f"sweeps.{point.sweep}.axes", point.axes
-        release = point.fixed["release"]
-        try:
-            client.days_of(given["expired"])
-        except ValueError:
-            problem = f"{given['expired']!r} is no day and no span of days"
-            raise UserError(f"{place}.expired", problem, "write it like 22-25, or none") from None
-        if given["days"] > (most := Release.model_validate(release).all_days):
+        if given["days"] > (most := Release.model_validate(point.fixed["release"]).all_days):
             problem = f"{given['days']} days, and the release has {most}"
             raise UserError(f"{place}.days", problem, "ask for fewer, or raise `release.days`")
         if given["clients"] > 1:
             problem = f"{given['clients']} clients, and a repository has one publisher"
             raise UserError(f"{place}.clients", problem, "leave the axis out; `workers` are its connections")
+
+    def possible(self, point: Point) -> None:
+        place, given = f"sweeps.{point.sweep}.axes", point.axes
+        try:
+            client.days_of(given["expired"])
+        except ValueError:
+            problem = f"{given['expired']!r} is no day and no span of days"
+            raise UserError(f"{place}.expired", problem, "write it like 22-25, or none") from None
+        self.one_release(point)
         if given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE):
             problem = "obstore signs by itself, and sends no x-amz-acl"
             raise UserError(f"{place}.engine", problem, "sweep `wire`, or pattern `tuned` without `expired`")
@@ -113,9 +117,7 @@ class Replicate(Publish):
         _zeros[job["attempt"]] = zero = all_stores(config)[self.beside(point)]
         place = stage.buckets_of(config, zero, 1)[0]
         left_over.remove(config, zero)
-        release = point.fixed["release"]
-        a_day = release["factor"] * units.parse(release["bytes_a_day"], "size", "")
-        left_over.add(config, zero.name, point, round(a_day * point.axes["days"]), 1)
+        left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
         written.note_attempt(config, zero, job["attempt"], point, self.makes(point, job["attempt"]))
         buckets.ensure(zero, config.name, [place])
         endpoint = zero.endpoints(1)[0]

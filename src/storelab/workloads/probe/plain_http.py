@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import re
 import select
+import socket
 import ssl
 import time
 from base64 import b64encode
@@ -66,6 +67,13 @@ def answered(
     return reply
 
 
+def _speaks(sock: socket.socket) -> bool:
+    """Whether there is something to read, or the other side is gone. `select` knows no file beyond the 1024th."""
+    looked = select.poll()
+    looked.register(sock, select.POLLIN)
+    return bool(looked.poll(0))
+
+
 def md5_header(body: bytes) -> str:
     """The MD5 of a body as HTTP sends it, in base 64."""
     return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
@@ -104,7 +112,7 @@ class Connection:
     def _open(self) -> http.client.HTTPConnection:
         """The connection, or a new one where the server closed it (an idle one has nothing to read)."""
         sock = self._connection.sock if self._connection else None
-        if sock is None or select.select([sock], [], [], 0)[0]:
+        if sock is None or _speaks(sock):
             self.close()
             self._connection = connection = self.kind(self.name, self.port, timeout=self.timeout)
             connection.auto_open = 0  # a connection is opened here or nowhere

@@ -9,7 +9,7 @@ from storelab.analysis.records import published
 from storelab.analysis.tables.distribution import releases
 
 
-@SECTION("distribution", "released")
+@SECTION("distribution", "released", "collected")
 @FILE("table_releases", "releases")
 @FILLED("released", "releases")
 def table(rows: pd.DataFrame) -> str:

@@ -31,7 +31,7 @@ COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 @GIVEN("release_days", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per run, stratum and day: key, stratum, day, state, the columns of METRICS, COUNTS; factor."""
-    files = campaign.files("days")
+    files = {path: key for path, key in campaign.files("days").items() if "release" in _fixed(campaign, key)}
     if not files:
         columns = ["key", "stratum", "day", "state", "factor", *map("_".join, METRICS), *COUNTS]
         return pd.DataFrame(columns=columns)
@@ -50,8 +50,13 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
         new_mb=rows["bytes"] / 1e6,
         publication_s=lasted.where(done),
         lag_s=_lags(rows, done),
-        factor=[campaign.runs[key]["point"]["fixed"]["release"]["factor"] for key in rows["key"]],
+        factor=[_fixed(campaign, key)["release"]["factor"] for key in rows["key"]],
     )
+
+
+def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
+    """The fixed settings of a run's point: without a release where it has several roles."""
+    return campaign.runs[key]["point"]["fixed"]
 
 
 def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:

@@ -5,7 +5,7 @@ Phases are those of `records/roles.py`. A ratio is that of one run, phase over `
 over the runs, so that what differs from run to run is in both. Of the counts of a phase see `records/cells.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
@@ -23,6 +23,7 @@ RATIOS = {  # metric of the ratio -> column of a run
     "latency_p50_over_before": "latency_p50_ms",
     "latency_p99_over_before": "latency_p99_ms",
 }
+DELETING = ("delete", "collect_garbage")  # workloads
 SUMS = ("operations", "bytes", "errors", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
 NAMES = tuple(name for name, _ in ALL)  # `lower_bounds` names some of them
@@ -126,13 +127,13 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def beside(table: pd.DataFrame, does: str, other: str) -> pd.DataFrame:
-    """Rows of roles.csv of phase `during`, of roles that do one thing while a role that came later does the other, and
-    no fault."""
+def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
+    """Rows of roles.csv of phase `during`, of roles that do one thing while a role that came later does one of the
+    others, and no fault."""
     if table.empty:
         return table
     rows = table[(table["phase"] == roles.DURING) & (table.get("fault", "none") == "none")]
-    having = rows.loc[rows["does"] == other, "workload"]
+    having = rows.loc[rows["does"].isin(others), "workload"]
     return rows[(rows["does"] == does) & rows["workload"].isin(having)]
 
 
@@ -147,7 +148,7 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("roles_sweeps", len(at_once), ""),
         ("roles_most", int(at_once.max()), ""),
     ]
-    slowed = beside(table, "put", "delete")
+    slowed = beside(table, "put", DELETING)
     slowed = slowed[slowed["rate_over_before_median_ratio"].notna()]
     if len(slowed):
         worst = slowed.loc[slowed["rate_over_before_median_ratio"].astype(float).idxmin()]
