@@ -1,8 +1,18 @@
 #!/usr/bin/env bash
 # `make setup`: makes .venv from the hash-pinned lock file, and builds storelab's own Go programs. Needs Python >= 3.11 (PYTHON=… names
 # another), but not root. If Go cannot build, everything works except the calibration and the engine loadgen.
+# In a project folder (`storelab init`), which has no package, it looks for the storelab that is installed, and builds the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ ! -e pyproject.toml ]; then
+    command -v storelab >/dev/null || {
+        echo "storelab: is not found in this shell; activate the environment that it is installed in" >&2
+        exit 2
+    }
+    storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
+        echo "storelab: its programs in Go are not built, so campaigns need \`calibrate: false\`" >&2
+    exit 0
+fi
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
     echo "storelab: $python is missing or older than 3.11; name another with: make setup PYTHON=python3.11" >&2

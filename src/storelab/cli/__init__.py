@@ -34,6 +34,11 @@ COMMANDS = {
         ),
         "doctor": Known("stores", "Look whether this machine and its stores are ready.", "storelab doctor"),
     },
+    "Begin a project": {
+        "init": Known(
+            "artefact", "Write a project folder: rules, configuration, campaigns.", "storelab init laboratory"
+        ),
+    },
     "Plan a campaign": {
         "check": Known(
             "measuring",
@@ -114,6 +119,12 @@ COMMANDS = {
             "analysis",
             "Write the page of what stores can do.",
             "storelab capabilities --campaign-dir results/probes --output capabilities.md",
+        ),
+    },
+    "Hand a campaign on": {
+        "pack": Known("artefact", "Pack a campaign as one file that others can rebuild.", "storelab pack reference"),
+        "unpack": Known(
+            "artefact", "Check a pack, unpack it and rebuild it.", "storelab unpack reference.crate.zip elsewhere"
         ),
     },
     "Learn and develop": {

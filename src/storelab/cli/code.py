@@ -20,6 +20,7 @@ TABLES, FIGURES, LATEX, TYPESET, REPORT = (
     for name in ("tables.build", "figures.write", "latex.write", "latex.typeset", "report.build")
 )
 NO_DATA = (".py", ".pyc", ".md")
+SHIPPED = PACKAGE / "project"  # of a wheel: for `storelab init` and `install`, read by no module
 
 
 def rests_on(*modules: str, without: Iterable[str] = ()) -> list[str]:
@@ -120,7 +121,8 @@ def _packages(path: Path) -> Iterator[Path]:
 @cache
 def _data(folder: Path) -> list[Path]:
     """What lies in a package and is no code: files of its folder, and of folders in it that hold no module."""
-    below = [d for d in folder.iterdir() if d.is_dir() and d.name != "__pycache__" and not any(d.rglob("*.py"))]
+    inside = [d for d in folder.iterdir() if d.is_dir() and d.name != "__pycache__" and d != SHIPPED]
+    below = [d for d in inside if not any(d.rglob("*.py"))]
     files = [f for place in (folder.iterdir(), *(d.rglob("*") for d in below)) for f in place]
     return [f for f in files if f.is_file() and f.suffix not in NO_DATA]
 

@@ -146,10 +146,11 @@ def read_layers(
     named = [doc["campaign"] for _, doc in layers if "campaign" in doc]
     path = campaign_path(named[-1] if named else None, main.parent)
     layers.insert(1, (str(path), read_yaml(path)))
-    return layers, _merged(layers)
+    return layers, merged(layers)
 
 
-def _merged(layers: Layers) -> dict[str, Any]:
+def merged(layers: Layers) -> dict[str, Any]:
+    """What the layers say together."""
     return functools.reduce(merge, (doc for _, doc in layers), {})
 
 
@@ -202,7 +203,7 @@ def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str,
     key of a wrong name anywhere, too: `mesure=true` would rebuild in silence."""
     light, layers = _validated(Rebuild, main, extra, overrides)
     try:
-        Config.model_validate(_merged(layers))
+        Config.model_validate(merged(layers))
     except ValidationError as error:
         if any(e["type"] == "extra_forbidden" for e in error.errors()):
             raise explain(error, layers) from None
@@ -261,5 +262,5 @@ def _siblings(loc: list[str], layers: Layers) -> list[str]:
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role
     if loc[:1] == ["stores"]:
-        models["stores"] = stores.load(_merged(layers)["stores"][loc[1]]["kind"]).Settings
+        models["stores"] = stores.load(merged(layers)["stores"][loc[1]]["kind"]).Settings
     return list(models.get(loc[0] if loc else "", Config).model_fields)

@@ -23,8 +23,8 @@ class Exit(IntEnum):
     DONE = 0, "done"
     FAILED = (
         1,
-        "a measurement failed; or what you asked to hold does not: `compare --fail-on`, `history --fail-on`, "
-        "`docs --check`",
+        "a measurement failed; a rebuild came out different (`unpack`); or what you asked to hold does not: "
+        "`compare --fail-on`, `history --fail-on`, `docs --check`",
     )
     MISTAKE = 2, "a mistake, or something that the system refuses: one line on stderr has place, value and mend"
     HANGUP = 129, "the terminal went away (SIGHUP)"

@@ -106,10 +106,15 @@ def unknown(raw: Path, keys: Iterable[str]) -> list[str]:
 
 def write_sums(raw: Path) -> int:
     """Write `SHA256SUMS` (`sha256sum -c` reads it) over all raw files; returns their number."""
-    files = raw_files(raw)
-    text = "".join(f"{records.sha256(p)}  {p.relative_to(raw).as_posix()}\n" for p in files)
-    records.write_atomic(raw / SUMS, f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode())
+    files = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
+    records.write_atomic(raw / SUMS, sums_text(files))
     return len(files)
+
+
+def sums_text(sums: Mapping[str, str]) -> bytes:
+    """Name -> SHA-256 as the text of a file of checksums, whose last line has the sum of those above."""
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    return f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode()
 
 
 def read_sums(raw: Path) -> dict[str, str]:
@@ -119,15 +124,20 @@ def read_sums(raw: Path) -> dict[str, str]:
         mend = "run the campaign with measure=true, or `storelab collect`"
         raise UserError(str(path), "is not there: the campaign was not collected", mend)
     mend = RESTORE if records.sealed(raw) else "restore it, or run `storelab collect`, which looks at all and writes it"
+    return parsed_sums(path.read_bytes(), str(path), mend)
+
+
+def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
+    """What `sums_text` wrote; older files lack the last line. `path`: for messages. Raises UserError: damaged."""
     listed: dict[str, str] = {}
-    text = path.read_bytes().decode(errors="replace")
+    text = data.decode(errors="replace")
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         found = _LINE.fullmatch(line.removesuffix("\n"))
         if number == len(lines) and line.startswith(_LAST):
             above = text[: -len(line)].encode()
             if line != f"{_LAST}{records.sha256_of(above)}\n":
-                raise UserError(str(path), "does not agree with the sum in its last line: it was altered", mend)
+                raise UserError(path, "does not agree with the sum in its last line: it was altered", mend)
         elif found is None or not line.endswith("\n") or found[2] in listed:
             raise UserError(f"{path}, line {number}", "is no checksum of a file: it was altered", mend)
         else:

@@ -35,9 +35,13 @@ def cpu_model() -> str:
 
 
 def git_commit() -> str:
-    """Commit of the checkout that the package runs from, `-dirty` when it differs; '' outside of a checkout."""
+    """Commit of the checkout that the package runs from, `-dirty` when it differs; '' outside of a checkout: the
+    environment of a wheel may lie in a repository of something else."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return ""
     describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = ask(["git", "-C", Path(__file__).resolve().parent, *describe], 10)
+    done = ask(["git", "-C", root, *describe], 10)
     return "" if done.returncode else done.stdout.strip()
 
 

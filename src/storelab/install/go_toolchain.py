@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import Progress
+from storelab.install import Progress, project
 from storelab.install.running import pip, told
 
-PINS = Path(__file__).parents[3] / "envs" / "go"
+PINS = project.shipped("envs/go")
 
 
 def least_of(pins: Path) -> tuple[int, ...]:

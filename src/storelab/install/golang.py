@@ -19,7 +19,7 @@ from pathlib import Path
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
-from storelab.install import Part, Progress
+from storelab.install import Part, Progress, project
 from storelab.install.go_toolchain import PINS, go_of, least_of
 from storelab.install.running import check_room, run
 
@@ -65,7 +65,7 @@ LOADGEN = Program(
         "stay; no root"
     ),
     0.8e9,
-    Path(__file__).parents[3] / "loadgen",
+    project.shipped("loadgen"),
     ("loadgen", "nullserver", "linkproxy", "lossyproxy"),
 )
 
@@ -76,16 +76,16 @@ loadgen = LOADGEN.parts
 def _pins(program: Program) -> Path:
     folder = program.own or PINS / program.kind
     if not (folder / "go.sum").exists():
-        raise UserError(
-            "install", f"the pins of {program.kind} are not there ({folder})", "run it from a checkout of storelab"
-        )
+        what = "sources" if program.own else "pins"
+        mend = "install a wheel of storelab that has them, or run it from a checkout"
+        raise UserError("install", f"the {what} of {program.kind} are not there ({folder})", mend)
     return folder
 
 
 def pinned(program: Program) -> str:
     """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make.
 
-    Raises UserError outside of a checkout.
+    Raises UserError where its sources or pins are not there.
     """
     if program.own:
         return _hash(program)[:12]

@@ -27,6 +27,15 @@ def _own_first(points: list[Point]) -> list[Point]:
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
 
+def named_files(config: Config) -> None:
+    """Every ROOT file that the configuration names is there. Raises UserError."""
+    for name, file in config.files.items():
+        if "://" not in file.path and not Path(file.path).expanduser().is_file():
+            raise UserError(
+                f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
+            )
+
+
 def limits(config: Config, points: list[Point]) -> None:
     """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
     for store in stores_of(config, points):
@@ -220,24 +229,18 @@ def _folder(key: str, given: str) -> Path:
     return path
 
 
-def faults(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Acts that cannot be done; what is beyond a store's redundancy is told, and allowed. Raises UserError."""
-    from storelab.measure.faults import check as acts
-
-    def deployment(p: Point) -> Store:
-        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
-
-    acts.everything(config, points, deployment, stage.report)
-
-
 def everything(
     config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
 ) -> None:
     """All of the above, cheapest first. Raises UserError."""
     from storelab.gang.launchers import choose
+    from storelab.measure.faults import check as acts
+
+    def deployed(p: Point) -> Store:
+        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
 
     with together.placed(config):
-        check_axes.named_files(config)
+        named_files(config)
         check_axes.files(points)
         limits(config, points)
         choose.check(config, points, stores)
@@ -247,4 +250,4 @@ def everything(
         programs(points, stores)
         filling.check(config, points, stores)
         room(config, points, stores)
-        faults(config, points, stores)
+        acts.everything(config, points, deployed, stage.report)

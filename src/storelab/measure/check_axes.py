@@ -4,7 +4,6 @@ What an engine obeys stands in the catalogue.
 """
 
 import math
-from pathlib import Path
 
 from storelab import workloads
 from storelab.core import units
@@ -130,15 +129,6 @@ def _parts(point: Point, store: Store) -> None:
             f"store {store.name} takes no multipart uploads",
             "leave it out: each object goes in a single PUT",
         )
-
-
-def named_files(config: Config) -> None:
-    """Every ROOT file that the configuration names is there. Raises UserError."""
-    for name, file in config.files.items():
-        if "://" not in file.path and not Path(file.path).expanduser().is_file():
-            raise UserError(
-                f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
-            )
 
 
 def files(points: list[Point]) -> None:

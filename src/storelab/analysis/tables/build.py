@@ -31,11 +31,17 @@ class Tables(Made):
 def build(campaign_dir: Path) -> list[Path]:
     """Verify the raw records, then write all tables atomically. Raises UserError: altered, missing or unmeasured
     points."""
-    tables = Tables(load(campaign_dir))
-    made = {campaign_dir / "tables" / f"{name}.csv": tables[name] for name in NAMES}
-    for path, table in made.items():
-        records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
+    made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir).items()}
+    for path, text in made.items():
+        records.write_atomic(path, text)
     return list(made)
+
+
+def texts(campaign_dir: Path) -> dict[str, bytes]:
+    """File -> what `build` writes into it."""
+    tables = Tables(load(campaign_dir))
+    made = {name: tables[name] for name in NAMES}  # all of them, before one is written
+    return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
 
 def read(campaign_dir: Path, name: str) -> "pd.DataFrame":

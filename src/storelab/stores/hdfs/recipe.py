@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.processes import ask
-from storelab.install import Part, Progress, debian
+from storelab.install import Part, Progress, debian, project
 from storelab.install.running import told
 
 if TYPE_CHECKING:
     from storelab.stores.hdfs.store import HDFS
 
 HADOOP = "3.4.1"
-PINS = Path(__file__).parents[4] / "envs" / "hdfs"  # pom.xml and SHA256SUMS
+PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
 OLDEST, NEWEST = 17, 23  # Java from 24 on has no security manager, which Hadoop 3.4 asks for
 JVMS = Path("/usr/lib/jvm")  # where Debian keeps them
 
@@ -100,7 +100,9 @@ def _pins() -> str:
     try:
         return (PINS / "SHA256SUMS").read_text()
     except OSError:
-        raise UserError("install", f"{PINS} is missing", "install from a checkout of storelab") from None
+        raise UserError(
+            "install", f"{PINS} is missing", "install a wheel of storelab that has it, or run it from a checkout"
+        ) from None
 
 
 def _complete(tools: Path) -> bool:

@@ -1,0 +1,160 @@
+"""The whole way of a campaign: packed here, taken apart elsewhere, rebuilt; and a wheel, far from any checkout, that does all of it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from golden import GOLDEN
+from laboratory import in_process
+
+from storelab.analysis.artefact import archive, crate
+from storelab.core import evidence, records
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+ROOT = Path(__file__).parents[2]
+NAME = "failures"  # the smallest golden campaign
+PACK = f"results/{NAME}/{NAME}.crate.zip"
+
+
+def lay_down(folder: Path) -> None:
+    """A project folder's configuration, and the records of a golden campaign."""
+    (folder / "campaigns").mkdir(parents=True, exist_ok=True)
+    shutil.copytree(GOLDEN / NAME / "raw", folder / "results" / NAME / "raw")
+    (folder / f"campaigns/{NAME}.yaml").write_text(
+        f"name: {NAME}\nuse_stores: [seaweedfs]\nsweeps: {{a: {{workload: get, duration: 2 s}}}}\n"
+    )
+    if not (folder / "config.yaml").exists():
+        (folder / "config.yaml").write_text(f"campaign: {NAME}\nstores: {{seaweedfs: {{kind: seaweedfs}}}}\n")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Folder, and what `storelab pack` said there."""
+    folder = tmp_path_factory.mktemp("packed")
+    lay_down(folder)
+    code, out, err = in_process(folder, "pack", NAME)
+    assert code == 0, err
+    return folder, out, err
+
+
+def test_a_campaign_is_packed_with_all_that_is_made_of_it(packed):
+    folder, out, err = packed
+    assert f"{PACK}: " in out and records.sha256(folder / PACK) in out
+    assert "tables of" in err and "figures of" in err, "they were not there, and were made"
+    with zipfile.ZipFile(folder / PACK) as pack:
+        names = set(pack.namelist())
+    results = {p.relative_to(folder).as_posix() for p in (folder / "results").rglob("*") if p.is_file()} - {PACK}
+    assert results <= names and {"Snakefile", "rules/tables.smk", "envs/requirements.lock", "LICENSE"} <= names
+    assert {archive.SUMS, crate.METADATA, crate.CITATION, crate.ZENODO, "README.md"} <= names
+
+
+def test_a_second_pack_makes_nothing_anew_and_is_the_same(packed):
+    folder, _, _ = packed
+    first = (folder / PACK).read_bytes()
+    code, _, err = in_process(folder, "pack", f"results/{NAME}")
+    assert (code, err) == (0, "") and (folder / PACK).read_bytes() == first
+
+
+def test_it_is_rebuilt_elsewhere(packed, tmp_path):
+    folder, _, _ = packed
+    code, out, err = in_process(tmp_path, "unpack", str(folder / PACK))
+    assert code == 0, err
+    tables, figures = (
+        len(list((folder / f"results/{NAME}/{kind}").glob(glob)))
+        for kind, glob in (("tables", "*.csv"), ("figures", "*.json"))
+    )
+    assert f"{tables} tables, bit-identical" in out and f"{figures - 1} figures, the same data" in out
+    assert "every checksum holds" in out and "pictures, the same bytes" in out
+    sums = subprocess.run(
+        ["sha256sum", "--quiet", "-c", archive.SUMS], cwd=tmp_path / NAME, capture_output=True, text=True
+    )
+    assert sums.returncode == 0, sums.stdout + sums.stderr
+    code, out, err = in_process(tmp_path, "unpack", str(folder / PACK), NAME, "--no-rebuild")
+    assert code == 0 and "is there already, and as it was packed" in out and "rebuilt" not in out
+    again = in_process(tmp_path / NAME, "pack", NAME, "--output", "../again.zip")
+    assert again[0] == 0 and (tmp_path / "again.zip").read_bytes() == (folder / PACK).read_bytes(), "a pack of a pack"
+
+
+def forged(pack: Path, target: Path, **changes: bytes) -> Path:
+    """A pack with other members, whose list of checksums fits: what a hand that knows all would make."""
+    with zipfile.ZipFile(pack) as old:
+        members = {name: old.read(name) for name in old.namelist() if name != archive.SUMS}
+    archive.write(target, members | changes)
+    return target
+
+
+def test_tables_and_figures_that_the_records_do_not_give_are_named(packed, tmp_path):
+    folder, _, _ = packed
+    table, figure = f"results/{NAME}/tables/points.csv", f"results/{NAME}/figures/index.json"
+    better = (folder / table).read_bytes().replace(b"1", b"2")
+    pack = forged(folder / PACK, tmp_path / "forged.zip", **{table: better, figure: b'{"figures": {}}'})
+    code, out, err = in_process(tmp_path, "unpack", str(pack), "new")
+    assert code == 1 and "bit-identical" not in out
+    assert f"new/results/{NAME}: came out different: tables/points.csv, figures/index.json; it was packed by" in err
+
+
+def test_records_that_were_forged_are_named(packed, tmp_path):
+    """The pack's own list fits; the records' own sums do not."""
+    folder, _, _ = packed
+    raw = f"results/{NAME}/raw/"
+    with zipfile.ZipFile(folder / PACK) as old:
+        name = next(n for n in old.namelist() if n.startswith(raw) and n.endswith("run.json"))
+        run = old.read(name)
+    pack = forged(
+        folder / PACK, tmp_path / "forged.zip", **{name: run.replace(b'"valid": true', b'"valid":false', 1) + b" "}
+    )
+    code, _, err = in_process(tmp_path, "unpack", str(pack), "new")
+    assert code == 2 and Path(name).name in err and err.count("\n") == 1
+
+
+def test_a_wheel_makes_a_project_far_from_any_checkout(tmp_path):
+    """Built, installed into a fresh environment (which borrows the packages of this one), and asked to plan, rebuild and pack."""
+    site = next(p for p in map(Path, sys.path) if p.name == "site-packages")
+    uv, quiet = [str(Path(sys.executable).parent / "uv")], {"capture_output": True, "text": True}
+
+    def run(*command: str | Path, where: Path = tmp_path) -> str:
+        environ = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        environ["PATH"] = f"{tmp_path}/venv/bin:{environ['PATH']}"
+        done = subprocess.run([*map(str, command)], cwd=where, env=environ, timeout=120, **quiet)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist", where=ROOT)
+    (wheel,) = (tmp_path / "dist").glob("storelab-*.whl")
+    run(*uv, "venv", "--offline", "--python", sys.executable, tmp_path / "venv")
+    run(*uv, "pip", "install", "--offline", "--no-deps", "--python", tmp_path / "venv/bin/python", wheel)
+    own = next((tmp_path / "venv").glob("lib/*/site-packages"))
+    (own / "borrowed.pth").write_text(f"{site}\n")
+    told = run(
+        "python",
+        "-c",
+        "import storelab; from storelab.install import golang, project; print(storelab.__file__, golang.pinned(golang.LOADGEN))",
+    )
+    assert told.split()[0].startswith(str(own)), "the wheel's, not this checkout's"
+    run("storelab", "init", "lab")
+    lab = tmp_path / "lab"
+    lay_down(lab)
+    assert "seaweedfs/" in run("storelab", "--set", "campaign=demo", "plan", where=lab)
+    run(
+        "python",
+        "-m",
+        "snakemake",
+        "--profile",
+        "profiles/local",
+        "--config",
+        f"campaign={NAME}",
+        "measure=false",
+        "--",
+        "tables",
+        where=lab,
+    )
+    expected = GOLDEN / NAME / "expected/tables"
+    assert {p.name: (lab / f"results/{NAME}/tables" / p.name).read_text() for p in expected.iterdir()} == {
+        p.name: p.read_text() for p in expected.iterdir()
+    }
+    assert f"loadgen {told.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)
+    assert evidence.verify(lab / f"results/{NAME}/raw")
