@@ -297,6 +297,13 @@ def test_a_pack_is_a_project_folder_of_its_campaign(project, tmp_path):
     assert again.campaign_dir == Path("results/example") and next(iter(again.stores)) == "alpha"
 
 
+def test_other_campaigns_are_not_packed(project):
+    files = {n: ROOT / n for n in ("Snakefile", "campaigns/demo.yaml", "config.yaml")}
+    found, _ = packed(project, project=files)
+    assert [n for n in found if n.startswith("campaigns/")] == ["campaigns/example.yaml"]
+    assert found["Snakefile"] == ROOT / "Snakefile" and isinstance(found["config.yaml"], bytes)
+
+
 def test_nothing_of_the_machine_and_its_user_is_packed(project):
     text = packed(project)[0]["config.yaml"].decode()
     assert "https://s3.example.org" in text and "port: 7" in text
@@ -389,3 +396,5 @@ def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     settings = Settings("config.yaml", (), ())
     assert artefact._found(settings, "mine")[1] == artefact._found(settings, "results/example")[1]
     assert artefact._found(settings, "results/example/")[1] == Path("results/example")
+    (project / "archive/example/raw").mkdir(parents=True)
+    assert artefact._found(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"
