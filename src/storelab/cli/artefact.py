@@ -55,8 +55,9 @@ def pack(settings: Settings, campaign: str, output: str | None, license: str, ag
     size, digest = target.stat().st_size / 1e6, records.sha256(target)
     click.echo(f"{target}: {len(everything)} files, {size:.1f} MB")
     click.echo(f"SHA-256 of the pack: {digest}")
-    for line in left:
-        click.echo(f"storelab: {line}; make it again: `make paper CAMPAIGN={called}`", err=True)
+    for name in left:
+        mend = f"`make {members.PAPERS[name]} CAMPAIGN={called}` makes it again"
+        click.echo(f"storelab: {name} is older than the tables and was left out; {mend}", err=True)
 
 
 def _found(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:

@@ -15,7 +15,7 @@ from storelab.analysis.records.campaign import Campaign
 from storelab.core import config, evidence, records
 from storelab.core.errors import UserError, without_tokens
 
-PAPERS = ("paper.pdf", "report.html")
+PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # with what `make` makes them
 # Keys of the configuration that tell of the machine and its user, or may hold a secret.
 OWN_PLACES = ("state", "scratch", "results")
 OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
@@ -24,7 +24,7 @@ OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python",
 def everything(
     campaign: Campaign, layers: config.Layers, project: Mapping[str, Path], license: str
 ) -> tuple[dict[str, Member], list[str]]:
-    """Name -> file or content of all members, and what was left out, for people. `project`: files of the project folder
+    """Name -> file or content of all members, and which of PAPERS were left out. `project`: files of the project folder
     (Snakefile, rules …); of it the campaigns and config.yaml are the campaign's own."""
     own = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
     results, left = results_of(campaign)
@@ -55,7 +55,7 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
     for name in PAPERS:
         path = folder / name
         if path.exists() and path.stat().st_mtime_ns < since:
-            left.append(f"{name} is older than the tables and was left out")
+            left.append(name)
         elif path.exists():
             found.append(path)
     return {p.relative_to(folder).as_posix(): p for p in found}, left
