@@ -83,7 +83,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
 def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeypatch):
     """Two collections, one of them by requests for several objects."""
     monkeypatch.setattr(collected, "LATER_S", 0.5)
-    days = {"days": 4, "keep": 1}
+    days = {"keep": 1}  # of 5, the default
     roles = {
         "uploads": {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 2}},
         "others": {"workload": "publish", "axes": {"days": 1, "workers": 4}},
@@ -114,7 +114,7 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
         begin = f"put/{run['attempt']}-{rank}/"
         fetch = proof.reader(access, bucket, begin)
         fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
-        assert fields["S"] == "4" and walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}")) == [fields["C"]]
+        assert fields["S"] == "5" and walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}")) == [fields["C"]]
         alive = set(walk.references(fields["C"], fetch, REPOSITORY))
         listed = {key.partition(begin)[2] for key, _ in access.keys(bucket.name, bucket.prefix + begin)}
         assert listed == alive | {f"{REPOSITORY}/{name}" for name in (names.MANIFEST, names.REFLOG)}
