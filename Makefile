@@ -1,6 +1,7 @@
 # make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
 # make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
+#              one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference
 # make report  writes the page of a campaign, results/<campaign>/report.html, from its raw records
 # make workflow-report writes Snakemake's own report beside it: rules, run times, figures and tables (workflow.html)
 # make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
@@ -26,7 +27,7 @@ measure: setup tex
 
 paper: CAMPAIGN ?= reference
 paper: setup tex
-	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- $(TARGET)
+	@$(SNAKEMAKE) --config measure=false campaign="$(CAMPAIGN)" $(addprefix layout=,$(LAYOUT)) -- $(TARGET)
 
 report: CAMPAIGN ?= reference
 report: setup
@@ -39,7 +40,7 @@ workflow-report: setup
 
 notebooks: CAMPAIGN ?= reference
 notebooks: setup
-	@$(SNAKEMAKE) --config measure=false campaign=$(CAMPAIGN) -- notebooks
+	@$(SNAKEMAKE) --config measure=false campaign="$(CAMPAIGN)" -- notebooks
 
 # Unit tests on all cores. Real ones three at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
 # that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
@@ -66,4 +67,4 @@ lock: setup
 
 # Raw records are never touched, nor the state of stores that may be running.
 clean:
-	@rm -rf results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache
+	@rm -rf results/papers results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache

@@ -23,24 +23,24 @@ shell.prefix(f"set -euo pipefail; {flow.LOGGED}")
 rule paper:
     input:
         RAW_INPUTS + TABLES + WORKFLOW.indexes,
-        f"{CAMPAIGN}/paper.pdf",
+        f"{CAMPAIGN}/{WORKFLOW.pdf}",
     message:
-        "the paper is {CAMPAIGN}/paper.pdf"
+        "the paper is {CAMPAIGN}/{WORKFLOW.pdf}"
 
 
 rule figures:
     input:
         RAW_INPUTS + TABLES,
-        f"{CAMPAIGN}/figures/index.json",
+        WORKFLOW.each(["figures/index.json"]),
     message:
-        "the figures are in {CAMPAIGN}/figures"
+        "the figures are in {WORKFLOW.places}: figures/"
 
 
 rule tables:
     input:
         RAW_INPUTS + TABLES,
     message:
-        "the tables are in {CAMPAIGN}/tables"
+        "the tables are in {WORKFLOW.places}: tables/"
 
 
 # For Snakemake's own report (`make workflow-report`): the figures that were drawn, and the tables.
@@ -55,9 +55,9 @@ rule pictures:
 rule notebooks:
     input:
         RAW_INPUTS,
-        [f"{CAMPAIGN}/notebooks/{name}.html" for name in NOTEBOOKS],
+        WORKFLOW.each(f"notebooks/{name}.html" for name in NOTEBOOKS),
     message:
-        "the notebooks are in {CAMPAIGN}/notebooks"
+        "the notebooks are in {WORKFLOW.places}: notebooks/"
 
 
 # The gate: what can measure is not even read unless the configuration says so.

@@ -3,18 +3,18 @@
 
 rule execute_notebook:
     input:
-        TABLES,
-        f"{CAMPAIGN}/figures/index.json",
+        flow.tables("{folder}"),
+        "{folder}/figures/index.json",
         notebook="notebooks/{notebook}.ipynb",
         code=lambda wc: code.notebook_code(Path(f"notebooks/{wc.notebook}.ipynb")),
     output:
-        f"{CAMPAIGN}/notebooks/{{notebook}}.html",
+        "{folder}/notebooks/{notebook}.html",
     log:
-        f"{CAMPAIGN}/logs/notebook_{{notebook}}.log",
+        "{folder}/logs/notebook_{notebook}.log",
     localrule: True
     params:
-        convert=f"jupyter nbconvert --log-level ERROR --execute --to html --output-dir {CAMPAIGN}/notebooks",
+        convert="jupyter nbconvert --log-level ERROR --execute --to html --output-dir {folder}/notebooks",
     message:
-        "notebook {wildcards.notebook} of {CAMPAIGN}"
+        "notebook {wildcards.notebook} of {wildcards.folder}"
     shell:
-        "STORELAB_CAMPAIGN_DIR=$(realpath {CAMPAIGN}) {params.convert} --output {wildcards.notebook} {input.notebook} 2>&1 | logged {log}"
+        "STORELAB_CAMPAIGN_DIR=$(realpath {wildcards.folder}) {params.convert} --output {wildcards.notebook} {input.notebook} 2>&1 | logged {log}"

@@ -1,16 +1,21 @@
 # Tables: raw records to CSV, in one scan. Checksums are verified first; nothing here can measure.
+# {folder} is the folder of a campaign: one, or those that a paper joins.
+
+
+wildcard_constraints:
+    folder=WORKFLOW.pattern,
 
 
 rule make_tables:
     input:
-        RAW_INPUTS,
+        lambda wc: WORKFLOW.campaigns[wc.folder].raw_inputs,
         code=lambda _: code.rests_on(code.TABLES),
     output:
-        report(TABLES, caption="captions/table.rst", category="Tables"),
+        report(flow.tables("{folder}"), caption="captions/table.rst", category="Tables"),
     log:
-        f"{CAMPAIGN}/logs/tables.log",
+        "{folder}/logs/tables.log",
     localrule: True
     message:
-        "tables of {CAMPAIGN}, from its records"
+        "tables of {wildcards.folder}, from its records"
     shell:
-        "{SL} tables --campaign-dir {CAMPAIGN} 2>&1 | logged {log}"
+        "{SL} tables --campaign-dir {wildcards.folder} 2>&1 | logged {log}"

@@ -94,6 +94,9 @@ COMMANDS = {
         "latex": Known(
             "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
         ),
+        "join": Known(
+            "papers", "Join several campaigns to one paper.", "storelab join results/reference results/compared"
+        ),
         "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
         "report": Known(
             "analysis",
@@ -114,6 +117,11 @@ COMMANDS = {
             "history",
             "Show a campaign that was measured again and again.",
             "storelab history --campaign-dir results/site --fail-on newest",
+        ),
+        "explain": Known(
+            "papers",
+            "Say where a figure, a table or a number comes from.",
+            "storelab explain results/reference/figures/entries.pdf",
         ),
         "capabilities": Known(
             "analysis",
@@ -191,6 +199,22 @@ class Settings:
         from storelab.core import config
 
         return config.load(self.main, self.extra, config.merge(more, config.parse_set(self.set_)))
+
+    def results(self) -> Path:
+        """Folder of all campaigns, as configured; where no configuration is, the usual one."""
+        return self._rebuilt()[0]
+
+    def own(self) -> Path:
+        """Folder of the configured campaign, whether it is there or not."""
+        return Path(*self._rebuilt())
+
+    def _rebuilt(self) -> tuple[Path, str]:
+        from storelab.core import config
+
+        if not self.main.exists():
+            return Path("results"), ""
+        light = config.load_rebuild(self.main, self.extra, config.parse_set(self.set_))
+        return Path(light.results), light.name
 
     def overruled(self) -> str | None:
         from storelab.core import config

@@ -15,9 +15,9 @@ from typing import Any
 from storelab.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-TABLES, FIGURES, LATEX, TYPESET, REPORT = (
+TABLES, FIGURES, LATEX, TYPESET, REPORT, JOINED = (
     f"storelab.analysis.{name}"
-    for name in ("tables.build", "figures.write", "latex.write", "latex.typeset", "report.build")
+    for name in ("tables.build", "figures.write", "latex.write", "latex.typeset", "report.build", "papers.write")
 )
 NO_DATA = (".py", ".pyc", ".md")
 SHIPPED = PACKAGE / "project"  # of a wheel: for `storelab init` and `install`, read by no module

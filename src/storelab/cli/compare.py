@@ -81,11 +81,11 @@ def compare(
             "compare", f"has only {a} to compare", "name B as well, or two stores of it: --stores first,second"
         )
     first, second = (
-        sides.read(text, lambda: _results(ctx.obj), store) for text, store in zip((a, b or a), names, strict=True)
+        sides.read(text, lambda: _results(ctx), store) for text, store in zip((a, b or a), names, strict=True)
     )
     if len(day_names) == 1:
         raise UserError("--days", f"{day_names[0]} is one day alone", "name two campaigns or more, each by --days")
-    days = [sides.read(name, lambda: _results(ctx.obj)) for name in day_names]
+    days = [sides.read(name, lambda: _results(ctx)) for name in day_names]
     table, alone = sides.compare(first, second, days)
     worse = sides.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if as_json:
@@ -132,10 +132,5 @@ def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], ow
     )
 
 
-def _results(settings: Any) -> Path:
-    """Folder of all campaigns, as configured."""
-    from storelab.core import config
-
-    if settings is None or not settings.main.exists():
-        return Path("results")
-    return Path(config.load_rebuild(settings.main, settings.extra, config.parse_set(settings.set_)).results)
+def _results(ctx: click.Context) -> Path:
+    return ctx.obj.results() if ctx.obj else Path("results")

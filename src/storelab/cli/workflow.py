@@ -7,15 +7,17 @@ May import: every room; what only measuring needs is imported when it measures.
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storelab.analysis.papers import names
 from storelab.cli import code
 from storelab.core import config, evidence, records
 from storelab.core.errors import Exit, UserError, of_system
@@ -32,7 +34,9 @@ class Workflow:
 
     measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. plan: a function
     that gives the campaign's plan as raw/plan.json has or will have it. datasets: point key -> markers of what must be
-    staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs.
+    staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs. members:
+    of a paper of several campaigns what the rules ask for of each; campaign_dir is the paper's folder then, and pdf its
+    file there.
     """
 
     measuring: bool
@@ -44,15 +48,42 @@ class Workflow:
     datasets: dict[str, list[str]] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
     minutes: dict[str, int] = field(default_factory=dict)
+    members: tuple["Workflow", ...] = ()
+    pdf: str = "paper.pdf"
+    layout: str = "article"
+
+    @property
+    def campaigns(self) -> dict[str, "Workflow"]:
+        """Folder -> what the rules ask for, of every campaign."""
+        return {each.campaign_dir: each for each in self.members or (self,)}
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression of their folders, for the wildcard of the rules."""
+        return "|".join(map(re.escape, self.campaigns))
+
+    @property
+    def places(self) -> str:
+        return ", ".join(self.campaigns)
 
     @property
     def indexes(self) -> list[str]:
-        """What stands for all figures, and for all of `tex/`."""
-        return [f"{self.campaign_dir}/figures/index.json", f"{self.campaign_dir}/tex/sections.tex"]
+        """What stands for all figures, and for all of `tex/`, of every campaign."""
+        return self.each(["figures/index.json", "tex/sections.tex"])
+
+    def each(self, names: Iterable[str]) -> list[str]:
+        """These files of every campaign."""
+        wanted = list(names)
+        return [f"{folder}/{name}" for folder in self.campaigns for name in wanted]
 
     @property
     def tables(self) -> list[str]:
-        return [f"{self.campaign_dir}/tables/{name}.csv" for name in code.constant(code.TABLES, "NAMES")]
+        return [path for folder in self.campaigns for path in tables(folder)]
+
+
+def tables(folder: str) -> list[str]:
+    """All tables of a campaign."""
+    return [f"{folder}/tables/{name}.csv" for name in code.constant(code.TABLES, "NAMES")]
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
@@ -79,7 +110,12 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     of a batch system, which read the Snakefile too.
 
     Raises UserError: wrong configuration, sealed campaign to be measured; records missing or altered for a rebuild."""
+    named = overrides.get("campaign")
+    if isinstance(named, str) and len(several := named.split()) > 1:
+        return prepare_joined([named_so(overrides, name, main) for name in several], main, verifying)
     light = config.load_rebuild(main, (), overrides)
+    if light.layout != "article" and not light.measure:
+        return prepare_joined([overrides], main, verifying)
     campaign_dir = Path(light.results) / light.name
     raw = campaign_dir / "raw"
     command = f"storelab{set_options(overrides)}"
@@ -129,6 +165,50 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     )
 
 
+def named_so(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, Any]:
+    """The overrides for the campaign of this name: that of its file, or of records that were measured under a name of
+    their own (`name=…`) and have none."""
+    rest = {key: value for key, value in overrides.items() if key != "campaign"}
+    alone = {**rest, "name": name}
+    if name not in config.names_of_campaigns(main.parent) and not name.endswith((".yaml", ".yml")):
+        try:
+            light = config.load_rebuild(main, (), alone)
+        except UserError:  # no name of records
+            return {**rest, "campaign": name}
+        if (Path(light.results) / name / "raw" / evidence.PLAN).exists():
+            return alone
+    return {**rest, "campaign": name}
+
+
+def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bool) -> Workflow:
+    """As `prepare`, of one paper of several campaigns, each with its overrides.
+
+    Raises UserError, too: campaigns that shall be measured together, two of one name.
+    """
+    lights = [config.load_rebuild(main, (), each) for each in given]
+    if any(light.measure for light in lights):
+        mend = "measure each by itself, then make their paper with measure=false"
+        raise UserError("measure", "several campaigns are not measured at once", mend)
+    folders = [Path(light.results) / light.name for light in lights]
+    names.distinct(zip((light.name for light in lights), folders, strict=True))
+    members = [prepare({**each, "layout": "article"}, main, verifying) for each in given]
+    folder = names.place(folders[0].parent, [light.name for light in lights])
+    tex = [folder / "tex" / f"{name}.tex" for name in ("content", "front", "findings", "appendix")]
+    if not all(path.exists() for path in tex):
+        tex[0].unlink(missing_ok=True)  # it stands for all that is joined
+    options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
+    return Workflow(
+        False,
+        str(folder),
+        f"storelab{set_options(options)}",
+        [path for each in members for path in each.raw_inputs],
+        dict,
+        members=tuple(members),
+        pdf="paper.pdf" if lights[0].layout == "article" else f"{lights[0].layout}.pdf",
+        layout=lights[0].layout,
+    )
+
+
 def say_made(campaign_dir: str) -> None:
     """What a run left, and how to look at it: only what is there, and not older than the tables."""
     folder = Path(campaign_dir)
@@ -136,6 +216,7 @@ def say_made(campaign_dir: str) -> None:
     since = tables.stat().st_mtime_ns if tables.exists() else 0
     listed = [
         ("paper.pdf", "the paper", f"xdg-open {folder}/paper.pdf"),
+        ("conference.pdf", "the paper in two columns", f"xdg-open {folder}/conference.pdf"),
         ("report.html", "figures, tables, points", f"xdg-open {folder}/report.html"),
         ("figures/index.json", "PDF and PNG", f"ls {folder}/figures"),
         (
@@ -150,7 +231,7 @@ def say_made(campaign_dir: str) -> None:
         path, shown = folder / name, name if "/" not in name else f"{name.partition('/')[0]}/"
         if path.exists() and (name.startswith("raw") or path.stat().st_mtime_ns >= since):
             lines.append(f"  {shown:14s} {what:29s} {look}")
-        elif name == "paper.pdf" and not shutil.which("latexmk"):
+        elif name == "paper.pdf" and not (folder / "conference.pdf").exists() and not shutil.which("latexmk"):
             lines.append("  (no paper.pdf: LaTeX is missing; run again after installing it)")
     print("\n".join(["", f"made in {folder}:", *lines]), file=sys.stderr)
 

@@ -8,7 +8,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
@@ -33,6 +33,10 @@ class Config(Campaign):
     stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
     results: FolderPath = Field("results", description="Folder of all campaigns.")
+    layout: Literal["article", "conference"] = Field(
+        "article",
+        description="Of a paper of several campaigns: one column, or two as for conferences, see docs/paper.md.",
+    )
     state: FolderPath = Field(
         ".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine."
     )
@@ -196,6 +200,7 @@ class Rebuild(BaseModel):
     name: Name
     measure: Boolean = False
     results: FolderPath = "results"
+    layout: Literal["article", "conference"] = "article"
 
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Rebuild:

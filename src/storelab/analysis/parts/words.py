@@ -24,6 +24,11 @@ def plural(n: float, noun: str) -> str:
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 OPERATIONS = {
     "put": "upload",
     "get": "download",

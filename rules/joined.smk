@@ -1,0 +1,35 @@
+# One paper of several campaigns: what their rules made, joined. Nothing of theirs is made here.
+# CAMPAIGN is the paper's folder, results/papers/<their names>/.
+FOLDERS = list(WORKFLOW.campaigns)
+
+
+rule join_campaigns:
+    input:
+        TABLES,
+        WORKFLOW.indexes,
+        code=lambda _: code.rests_on(code.JOINED),
+    output:
+        f"{CAMPAIGN}/tex/content.tex",
+    log:
+        f"{CAMPAIGN}/logs/join.log",
+    localrule: True
+    message:
+        "{WORKFLOW.places}: joined in {CAMPAIGN}"
+    shell:
+        "{SL} join --output {CAMPAIGN} {FOLDERS} 2>&1 | logged {log}"
+
+
+rule typeset_joined:
+    input:
+        f"{CAMPAIGN}/tex/content.tex",
+        prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
+        code=lambda _: code.rests_on(code.TYPESET),
+    output:
+        f"{CAMPAIGN}/{WORKFLOW.pdf}",
+    log:
+        f"{CAMPAIGN}/logs/paper.log",
+    localrule: True
+    message:
+        "{output}"
+    shell:
+        "{SL} paper --campaign-dir {CAMPAIGN} --layout {WORKFLOW.layout} 2>&1 | logged {log}"

@@ -1,0 +1,137 @@
+"""What `storelab explain` says of a code, a file or a number: table, rows, points, raw records, commit, versions.
+
+May import: `papers`, `core`.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from storelab.analysis.papers import origin
+from storelab.analysis.papers.members import Member, commits, gathered, is_campaign
+from storelab.analysis.papers.origin import Thing
+from storelab.core.errors import UserError, nearest, shown
+
+MOST = 5  # points that are told of many
+KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
+
+
+def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[Thing] | Path:
+    """What a text names: things of campaigns; or `codes.csv` of the paper whose own table has this code.
+
+    folders: of the campaigns that codes and numbers are looked for in; a number is that of `preferred` where this one
+    has it. Raises UserError where nothing has that name.
+    """
+    if things := _of_file(what):
+        return things
+    members = [m for folder in folders for m in _readable(folder)]
+    if origin.is_code(what) and (things := origin.named(members).get(what.upper())):
+        return things
+    if origin.is_code(what) and (page := _of_paper(what.upper(), results)):
+        return page
+    things = [t for m in members for t in _of_name(m, what)]
+    if near := [t for t in things if preferred and t.member.folder.resolve() == preferred.resolve()]:
+        return near
+    if things:
+        return things
+    if origin.is_code(what) and what.upper() == what:
+        problem = f"{what} is the code of nothing in {_told(folders, results)}"
+        mend = "a code stands for records as they were: rebuild the paper, or name its campaign by --campaign-dir"
+        raise UserError("explain", problem, mend)
+    names = [str(name) for m in members for name in m.table("numbers")["name"]]
+    problem = f"{shown(what)} is no code, no file of a campaign, and no name in {_told(folders, results)}"
+    near = nearest(_plain(what), names) if members else ""
+    mend = (
+        near
+        if near.startswith("did")
+        else "name a code like 7K2MXQ4, results/x/figures/y.pdf, or a number of numbers.csv"
+    )
+    raise UserError("explain", problem, mend)
+
+
+def _told(folders: Sequence[Path], results: Path) -> str:
+    return str(folders[0]) if len(folders) == 1 else f"{len(folders)} campaigns below {results}"
+
+
+def _readable(folder: Path) -> list[Member]:
+    """A campaign that has tables; nothing where they are not made."""
+    try:
+        return gathered([folder])
+    except UserError:
+        return []
+
+
+def _of_file(what: str) -> list[Thing]:
+    """`results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
+    path = Path(what)
+    kind, folder = KINDS.get(path.parent.name), path.parent.parent
+    if kind is None or not is_campaign(folder):
+        return []
+    member = gathered([folder])[0]
+    things = [t for t in origin.things(member) if t.kind == kind and t.name == path.stem]
+    if not things:
+        known = [t.name for t in origin.things(member) if t.kind == kind]
+        raise UserError(what, "is nothing that the campaign has data for", nearest(path.stem, known, "it has:"))
+    return things
+
+
+def _of_paper(code: str, results: Path) -> Path | None:
+    """The `codes.csv` of the joined paper that has it."""
+    pages = sorted((results / "papers").glob("*/tables/codes.csv"))
+    return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
+
+
+def _plain(what: str) -> str:
+    """`\\NumBestUpload` as the number's name, `best_upload`."""
+    name = what.removeprefix("\\")
+    if not name.startswith("Num"):
+        return name
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name.removeprefix("Num")).removeprefix("_")
+
+
+def _of_name(member: Member, what: str) -> list[Thing]:
+    """Numbers by name or macro; claims, figures and tables by name."""
+    name = _plain(what)
+    kinds = (origin.NUMBER, origin.CLAIM, origin.FIGURE, origin.TABLE, origin.TEX)
+    things = [t for t in origin.things(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
+    first = next((kind for kind in kinds if any(t.kind == kind for t in things)), None)
+    return [t for t in things if t.kind == first]
+
+
+def text(thing: Thing, every: bool = False) -> Iterator[str]:
+    """The lines about one thing. every: all points, not only the first few."""
+    member, keys = thing.member, thing.keys
+    yield f"{thing.code}  {thing.kind} {thing.name} of the campaign {member.name}: {member.folder / thing.file}"
+    if thing.kind == origin.NUMBER:
+        r = member.table("numbers").set_index("name").loc[thing.name]
+        yield f"  value     {r['value']}{' ' if r['unit'] else ''}{r['unit']}, from {r['source']}"
+    if thing.kind == origin.CLAIM and thing.row is not None:
+        r = member.table("claims").iloc[thing.row]
+        yield f"  says      {r['says']} ({r['source']}): {r['verdict']}; {r['query']}; {r['expected']}"
+    for rows in thing.rows:
+        yield f"  rows      {member.folder / 'tables' / f'{rows.table}.csv'}: {rows.lines}"
+    if not keys:
+        yield "  points    none: it is no number of a measurement here"
+        return
+    told = keys if every else keys[:MOST]
+    more = f" (first {MOST}; --all names all)" if len(keys) > len(told) else ""
+    yield f"  points    {len(keys)}{more}:"
+    for key in told:
+        yield f"            {key}"
+    yield f"  records   {member.folder / 'raw' / told[0]}/run.json and the files beside it, likewise of each point"
+    said = commits(member.folder, keys)
+    yield f"  commit    {', '.join(said.get('commit', [])) or 'not recorded'}"
+    yield f"  versions  {', '.join([*(f'storelab {v}' for v in said.get('storelab', [])), *said.get('versions', [])])}"
+
+
+def of_paper(page: Path, code: str) -> Iterator[str]:
+    """The lines about a table that a joined paper has of its own."""
+    table = pd.read_csv(page)
+    r = table[table["code"] == code.upper()].iloc[0]
+    folder = page.parent.parent
+    yield f"{r['code']}  {r['kind']}: {folder / r['file']}"
+    yield f"  rows      {r['lines']}"
+    yield f"  points    {r['points']}, of the campaigns {', '.join(str(r['campaign']).split('+'))}"
+    for line in pd.read_csv(folder / "tables" / "campaigns.csv").to_dict("records"):
+        yield f"  records   {line['campaign']}: {line['points']} points, evidence {line['evidence'][:12]}"

@@ -1,0 +1,124 @@
+"""Tables and figures of a campaign as they stand in a paper of several: under its name, with their code, or left out.
+
+A file of `tex/` is taken over as it is; its labels get the campaign's name, its captions name and code. May import:
+what `papers` may.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from storelab.analysis.figures import panels
+from storelab.analysis.figures.specification import Specification
+from storelab.analysis.latex.parts import escape, longtable
+from storelab.analysis.papers import outline
+from storelab.analysis.papers.members import Member
+
+LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
+MOST_ROWS = 42  # of a table that stands on a page with its caption
+_LABELS = re.compile(r"\\(label|ref)\{tab:")
+_TABULAR = re.compile(
+    r"\{\\(?P<size>\w+)\\setlength\{\\tabcolsep\}\{4pt\}%\n\\begin\{tabular\}\{@\{\}(?P<spec>.*?)@\{\}\}\n\\toprule\n"
+    r"(?P<head>.*?) \\\\\n\\midrule\n(?P<rows>.*)\n\\bottomrule\n\\end\{tabular\}\}\n?",
+    re.DOTALL,
+)
+_AFTER = re.compile(
+    r"(.*\\end\{(?:longtable\}\}|table\}))\n.*", re.DOTALL
+)  # prose of the campaign's own paper behind it
+_REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Block:
+    """LaTeX of a table or figure; `long`: it runs over pages, so it stands where there is one column."""
+
+    text: str
+    long: bool = False
+
+    @property
+    def named(self) -> str:
+        """How the text names it: `Table~\\ref{...}`; empty without a label."""
+        found = re.search(r"\\label\{([^}]*)\}|\{(fig:[^}]*)\}\n\Z", self.text)
+        return f"{'Figure' if found[2] else 'Table'}~\\ref{{{found[1] or found[2]}}}" if found else ""
+
+
+def table(member: Member, name: str, code: str) -> Block | None:
+    """`tex/<name>.tex` of a campaign; None where it has nothing."""
+    path = member.folder / "tex" / f"{name}.tex"
+    text = path.read_text() if path.exists() else ""
+    return adopted(text, member.name, name, code) if text.strip() else None
+
+
+def adopted(text: str, campaign: str, name: str, code: str) -> Block:
+    """A table under the name of its campaign, with its code."""
+    text = _LABELS.sub(lambda found: f"\\{found[1]}{{tab:{campaign}:", text)
+    if "\\caption{" not in text:
+        return _captioned(text, campaign, name, code)
+    text = text.replace("\\caption{", f"\\caption{{\\Of{{{escape(campaign)}}}")
+    text = text.replace("}\\label{tab:", f" \\Code{{{code}}}}}\\label{{tab:")
+    text = _AFTER.sub(lambda found: found[1], text)
+    text = text.replace("\\begin{table}[htbp]", "\\begin{widetable}").replace("\\end{table}", "\\end{widetable}")
+    return Block(text, "\\begin{longtable}" in text)
+
+
+def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
+    """A tabular alone, as a float; over pages where it is too long for one."""
+    said = outline.CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
+    caption = f"\\Of{{{escape(campaign)}}}{escape(said)} \\Code{{{code}}}"
+    label = f"tab:{campaign}:{name.removeprefix('table_')}"
+    text = text.replace("\\begin{center}\n", "").replace("\\end{center}\n", "")
+    found = _TABULAR.fullmatch(text)
+    if found and "tabular" not in found["rows"] and found["rows"].count("\n") >= MOST_ROWS:
+        rows, head = found["rows"].split("\n"), found["head"].split(" & ")
+        return Block(longtable(found["spec"], caption, label, head, rows, found["size"]), True)
+    return Block(wide_table(caption, label, text))
+
+
+def wide_table(caption: str, label: str, text: str) -> str:
+    """A float as wide as the page, of one or of several tabulars."""
+    head = f"\\begin{{widetable}}\\centering\\caption{{{caption}}}\\label{{{label}}}\n"
+    return f"{head}{text}\\end{{widetable}}\n"
+
+
+def figure(member: Member, name: str, code: str) -> Block:
+    """The float of a figure."""
+    caption = f"\\Of{{{escape(member.name)}}}{escape(member.figures[name]['caption'])} \\Code{{{code}}}"
+    return Block(f"\\JoinedFigure{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
+
+
+def picture(member: Member, name: str) -> str:
+    """The name of its file in the folder of the paper."""
+    return f"{member.name}-{name}.pdf"
+
+
+def carries(member: Member, name: str) -> bool:
+    """Whether a figure says more than the numbers would: three medians or more, at two places of its axis or more."""
+    figure = member.declared[name]
+    if not isinstance(figure, Specification):
+        return len(figure.told(member.table(figure.table))) >= LEAST
+    shown = member.layout(name)
+    return shown is not None and enough(figure, shown.panels)
+
+
+def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
+    """The same of the panels of a figure."""
+    medians, places = 0, set()
+    for panel in shown:
+        for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
+            known = panel.rows[panel.rows[curve.column()].notna()]
+            medians += len(known)
+            places |= set(known[panel.measure.x or figure.x].dropna())
+    words = any(not pd.api.types.is_numeric_dtype(p.rows[p.measure.x or figure.x]) for p in shown)
+    return medians >= LEAST and (words or len(places) > 1)
+
+
+def resolved(texts: Mapping[str, str]) -> dict[str, str]:
+    """A reference to what this paper does not show points to the paper of the campaign instead."""
+    labels = {label for text in texts.values() for label in re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text)}
+
+    def said(found: re.Match[str]) -> str:
+        return found[0] if found[1] in labels else "a table of the campaign's own paper"
+
+    return {name: _REFERENCE.sub(said, text) for name, text in texts.items()}

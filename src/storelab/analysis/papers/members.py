@@ -1,0 +1,157 @@
+"""The campaigns of one paper: their plans, tables and figures as they lie in their folders. Nothing is made here.
+
+May import: what `papers` may.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.figures import catalogue, panels
+from storelab.analysis.figures.specification import Declared, Specification
+from storelab.analysis.latex.write import drawn
+from storelab.analysis.papers.names import distinct
+from storelab.analysis.records.campaign import read_plan
+from storelab.analysis.tables import build
+from storelab.core import evidence
+from storelab.core.calibration import WORKLOAD as CALIBRATION
+from storelab.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Member:
+    """A campaign of a paper."""
+
+    folder: Path
+    plan: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.plan["campaign"]["name"])
+
+    @property
+    def title(self) -> str:
+        return str(self.plan["campaign"].get("title") or self.name)
+
+    @cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def table(self, name: str) -> pd.DataFrame:
+        """`tables/<name>.csv`, read once. Raises UserError where it is not there."""
+        if name not in self._tables:
+            self._tables[name] = build.read(self.folder, name)
+        return self._tables[name]
+
+    @property
+    def is_drawn(self) -> bool:
+        return (self.folder / "figures" / "index.json").exists()
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The figures that have data, in their order: name -> files and caption."""
+        return drawn(self.folder)
+
+    @cached_property
+    def declared(self) -> dict[str, Declared]:
+        """The figures that its plan can have."""
+        return catalogue.of(self.plan)
+
+    @cached_property
+    def _layouts(self) -> dict[str, panels.Layout | None]:
+        return {}
+
+    def layout(self, name: str) -> panels.Layout | None:
+        """The panels of a figure with a specification; None without data."""
+        figure = self.declared[name]
+        assert isinstance(figure, Specification)
+        if name not in self._layouts:
+            self._layouts[name] = panels.of(figure, self.table(figure.table))
+        return self._layouts[name]
+
+    @cached_property
+    def sums(self) -> str:
+        """A sum that changes with any of the raw records."""
+        return hashlib.sha256((self.folder / "raw" / evidence.SUMS).read_bytes()).hexdigest()
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The points that have a record and are no calibration; the calibration where there is nothing else."""
+        points = self.table("points")
+        known = points[points["state"] != "failed"]
+        own = known[known["workload"] != CALIBRATION]
+        return own if len(own) else known
+
+    def captured(self, group: str, item: str) -> list[str]:
+        """The values of `environment.csv` of an item, most points first."""
+        rows = self.table("environment")
+        rows = rows[(rows["group"] == group) & (rows["item"] == item)].sort_values("points", ascending=False)
+        return [str(v) for v in rows["value"] if str(v)]
+
+    @property
+    def days(self) -> list[str]:
+        """The first and the last day of measuring; one where they are the same."""
+        started = self.measured["started"].dropna()
+        return list(dict.fromkeys((started.min()[:10], started.max()[:10]))) if len(started) else []
+
+
+def is_campaign(folder: Path) -> bool:
+    return (folder / "raw" / evidence.PLAN).exists()
+
+
+def gathered(folders: Sequence[Path]) -> list[Member]:
+    """The campaigns in these folders, in their order.
+
+    Raises UserError: one of them is none, has no records or no tables; two bear one name or have another schema.
+    """
+    members = [Member(folder, read_plan(folder)) for folder in folders]
+    distinct([(m.name, m.folder) for m in members])
+    first = members[0]
+    for other in members[1:]:
+        mine, theirs = (m.plan.get("schema", 0) for m in (first, other))
+        if mine != theirs:
+            raise UserError(
+                str(other.folder / "raw" / evidence.PLAN),
+                f"has schema {theirs}, the plan of {first.name} has {mine}",
+                "make papers of them apart",
+            )
+    for m in members:
+        if not (m.folder / "raw" / evidence.SUMS).exists():
+            mend = "run `storelab collect`, or leave it out"
+            raise UserError(str(m.folder), "was not collected: nobody knows whether its records are whole", mend)
+        if m.measured.empty:
+            raise UserError(str(m.folder), "has no records: no point was measured", "measure it, or leave it out")
+    return members
+
+
+def everything(results: Path) -> list[Path]:
+    """The folders of all campaigns below a folder of results, by name."""
+    return sorted(folder for folder in results.glob("*") if is_campaign(folder)) if results.is_dir() else []
+
+
+def commits(folder: Path, keys: Iterable[str]) -> dict[str, list[str]]:
+    """What the records of these points say of versions: item -> its values, each once. What is no record says
+    nothing."""
+    found: dict[str, dict[str, None]] = {}
+
+    def add(item: str, value: object) -> None:
+        if value:
+            found.setdefault(item, {})[str(value)] = None
+
+    for key in keys:
+        path = folder / "raw" / key / "run.json"
+        if path.exists():
+            run = json.loads(path.read_bytes())
+            captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
+            add("commit", captured.get("git_commit"))
+            add("storelab", captured.get("storelab"))
+            for part in (store, engine):
+                if part.get("name"):
+                    add("versions", " ".join(filter(None, (part["name"], str(part.get("version") or "")))))
+    return {item: list(values) for item, values in found.items()}

@@ -1,0 +1,86 @@
+"""The joined paper of two golden campaigns is typeset in both layouts; nothing runs over a margin, nothing is undefined."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import golden
+import pytest
+
+from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import write as figures
+from storelab.analysis.latex import typeset
+from storelab.analysis.latex import write as latex
+from storelab.analysis.papers import write
+from storelab.analysis.records.campaign import read_plan
+from storelab.analysis.tables import build
+from storelab.core.errors import UserError
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.heavy,
+    pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
+]
+PROSE = Path(__file__).parents[2] / "paper"
+NAMES, SHOWN = ("intervals", "nodes"), 4
+
+
+def text_of(pdf: Path, *options: str) -> str:
+    return subprocess.run(["pdftotext", *options, pdf, "-"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """What the rules leave of both campaigns, and what was joined of them."""
+    results = tmp_path_factory.mktemp("results")
+    for name in NAMES:
+        shutil.copytree(golden.raw_of(name), results / name / "raw")
+        build.build(results / name)
+        some = catalogue.names(read_plan(results / name))[:SHOWN]  # to draw takes longest
+        figures.build(results / name, some)
+        figures.index(results / name)
+        latex.build(results / name)
+    write.build([results / name for name in NAMES], results / "papers" / "+".join(NAMES))
+    return results / "papers" / "+".join(NAMES)
+
+
+@pytest.mark.parametrize("layout", ["article", "conference"])
+def test_two_campaigns_make_one_paper(folder, layout):
+    pdf = typeset.build(folder, PROSE, layout)
+    assert pdf.name == ("paper.pdf" if layout == "article" else "conference.pdf")
+    log = (folder / "tex" / "build" / f"{typeset.JOINED[layout]}.log").read_text(errors="replace")
+    wrong = [
+        line
+        for line in log.splitlines()
+        if "undefined" in line or "multiply defined" in line or "Float too large" in line
+    ]
+    assert not wrong
+    wide = [float(w) for w in re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)]
+    assert max(wide, default=0) < 1, wide
+    first, whole = text_of(pdf, "-layout", "-l", "1"), text_of(pdf)
+    for part in (
+        "Abstract",
+        "This paper joins two campaigns",
+        "Which findings of earlier evaluations hold",
+        "intervals",
+        "nodes",
+        "Printed",
+    ):
+        assert part in first, part
+    for part in (
+        "What differs in method",
+        "Raw data performance",
+        "The codes of this paper",
+        "References",
+        "storelab explain",
+    ):
+        assert part in " ".join(whole.split()), part
+    assert "??" not in whole and "[?]" not in whole
+    shown = set(re.findall(r"\[([2-9A-HJKMNP-Z]{7})\]", whole))
+    assert len(shown) > 5 and shown <= set((folder / "tables" / "codes.csv").read_text().replace("\n", ",").split(","))
+
+
+def test_one_campaign_of_its_own_has_no_conference(folder):
+    with pytest.raises(UserError, match="has no layout 'conference'; join it first"):
+        typeset.build(folder.parents[1] / "nodes", PROSE, "conference")
