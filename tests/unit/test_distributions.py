@@ -153,9 +153,13 @@ def test_figure_and_table_show_the_most_clients(tmp_path):
 
 def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
     one = table(tmp_path, [op(2, 5), op(3, 50)])
-    rows = pd.concat([one.assign(engine=f"e{i}") for i in range(7)], ignore_index=True)
+    rows = pd.concat([one.assign(engine=f"e{i}") for i in range(8)], ignore_index=True)
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
-    assert "5 of 7 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 5
+    assert "6 of 8 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 6
+    stores = pd.concat([one, one.assign(store="beta", clients=2)], ignore_index=True)
+    both = draw.draw(catalogue.FIGURES["distributions"], stores)
+    assert [t.get_text() for t in both.legends[0].get_texts()] == ["alpha, obstore", "beta, obstore"]
+    assert both.axes[0].texts[-1].get_text() == "download of 4 kB, 1 to 2 clients"
     several_sizes = [one.assign(object_size_bytes=1000 * (i + 1)) for i in range(figure.MOST + 2)]
     shown = draw.draw(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
     assert len(shown.axes) == figure.MOST

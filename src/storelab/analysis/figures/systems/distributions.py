@@ -26,29 +26,30 @@ COLUMNS = {  # quantities of a column of panels, each with its dash -> label
 }
 DASHES = ("-", ":")
 HEIGHT = 1.45  # inches of a line of panels
-MOST = int(PAGE / HEIGHT)
+MOST = int(PAGE / HEIGHT) - 1  # the caption needs room
 LETTERS = 120  # of the legend in a line
-SERIES = 5  # histograms of a panel that can be told apart
+SERIES = 6  # histograms of a panel that can be told apart
 
 
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """The rows of each line of panels: of a deployment, an operation and a size."""
-    by = [c for c in PLACE if c in table]
+    """The rows of each line of panels: of an operation and a size."""
+    by = [c for c in ("workload", "object_size_bytes") if c in table]
     return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
-    """A line of panels for each deployment, operation and size, at the most clients; a column for each quantity; a
-    histogram for each engine, and whatever else varies."""
+    """A line of panels for each operation and size, at the most clients; a column for each quantity; a histogram for
+    each deployment and engine, and whatever else varies."""
     from matplotlib.figure import Figure
 
     from storelab.analysis.figures import plots
 
     if not (places := _places(table)[:MOST]):
         return None
-    rows = pd.concat(places)
+    rows = groups.labelled(pd.concat(places))
     told = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
-    rows = with_series(rows, told, usual=True)
+    several = ["deployment"] if rows["deployment"].nunique() > 1 else []
+    rows = with_series(rows, [*several, *told], usual=True)
     lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
     looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
     columns = {q: label for q, label in COLUMNS.items() if rows["quantity"].isin(q).any()}
@@ -65,7 +66,7 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
             line[0].set_title(" ", fontsize=7)  # the room for it
             line[0].set_ylabel("%")
         for ax, label in zip(cells[-1], columns.values(), strict=True):
-            ax.set_xlabel(textwrap.fill(label, 20), fontsize=7)
+            ax.set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
         _key(fig, {name: colour for name, (colour, _) in looks.items()})
     return fig
 
@@ -89,12 +90,19 @@ def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _heading(rows: pd.DataFrame) -> str:
-    """`seaweedfs: download of 4 kB, 21 clients`."""
-    first = groups.labelled(rows).iloc[0]
+    """`seaweedfs: download of 4 kB, 21 clients`; of several deployments without a name."""
+    first = rows.iloc[0]
     size = first.get("object_size_bytes")
     what = words.value_text("workload", first["workload"])
     what += "" if size is None or pd.isna(size) else f" of {units.format_size(int(size))}"
-    return f"{first['deployment']}: {what}, {words.plural(rows['clients'].max(), 'client')}"
+    one = f"{first['deployment']}: " if rows["deployment"].nunique() == 1 else ""
+    return f"{one}{what}, {_clients(rows)}"
+
+
+def _clients(rows: pd.DataFrame) -> str:
+    """`4 clients`, or `2 to 4 clients`."""
+    least, most = int(rows["clients"].min()), int(rows["clients"].max())
+    return words.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
 def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object]) -> None:
@@ -135,11 +143,12 @@ FIGURES = {
         function=distributions,
         count=lambda table: len(_places(table)),
         most=MOST,
-        things="deployments with their operations and sizes",
-        caption="Histograms at the most clients that were measured, by engine: times of operations that succeeded; "
-        "bytes that the busiest interface of a client's host received (solid) and sent (dotted) a second (where that "
-        "is the loopback, both ends of each connection are on it); CPU and resident memory of a client with its child "
-        "processes. Bytes, CPU and memory are the monitor's samples, up to five a second. Samples of zero have no "
-        "place on a logarithmic axis: a panel says how many there are.",
+        things="operations and sizes",
+        caption="Histograms at the most clients that were measured, by system and engine: times of operations that "
+        "succeeded; bytes that the busiest interface of a client's host received (solid) and sent (dotted) "
+        "a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
+        "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
+        "to five a second. Samples of zero have no place on a logarithmic axis: a panel says how many "
+        "there are.",
     ),
 }

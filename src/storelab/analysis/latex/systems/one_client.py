@@ -51,7 +51,7 @@ def one_client(table: pd.DataFrame) -> str:
 
 def _settings(own: pd.DataFrame) -> list[tuple[str, int, str]]:
     """(engine, buckets, what else is not at its default) of the columns: the usual ones first, with the most points."""
-    counts = own.fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
+    counts = own.astype({"setting": object}).fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
     return sorted(counts.index, key=lambda key: (key[2] != "", -counts[key]))
 
 
@@ -63,7 +63,7 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
         cells = [f"{threads:g}", _printed(theirs, "rate", "per_s"), _printed(theirs, "throughput", "mb_per_s")]
         for engine, buckets, more in settings:
             own = mine[(mine["engine"] == engine) & (mine["buckets"] == buckets) & (mine["workers"] == threads)]
-            own = own[own["setting"].fillna("") == more]
+            own = own[own["setting"].astype(object).fillna("") == more]
             values = own[[f"{name}_{part}_{unit}" for part in ("median", "low", "high")]]
             cells.append(interval(*values.iloc[0]) if len(values) else "--")
         lines.append(row(cells))

@@ -29,8 +29,8 @@ LOOPBACK = "lo"
 _COUNT = f"""
 SELECT key, quantity, value > 0 AS known,
   CASE WHEN value > 0 THEN ceil({FINE} * log10(value) - 1e-9)::INT ELSE 0 END AS bucket,
-  sum(count)::BIGINT AS samples, sum(count * value) AS total, min(value) AS least, max(value) AS most
-FROM ({{values}}) WHERE value >= 0 GROUP BY ALL"""
+  sum(count)::BIGINT AS samples, sum((count * value)::DECIMAL(38, 9)) AS total, min(value) AS least, max(value) AS most
+FROM ({{values}}) WHERE value >= 0 GROUP BY ALL ORDER BY ALL"""  # exact sums: equal records give equal bytes
 _TIMES = """
 SELECT key, 'operation_time' AS quantity, (end_ns - coalesce(intended_ns, start_ns)) / 1e6 AS value, 1 AS count
 FROM rows WHERE error IS NULL AND latency_hist IS NULL AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns

@@ -32,7 +32,8 @@ COLUMNS = ("given_to", "source", "shared_host")
 _DONE = """
 SELECT key, client, endpoint, sum(count) AS operations, sum(bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
-FROM rows WHERE error IS NULL AND end_ns > agreed_ns AND end_ns <= first_end_ns GROUP BY key, client, endpoint"""
+FROM rows WHERE error IS NULL AND end_ns > agreed_ns AND end_ns <= first_end_ns GROUP BY key, client, endpoint
+ORDER BY key, client, endpoint"""
 Done = Sequence[Mapping[str, Any]]  # rows of _DONE
 
 
