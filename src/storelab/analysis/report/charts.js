@@ -94,9 +94,10 @@ function decades(least, most) {
 }
 
 /** Words at ticks, as an expression of Vega: its strings are written as JSON, so that no text leaves them. */
-function labelsOf(axis) {
-  if (!axis.names) return "format(datum.value, ',~r')";
-  const known = Object.fromEntries(Object.entries(axis.names).map(([place, words]) => [`p${Number(place)}`, words.split("\n")]));
+function labelsOf(axis, most = 0) {
+  if (!axis.names) return "replace(format(datum.value, ',~r'), /,/g, '\u202f')";
+  const lines = (words) => (most ? wrapped(words.replaceAll("\n", " "), most) ?? [""] : words.split("\n"));
+  const known = Object.fromEntries(Object.entries(axis.names).map(([place, words]) => [`p${Number(place)}`, lines(words)]));
   return `${JSON.stringify(known).replaceAll("\u2028", " ").replaceAll("\u2029", " ")}['p' + datum.value]`;
 }
 
@@ -131,6 +132,8 @@ function vegaLiteOf(panel, state, width) {
     x: across ? axisOf(panel.x, type, measured, type === "linear") : axisOf(panel.x, otherType, placed, false),
     y: across ? axisOf(panel.y, "linear", placed, false) : axisOf(panel.y, type, measured, type === "linear"),
   };
+  const letters = Math.floor(Math.min(260, width * 0.45) / 5.8); // of a line of a category's name
+  const lines = Math.max(1, ...Object.values(panel.y.names ?? {}).map((words) => wrapped(words.replaceAll("\n", " "), letters)?.length ?? 1));
   const channel = (which, field) => ({
     field,
     type: "quantitative",
@@ -138,11 +141,11 @@ function vegaLiteOf(panel, state, width) {
     axis: {
       title: wrapped(panel[which].label, which === "y" && !names ? 34 : 60),
       titleLimit: 0,
-      labelExpr: labelsOf(panel[which]),
+      labelExpr: labelsOf(panel[which], which === "y" && names ? letters : 0),
       ...(axes[which].ticks ? { values: axes[which].ticks } : { tickCount: which === "x" ? 6 : 5 }),
       grid: true,
       ...(which === "x" && Object.values(panel.x.names ?? {}).some((w) => w.length > 6) ? { labelAngle: -40 } : {}),
-      ...(which === "y" && names ? { labelLimit: Math.min(260, width * 0.45) } : {}),
+      ...(which === "y" && names ? { labelLimit: 0, labelOverlap: false } : {}),
     },
   });
   const line = (v) => panel.lines[v.line];
@@ -194,7 +197,7 @@ function vegaLiteOf(panel, state, width) {
   const font = { labelFont: "system-ui, sans-serif", titleFont: "system-ui, sans-serif" };
   return {
     width: Math.max(120, width),
-    height: across && names ? Math.max(120, LINE * names) : HEIGHT,
+    height: across && names ? Math.max(LINE, 13 * lines + 12) * names + 50 : HEIGHT,
     autosize: { type: "fit", contains: "padding", resize: true },
     background: null,
     padding: 4,
