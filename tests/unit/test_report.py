@@ -137,6 +137,9 @@ def test_behind_a_row_and_a_symbol_are_just_its_points(pages, name):
         ]
 
     points, seen = records("points"), 0
+    assert tables["points"]["behind"] == [str(place) for place in range(len(points))]
+    for table in (t for t in tables if t != "points" and "key" in tables[t]["columns"] and tables[t]["behind"]):
+        assert [points[int(i)]["key"] for i in tables[table]["behind"]] == [row["key"] for row in records(table)], table
     for table in ("throughput", "sparse", "latency", "resources"):
         for row, places in zip(records(table), tables[table]["behind"], strict=False):
             behind = [points[int(i)] for i in places.split()]
