@@ -23,6 +23,7 @@ PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())
 TARGETS = {"tables": code.TABLES, "figures": code.FIGURES, "latex": code.LATEX, "report": code.REPORT}
 NOT_OF_THE_PAPER = {
     "explain",
+    "artefact",
     "sizing",
     "capabilities_page",
     "compare",
