@@ -1,11 +1,10 @@
 # storelab: config → plan → stage → measure → records ║ tables → figures → paper
 #
 # Path grammar, everything below results/<campaign>/:
-#   raw/plan.json  raw/manifests/<store>/<data set>.json  raw/SHA256SUMS  raw/SEAL
+#   raw/plan.json  raw/manifests/<store>/<data set>.json  raw/SHA256SUMS  raw/SEAL  <campaign>.crate.zip
 #   raw/<store>/<workload>/<axis~value_…_rep~n>/{run.json,ops.<client>.parquet,reads.<client>.parquet,failed.json}
 #   status/…                      markers of the measuring rules: Snakemake may delete them, records it never owns
 #   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  report.html  notebooks/*.html  logs/*.log
-#   <campaign>.crate.zip          of `storelab pack`: no rule makes it
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
 from storelab.cli import code, workflow as flow
 
