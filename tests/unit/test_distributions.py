@@ -171,3 +171,13 @@ def test_every_quantity_has_a_panel_and_a_name():
     assert {q for quantities in figure.COLUMNS for q in quantities} == set(distributions.UNITS) == set(latex.SAID)
     empty = pd.DataFrame(columns=[*BY, *distributions.COLUMNS])
     assert draw.draw(catalogue.FIGURES["distributions"], empty) is None
+
+
+def test_the_mean_is_the_same_whatever_the_order_of_the_buckets():
+    """A query gives groups in any order, and a sum of floats depends on it: tables are rebuilt bit for bit."""
+    totals = [0.1 * 3**k for k in range(40)]
+    buckets = pd.DataFrame(
+        {"known": True, "bucket": range(40), "samples": 1, "total": totals, "least": 0.1, "most": 1e20}
+    )
+    means = {distributions.of_group(buckets.sample(frac=1, random_state=k))["mean"] for k in range(20)}
+    assert len(means) == 1

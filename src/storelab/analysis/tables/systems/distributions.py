@@ -10,6 +10,7 @@ All of the `overlap` window, of all runs of a group together. Values are counted
 so that quantiles are off by 2 % at most; zeros are counted apart.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def of_group(buckets: pd.DataFrame) -> dict[str, Any]:
     return {
         "samples": samples,
         "zeros": zeros,
-        "mean": buckets["total"].sum() / samples,
+        "mean": math.fsum(buckets["total"]) / samples,  # exact: the buckets come in any order
         "least": least,
         **{name: float(np.clip(v, least, most)) for name, v in zip(LEVELS, of, strict=True)},
         "most": most,
