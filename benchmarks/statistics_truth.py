@@ -248,8 +248,8 @@ def main() -> None:
     values["peak_named"], values["coverage_peak"] = ([f[i] for f in fallen] for i in (0, 1))
     say("knees and peaks: done")
     values["family_wise_quiet"] = [share(not any(c) for c in family(rng, few, n)) for n in (6, 8)]
-    changed = [family(rng, few, n, 0.9) for n in (6, 8)]
-    values["family_power_10pct"] = [share(hit for c in told for hit in c[:CHANGED]) for told in changed]
+    slower = [family(rng, few, n, 0.9) for n in (6, 8)]
+    values["family_power_10pct"] = [share(hit for c in told for hit in c[:CHANGED]) for told in slower]
     say(f"campaigns of {POINTS} points: done")
     cases = list(product((3, 6), (0.01, 0.02)))
     values["day_effect_false"] = [between_days(rng, few, days, day, 1.0) for days, day in cases]
