@@ -340,3 +340,13 @@ def test_uploads_that_are_due_need_room(tmp_path):
         assert (
             "limits.stored_bytes: sweep s uploads 10 objects of 1 MB a second for 5 s, and so needs 50 MB, the" in told
         )
+
+
+def test_uploads_that_are_due_lie_beside_what_is_staged(tmp_path):
+    """50 MB of uploads beside a data set of 64 objects of 1 MB."""
+    asked = {"w": sweep(workload="put", object_size="1 MB", arrival_rate=10)["s"] | {"duration": "5 s"}}
+    asked |= sweep(object_size="1 MB")
+    config, points = made(tmp_path, asked, limits={"stored_bytes": "114 MB"})
+    check.limits(config, points)
+    config, points = made(tmp_path, asked, limits={"stored_bytes": "113 MB"})
+    assert "and so needs 114 MB, the limit is 113 MB" in str(refused(lambda: check.limits(config, points)))
