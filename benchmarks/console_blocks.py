@@ -12,16 +12,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import ports
+import psutil
 from common import ROOT, say
 from rebuild import bare_environ, copy_tree
 
 NEEDS = "# needs: "
 REPOSITORY = "<this repository>"
-LIMIT_S = 1500.0
+LIMIT_S = 500.0  # below the time that pytest gives a test, so that this says what still runs
 # What takes longer than some seconds is left to .ci/run: a block that calls one of these.
 LONG = ("git clone", "make ", "benchmarks/", "test_figure_pictures")
 # One short run of each point: that a block runs is asked here, not what it measures.
@@ -114,8 +116,8 @@ def copy(folder: Path) -> None:
     )
 
 
-def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the block in `folder`; its stdout holds all that it said. Raises TimeoutExpired."""
+def run(block: Block, folder: Path) -> tuple[int | None, str]:
+    """Run the block in `folder`: its exit code, None after LIMIT_S; and what it said, then also what still ran. Nothing that it began stays."""
     for name, text in block.files:
         (folder / name).write_text(text)
     script = "\n".join(
@@ -124,29 +126,32 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     tools = folder / ".venv" / "bin"
     env = bare_environ() | LESS
     env["PATH"] = f"{tools}:{env['PATH']}"
-    try:
-        return subprocess.run(
-            ["bash"],
-            input=script,
-            cwd=folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-            start_new_session=True,
+    with tempfile.TemporaryFile("w+") as said:  # no pipe: whatever keeps it open would be waited for
+        begun = psutil.Popen(
+            ["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
         )
-    finally:
-        subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=folder, env=env, capture_output=True)
+        code, still = None, ""
+        try:
+            code = begun.wait(LIMIT_S)
+        except psutil.TimeoutExpired:
+            running = begun.children(recursive=True)
+            still = "".join(f"\nstill there: {p.pid} {p.status()} {' '.join(p.cmdline())[:200]}" for p in running)
+            for process in (begun, *running):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            begun.wait()
+        finally:
+            subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=folder, env=env, capture_output=True)
+        said.seek(0)
+        return code, said.read()[-1500:] + still
 
 
 def failure(block: Block, folder: Path) -> str:
     """Run the block in `folder`; what it said where it failed, else ''."""
-    try:
-        done = run(block, folder)
-    except subprocess.TimeoutExpired:
-        return f"not done after {LIMIT_S:g} s"
-    return "" if done.returncode == 0 else f"exit code {done.returncode}: {done.stdout[-1500:]}"
+    code, said = run(block, folder)
+    if code == 0:
+        return ""
+    return f"not done after {LIMIT_S:g} s: {said}" if code is None else f"exit code {code}: {said}"
 
 
 def figures(quick: bool = False, most: int | None = None, root: Path = ROOT) -> dict[str, int]:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import console_blocks
+import psutil
 import pytest
 from console_blocks import commands, of_page
 
@@ -40,6 +41,16 @@ def test_a_block_that_fails_is_counted(monkeypatch, tmp_path):
         (folder / ".venv/bin/storelab").symlink_to("/bin/true")
 
     assert console_blocks.figures() == {"blocks": 3, "blocks_named": 1, "blocks_run": 2, "blocks_failed": 1}
+
+
+def test_a_block_that_hangs_says_what_still_runs_and_leaves_nothing(monkeypatch, tmp_path):
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/storelab").symlink_to("/bin/true")
+    monkeypatch.setattr(console_blocks, "LIMIT_S", 0.3)
+    (block,) = of_page(f"{FENCE}console\n$ echo begun\n$ sleep 61.25\n{FENCE}\n", "p")
+    said = console_blocks.failure(block, tmp_path)
+    assert said.startswith("not done after 0.3 s: begun\n") and "sleep 61.25" in said
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "61.25"]]
 
 
 def test_what_the_docs_have_is_found():
