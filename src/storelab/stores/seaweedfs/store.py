@@ -238,7 +238,7 @@ class SeaweedFS(Managed):
         return True
 
     def reclaim(self, timeout: float = 180.0) -> None:
-        """Vacuum until no volume holds 0.02 % of deleted bytes, or for `timeout` s: they learn of deletions seconds late.
+        """Vacuum until no volume holds 0.02 % of deleted bytes, or for `timeout` s. They learn of deletions late.
 
         With thousands of volumes one round takes minutes. A later call does what is not done then: no point fails.
         """
@@ -254,7 +254,7 @@ class SeaweedFS(Managed):
     def _vacuum(self, end: float) -> None:
         """Until two looks find no volume that a vacuum would rewrite, or the time `end`.
 
-        A volume of the filer's own log grows, and has a few deleted bytes for good: waiting for them would wait until `end`.
+        A volume of the filer's own log grows, and keeps a few deleted bytes: waiting for them would end at `end` only.
         """
         clean = 0
         while clean < 2 and time.monotonic() < end:
