@@ -1,7 +1,7 @@
 """One client of `sparse.py`: fetches a list of ranges in one of several ways, and tells time, CPU, requests, wire bytes, memory.
 
 Standard input: a JSON job in one line {way, url, bucket, key, ranges (a file of numpy, shape (n, 2): start, stop), size, …}; ways:
-shipped: uproot's source on s3fs, as they come; planned: `readplan` on obstore; gap: a fixed gap, on obstore. For each further line "go" it reads
+shipped: uproot's source on s3fs, as they come; planned: `readplan` on obstore; gap: a fixed gap, on obstore; davix: its vector read. For each further line "go" it reads
 once more and prints a JSON line. `seconds`: go on for so long instead, and tell how many reads were done.
 """
 
@@ -124,6 +124,31 @@ class Gap(Planned):
         return {}
 
 
+class Davix:
+    """davix's vector read of the ranges as they come; the connection is there."""
+
+    def __init__(self, job: dict[str, Any]):
+        from storelab.engines.davix.program import Program
+        from storelab.stores.protocols.endpoint import Endpoint
+
+        self.url = f"{job['url']}/{job['bucket']}/{job['key']}"
+        self.program = Program(Endpoint(job["url"]), 600.0)
+        self.program.read(self.url, 0, 403)
+        self.before = self.program.spent
+
+    @property
+    def requests(self) -> int:
+        return self.program.spent.requests
+
+    def facts(self) -> dict[str, Any]:
+        spent = self.program.spent
+        return {"wire_bytes": spent.wire - self.before.wire, "several": spent.several - self.before.several}
+
+    def read(self, ranges: np.ndarray) -> list[Any]:
+        self.before = self.program.spent
+        return self.program.vector(self.url, ranges[:, 0].tolist(), (ranges[:, 1] - ranges[:, 0]).tolist())
+
+
 def once(reader: Any, ranges: np.ndarray, wire: ProcessWire) -> dict[str, Any]:
     sent, before, cpu, begun = reader.requests, wire.bytes, time.process_time(), time.perf_counter()
     data = reader.read(ranges)
@@ -143,7 +168,7 @@ def once(reader: Any, ranges: np.ndarray, wire: ProcessWire) -> dict[str, Any]:
 def main() -> None:
     job = json.loads(sys.stdin.readline())
     ranges, wire = np.load(job["ranges"]), ProcessWire(int(job["url"].rpartition(":")[2]))
-    reader = {"shipped": Shipped, "planned": Planned, "gap": Gap}[job["way"]](job)
+    reader = {"shipped": Shipped, "planned": Planned, "gap": Gap, "davix": Davix}[job["way"]](job)
     print(json.dumps({"ready": reader.facts()}), flush=True)
     for _ in sys.stdin:
         if not job.get("seconds"):

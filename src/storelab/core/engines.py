@@ -151,6 +151,18 @@ ALL = (
         program="storelab.engines.root.client:installed",
     ),
     Engine(
+        "davix",
+        ("s3", "http"),
+        {
+            "get": Use("storelab.engines.davix.transfers:DavixGet"),
+            "get_range": Use("storelab.engines.davix.transfers:DavixGetRange"),
+            **_reader("storelab.engines.davix.client:DavixClient"),
+        },
+        packages=_DECODES,
+        program="storelab.engines.davix.program:binary",
+        addressings=("path",),
+    ),
+    Engine(
         "wire",
         EVERY,
         {

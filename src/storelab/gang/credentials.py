@@ -3,7 +3,7 @@
 They are never in a submit file, on a command line, in a log or in a record. S3 keys and tokens are environment
 variables of the clients. For variables that name a file (an x509 proxy, a WLCG token), the content of the file is sent
 too, and lies on the node's tmpfs until the end. Both are read again for every point, so that a campaign can outlive a
-token. May import: `core`.
+token. May import: `stores`, `core`.
 """
 
 import base64
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
+from storelab.stores.protocols.tokens import expires, is_file
 
 FILES = ("X509_USER_PROXY", "BEARER_TOKEN_FILE", "XRD_SECRET_FILE")  # variables that name a file
 TOKENS = ("BEARER_TOKEN",)
@@ -28,9 +29,9 @@ def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: 
 
     Raises UserError: a variable names a file that cannot be read.
     """
-    shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name)}
+    shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name) and not is_file(name)}
     files = {}
-    for name in FILES:
+    for name in dict.fromkeys((*FILES, *filter(is_file, tokens))):
         if path := environ.get(name):
             try:
                 files[name] = base64.b64encode(Path(path).read_bytes()).decode()
@@ -73,15 +74,6 @@ def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
 def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, str]:
     """An environment without secrets (tokens: as in `collect`), for a batch system's own commands."""
     return {k: v for k, v in environ.items() if k not in (*SECRET, *tokens)}
-
-
-def expires(token: str) -> float | None:
-    """When a JSON web token expires (`exp`, RFC 7519), in seconds of UTC; None if it does not say."""
-    try:
-        payload = token.split(".")[1]
-        return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
-    except (IndexError, KeyError, ValueError, TypeError):
-        return None
 
 
 def too_short(environ: Mapping[str, str], seconds: float) -> str:

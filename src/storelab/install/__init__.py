@@ -1,8 +1,9 @@
 """`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way of installing.
 
 A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
-and needs, and installs itself. The recipe of a store lives with the store, the others here. Installing twice does
-nothing. Versions are pinned: Debian's by its release, others by version and hash. May import: `host`, `core`.
+and needs, and installs itself. The recipe of a store, or of an engine's own program, lives with it, the others here.
+Installing twice does nothing. Versions are pinned: Debian's by its release, others by version and hash. May import:
+`host`, `core`.
 """
 
 import importlib
@@ -34,6 +35,7 @@ OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "squid": ("storelab.install.debian", "squid"),
     "condor": ("storelab.install.chroot", "condor"),
+    "davix": ("storelab.engines.davix.program", "recipe"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),
     "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),

@@ -31,6 +31,7 @@ from storelab.measure.faults.runner import Runner
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
+from storelab.stores.protocols import tokens
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, needs, stage, written
 
@@ -167,9 +168,13 @@ def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any
 
 
 def _bring_up(config: Config, chosen: Point) -> Store:
-    """The store as the point deploys it, up; every other managed one is suspended."""
+    """The store as the point deploys it, up; every other managed one is suspended. Raises UserError where credentials
+    end before the point would."""
     store = deployed(all_stores(config)[chosen.store], chosen.axes)
     second = beside.store_of(config, chosen)
+    found = [one for used in filter(None, (store, second)) for one in used.credentials_end()]
+    if ended := tokens.too_short(found, chosen.fixed["duration_ns"] / 1e9):
+        raise ended
     for name, other in everywhere(config).items():
         _mend(other)
         if other.managed and name != store.name and not (second and name == second.name):

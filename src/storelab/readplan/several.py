@@ -35,7 +35,8 @@ class HttpTransport:
     nginx and XrdHttp do. ranges: most in one request; header_bytes: most of a `Range` header (XrdHttp takes 1024
     ranges, nginx and versitygw limit the head). Each part is placed by its own Content-Range, and must hold what was
     asked; a server that answers with the whole object, or with only some of the ranges, raises WrongAnswer. verify,
-    ca_file: of the server's certificate; timeout_s: of a silent server, in seconds.
+    ca_file: of the server's certificate; timeout_s: of a silent server, in seconds; certificate: PEM file of the
+    client's own, with its key.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class HttpTransport:
         ca_file: str | None = None,
         verify: bool = True,
         timeout_s: float = 120.0,
+        certificate: str = "",
     ):
         import urllib3
 
@@ -56,6 +58,7 @@ class HttpTransport:
         self.requests = self.extra = 0
         self.lock = threading.Lock()
         trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
+        trust |= {"cert_file": certificate} if certificate else {}
         self.http = urllib3.PoolManager(
             maxsize=parallel,
             block=True,

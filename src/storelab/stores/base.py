@@ -131,6 +131,10 @@ class Store(ABC):
         """
         return None
 
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        """(place in the configuration, variable, when it ends in seconds of UTC) of credentials that tell their end."""
+        return []
+
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
         """What is deployed (daemons, front-ends, redundancy, backing), for the records. Nothing secret."""

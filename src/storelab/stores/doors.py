@@ -11,7 +11,7 @@ from pydantic import Field
 from storelab.core.config_types import Boolean, FolderPath, Name
 from storelab.core.errors import MeasurementFailed, UserError, shown
 from storelab.stores.external import External, Own, is_host
-from storelab.stores.protocols import filesystems
+from storelab.stores.protocols import filesystems, tokens
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -78,6 +78,10 @@ class Root(Door):
     schemes = ("root", "roots")
     example = "root://door.example.org:1094//folder"
 
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        own = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
+        return [(self.place, name, when) for _, name, when in tokens.ends(own, os.environ)]
+
     @cached_property
     def _version(self) -> str:
         from XRootD import client
@@ -95,7 +99,16 @@ class HttpSettings(Folder):
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
     token: str | None = Field(
-        None, description="Name of the environment variable that holds a bearer token.", pattern=r"^[A-Z_][A-Z0-9_]*$"
+        None,
+        description="Name of the environment variable that holds a bearer token or macaroon; with a name that ends in "
+        "`_FILE`: that names a file with it, read again for every point.",
+        pattern=r"^[A-Z_][A-Z0-9_]*$",
+    )
+    certificate: str | None = Field(
+        None,
+        description="Name of the environment variable that names a PEM file with a certificate, or proxy, and its "
+        "key: `X509_USER_PROXY`, or one that ends in `_FILE`.",
+        pattern=r"^(X509_USER_PROXY|[A-Z_][A-Z0-9_]*_FILE)$",
     )
 
 
@@ -108,11 +121,17 @@ class Http(Door):
 
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
-        if s.token and not os.environ.get(s.token):
-            raise UserError(
-                f"{self.place}.token", f"the environment variable {s.token} is not set", "put the bearer token there"
-            )
-        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", token=s.token)
+        tokens.named(self._wallet(), os.environ)
+        own = {"token": s.token, "certificate": s.certificate}
+        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
+
+    def _wallet(self) -> dict[str, str]:
+        """Variables of credentials, by place in the configuration."""
+        own = {"token": self.settings.token, "certificate": self.settings.certificate}
+        return {f"{self.place}.{key}": name for key, name in own.items() if name}
+
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        return tokens.ends(self._wallet(), os.environ)
 
     @cached_property
     def _version(self) -> str:

@@ -50,8 +50,8 @@ def classify(error: BaseException) -> tuple[str, int]:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             return str(response.get("Error", {}).get("Code") or type(link).__name__), int(status)
         status = getattr(response, "status_code", None) or getattr(link, "status", None)
-        if isinstance(status, int):  # requests, aiohttp
-            return type(link).__name__, status
+        if isinstance(status, int):  # requests, aiohttp, davix
+            return getattr(link, "kind", None) or type(link).__name__, status
         link = link.__cause__
     return getattr(error, "kind", None) or type(error).__name__, 0
 

@@ -184,20 +184,27 @@ class FsspecClient(TransferClient):
     def result(self) -> Result:
         columns = list(zip(*self.rows, strict=True)) or [[] for _ in range(7)]
         names = ("worker", "object", "bytes", "start_ns", "end_ns", "status", "error")
-        n, protocol = len(self.rows), self.endpoint.protocol
+        n = len(self.rows)
         ops = {"client": [self.job.number] * n, "op": [self.op] * n, "count": [1] * n}
         ops |= dict(zip(names, columns, strict=True))
-        library = DISTRIBUTION[protocol]
+        told, settings, requests = self.described()
         return self.outcome(
             ops,
             n - self.failed - self.hung["hung"],
-            f"{library} {version(library)}, fsspec {version('fsspec')}",
-            {"protocol": protocol, "pool": self.workers},
-            {self.op: REQUESTS.get(protocol)},
+            told,
+            settings,
+            requests,
             [self.check_content()],
             **self.hung,
             pauses=self.pauses,
         )
+
+    def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """Version, settings, requests per operation."""
+        protocol = self.endpoint.protocol
+        library = DISTRIBUTION[protocol]
+        said = f"{library} {version(library)}, fsspec {version('fsspec')}"
+        return said, {"protocol": protocol, "pool": self.workers}, {self.op: REQUESTS.get(protocol)}
 
     @abstractmethod
     def check_content(self) -> Check: ...

@@ -155,6 +155,7 @@ class PlannedBase(SelectionClient):
 
 class PlannedClient(PlannedBase):
     engine = "planned"
+    tree_reader, tuple_reader = SelectionReader, PageReader
     libraries = ("uproot", "numpy", "cramjam")
 
     def connect(self, root: dict[str, Any]) -> None:
@@ -185,10 +186,12 @@ class PlannedClient(PlannedBase):
         if self.calibration is None:
             self.calibrate()
         if self.root.get("format") == "RNTuple":
-            self.reader = PageReader(pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes)
+            self.reader = self.tuple_reader(
+                pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes
+            )
         else:
             foreign = self.by_uproot(tree, header)
-            self.reader = SelectionReader(
+            self.reader = self.tree_reader(
                 header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes
             )
         self.reader.check(self.branches)

@@ -117,7 +117,13 @@ def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s
         url, versions = quote(filesystems.path(endpoint, bucket, key), safe="/:@[]"), _versions("urllib3")
         headers = filesystems.authorization(endpoint)
     inner = HttpTransport(
-        url, parallel, headers=headers, ca_file=endpoint.ca_file, verify=endpoint.verify, timeout_s=timeout_s
+        url,
+        parallel,
+        headers=headers,
+        ca_file=endpoint.ca_file,
+        verify=endpoint.verify,
+        timeout_s=timeout_s,
+        certificate=os.environ.get(endpoint.certificate or "", ""),
     )
     wire = HttpWire()
     inner.http.pool_classes_by_scheme = wire.pools()

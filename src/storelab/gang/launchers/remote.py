@@ -95,7 +95,7 @@ class RemoteLauncher(Launcher):
         endpoints = (
             records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
         )
-        self.tokens = tuple({e["token"] for e in endpoints if e.get("token")})
+        self.tokens = tuple({e[key] for e in endpoints for key in ("token", "certificate") if e.get(key)})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
         self.clock: clocks.Server | None = None
         self.office: post.Office | None = None

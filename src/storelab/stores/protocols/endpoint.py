@@ -13,8 +13,8 @@ class Endpoint:
 
     protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that
     holds the buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name
-    in WebHDFS requests; `token`: name of the environment variable that holds a bearer token (HTTP); `multipart`:
-    uploads in parts are possible (S3).
+    in WebHDFS requests; `token`, `certificate`: names of the environment variables that hold a bearer token, or
+    name the file of a certificate (HTTP); `multipart`: uploads in parts are possible (S3).
     """
 
     url: str
@@ -26,6 +26,7 @@ class Endpoint:
     user: str | None = None
     token: str | None = None
     multipart: bool = True
+    certificate: str | None = None
 
 
 def account_prefix(account: int) -> str:

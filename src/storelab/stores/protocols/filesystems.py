@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from storelab.stores.protocols import tokens
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 # XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but
@@ -80,7 +81,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
                 # No time-out of the whole request: a deadline ends it. No proxy: the endpoint is what is measured.
                 timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
                 connector = aiohttp.TCPConnector(
-                    limit=connections, ssl=tls_context(endpoint) if parts.scheme == "https" else False
+                    limit=connections, ssl=tls_context(endpoint, environ) if parts.scheme == "https" else False
                 )
                 return aiohttp.ClientSession(
                     connector=connector, timeout=timeout, headers=authorization(endpoint, environ), **options
@@ -129,15 +130,17 @@ def xrootd_environment() -> None:
 
 def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The header that bears the token, {} without one."""
-    return (
-        {"Authorization": f"Bearer {environ[endpoint.token]}"} if endpoint.token and environ.get(endpoint.token) else {}
-    )
+    token = tokens.bearer(endpoint.token, environ)
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def tls_context(endpoint: Endpoint) -> Any:
+def tls_context(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Any:
+    """Raises UserError where the client's own certificate cannot be loaded."""
     import ssl
 
     context = ssl.create_default_context(cafile=endpoint.ca_file)
     if not endpoint.verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if endpoint.certificate and environ.get(endpoint.certificate):
+        tokens.loaded(context, endpoint.certificate, environ)
     return context

@@ -5,6 +5,7 @@ import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -182,6 +183,15 @@ class S3(External):
                 f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS
             )
         return Credentials(keys.access_key, keys.secret_key, keys.token)
+
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        """Of session tokens, where the environment tells it as `aws configure export-credentials` does."""
+        if self.settings.profile or not os.environ.get("AWS_SESSION_TOKEN"):
+            return []
+        with suppress(KeyError, ValueError):
+            when = datetime.fromisoformat(os.environ["AWS_CREDENTIAL_EXPIRATION"]).timestamp()
+            return [(self.place, "AWS_SESSION_TOKEN", when)]
+        return []
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         s = self.settings

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.filesystems import authorization
+from storelab.workloads.probe import davix
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
 from storelab.workloads.probe.http_ranges import (
@@ -190,5 +191,5 @@ def without_token(c: Http) -> Answer:
     return yes(f"{reply.status}")
 
 
-CHECKS = Checks([*RANGES, *OWN, *CONNECTION])
+CHECKS = Checks([*RANGES, *davix.CHECKS, *OWN, *CONNECTION])
 CONTEXT = Http

@@ -25,7 +25,7 @@ LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, a
 OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # behind these
 READER = (
     "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and "
-    "decoder; `root`: ROOT itself."
+    "decoder; `root`: ROOT itself; `davix`: davix's vector reads, and storelab's decoder."
 )
 
 
