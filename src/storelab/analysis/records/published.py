@@ -4,6 +4,7 @@ them.
 The CSV files in `printed/` hold them as printed; their README names sources and oddities.
 """
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -33,6 +34,11 @@ def load(name: str) -> pd.DataFrame:
     """One of NAMES as printed; lost or empty cells are null. Raises KeyError for another name."""
     if name not in NAMES:
         raise KeyError(name)
+    return _read(name).copy()
+
+
+@cache
+def _read(name: str) -> pd.DataFrame:
     with resources.files("storelab.analysis.records").joinpath("printed", f"{name}.csv").open() as f:
         return pd.read_csv(f)
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -14,15 +15,17 @@ Where = Mapping[str, Any]
 def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
     """The rows of a table that fulfil every condition, column: a value, several values, `>= 1000000`, or `least` or
     `most` of what the conditions before it left. A column that the table lacks leaves no row."""
+    kept = np.ones(len(table), dtype=bool)
     for column, wanted in where.items():
-        if table.empty or column not in table:
+        if column not in table or not kept.any():
             return table.iloc[:0]
         values = table[column]
         if wanted in ("least", "most"):
-            kept = values == (values.min() if wanted == "least" else values.max())
+            left = values[kept]
+            more = values == (left.min() if wanted == "least" else left.max())
         elif isinstance(wanted, str) and (found := re.fullmatch(r"(>=|<=|>|<) *(\S+)", wanted)):
-            kept = SIGNS[found[1]](values.astype("Float64"), float(found[2])).fillna(False)
+            more = SIGNS[found[1]](values.astype("Float64"), float(found[2]))
         else:
-            kept = values.isin(list(wanted) if isinstance(wanted, list | tuple) else [wanted])
-        table = table[kept.astype(bool)]
-    return table
+            more = values.isin(list(wanted) if isinstance(wanted, list | tuple) else [wanted])
+        kept &= more.fillna(False).to_numpy(bool)
+    return table[kept]

@@ -81,21 +81,30 @@ def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
     return [float(v) if level > 1e-9 else 0.0 for v, level in zip(known, levels, strict=True)]
 
 
+def _added(buckets: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(buckets, ascending, each once; the samples of each)."""
+    distinct, at = np.unique(buckets, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(total, at, samples)
+    return distinct, total
+
+
 def of_group(buckets: pd.DataFrame) -> dict[str, Any]:
     """What a row says of the buckets of one quantity, of several runs."""
-    known = buckets[buckets["known"]].groupby("bucket")["samples"].sum().sort_index()
-    zeros, samples = int(buckets.loc[~buckets["known"], "samples"].sum()), int(buckets["samples"].sum())
-    coarse = known.groupby(-(-known.index // (FINE // COARSE))).sum()
-    of = quantiles(10.0 ** (known.index.to_numpy(float) / FINE), known.to_numpy(float), zeros)
+    samples, positive = buckets["samples"].to_numpy(np.int64), buckets["known"].to_numpy(bool)
+    known = _added(buckets["bucket"].to_numpy(np.int64)[positive], samples[positive])
+    zeros = int(samples[~positive].sum())
+    coarse = _added(-(-known[0] // (FINE // COARSE)), known[1])
+    of = quantiles(10.0 ** (known[0] / FINE), known[1].astype(float), zeros)
     least, most = buckets["least"].min(), buckets["most"].max()
     return {
-        "samples": samples,
+        "samples": int(samples.sum()),
         "zeros": zeros,
-        "mean": math.fsum(buckets["total"]) / samples,  # exact: the buckets come in any order
+        "mean": math.fsum(buckets["total"]) / samples.sum(),  # exact: the buckets come in any order
         "least": least,
         **{name: float(np.clip(v, least, most)) for name, v in zip(LEVELS, of, strict=True)},
         "most": most,
-        "histogram": " ".join(f"{k}:{n}" for k, n in coarse.items()),
+        "histogram": " ".join(f"{k}:{n}" for k, n in zip(*coarse, strict=True)),
     }
 
 
@@ -112,10 +121,10 @@ def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFram
     """One row per group of points and quantity, of those that a record tells."""
     ok = rated[rated["state"] == "ok"].reset_index(drop=True)
     found = counted(campaign, ok["key"])
-    both = ok[[*by, "key"]].merge(found, on="key")
     rank, rows = {name: i for i, name in enumerate(UNITS)}, []
-    for key, group in groups.grouped(both, by):
-        for name, own in sorted(group.groupby("quantity"), key=lambda pair: rank[pair[0]]):
+    for key, group in groups.grouped(ok[[*by, "key"]], by):
+        of = found[found["key"].isin(group["key"])]
+        for name, own in sorted(of.groupby("quantity"), key=lambda pair: rank[pair[0]]):
             rows.append(key | {"n": own["key"].nunique(), "quantity": name, "unit": UNITS[name]} | of_group(own))
     made = pd.DataFrame(rows, columns=[*by, *COLUMNS])
     return made.astype({c: ok.dtypes[c] for c in by if c in ok})

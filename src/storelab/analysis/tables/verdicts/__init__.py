@@ -7,6 +7,7 @@ than the records tell: where no rule fires it says `not known`, and what would t
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
@@ -79,9 +80,11 @@ def _plain(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd.DataFrame:
     """The rows that have these values in these columns; None is null."""
-    wanted = tuple(axes[c] for c in columns)
-    found = rows[columns].astype(object).where(rows[columns].notna(), None)
-    return rows[[row == wanted for row in found.itertuples(index=False, name=None)]]
+    kept = np.ones(len(rows), dtype=bool)
+    for column in columns:
+        same = rows[column].isna() if axes[column] is None else (rows[column] == axes[column]).fillna(False)
+        kept &= same.to_numpy(bool)
+    return rows[kept]
 
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
@@ -52,6 +53,8 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
     """The cases that were measured, each judged by the claim's rule."""
     column = column_of(claim)
     rows = _chosen(claim, runs[claim["table"]], column)
+    if rows.empty:
+        return
     rows, by = _identified(claim, rows)
     told = _words(rows, by)
     for place, group in groups.grouped(rows, by) if by else [({}, rows)]:
@@ -119,9 +122,11 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
         free |= {"role", "workload"}
     axes = [c for c in rows if words.of_role(c)[1] in BY_COLUMN]
     columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
-    if not along or rows.empty:
+    if not along:
         return rows, columns
-    known = rows[columns].notna().groupby(rows[along], dropna=False).any().all()
+    told, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
+    by_side = [told[side == i].any(axis=0) for i in range(side.max() + 1)]
+    known = dict(zip(columns, np.all(by_side, axis=0), strict=True))
     for c in (c for c in columns if not known[c] and c in BY_COLUMN):
         rows = rows[rows[c].isna() | (rows[c] == BY_COLUMN[c].default).fillna(False).astype(bool)]
     return rows, [c for c in columns if known[c]]
