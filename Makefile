@@ -1,9 +1,10 @@
-# make demo    sets everything up, measures the demonstration on an embedded store, builds its paper
+# make demo    sets up what it needs, measures the demonstration on an embedded store, builds its paper
 # make test    sets everything up, runs all tests that need neither root nor a heavy package
 # make paper   rebuilds a paper from raw records, never measures      (CAMPAIGN=reference; a bare `snakemake` does the same)
 #              one paper of several campaigns: CAMPAIGN="reference compared"; in two columns: LAYOUT=conference
 # make report  writes the page of a campaign, results/<campaign>/report.html, from its raw records
 # make workflow-report writes Snakemake's own report beside it: rules, run times, figures and tables (workflow.html)
+# make lab     opens the notebooks in JupyterLab (docs/notebooks.md); make notebooks keeps them as HTML, without anybody at the menus
 # make measure measures what is missing of a campaign, builds its paper (CAMPAIGN=demo CONFIG="scale=0.1 repetitions=2")
 # make lint, make lock, make tex, make clean
 SHELL := /bin/bash
@@ -14,9 +15,11 @@ SNAKEMAKE := exec envs/forward.sh snakemake --profile profiles/local
 # Without LaTeX everything but the PDF is made.
 TARGET = $(if $(shell command -v latexmk),paper,figures)
 
-.PHONY: demo test paper report workflow-report measure notebooks lint lock setup tex clean
+.PHONY: demo test paper report workflow-report measure notebooks lab lint lock setup tex clean
 
+# It uses none of the programs in Go: whoever needs them first builds them.
 demo: CAMPAIGN := demo
+demo: PARTS := environment
 demo: measure
 
 measure: CAMPAIGN ?= demo
@@ -42,6 +45,10 @@ notebooks: CAMPAIGN ?= reference
 notebooks: setup
 	@$(SNAKEMAKE) --config measure=false campaign="$(CAMPAIGN)" -- notebooks
 
+lab: PARTS := environment
+lab: setup
+	@envs/lab.sh
+
 # Unit tests on all cores. Real ones three at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
 # that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
 QUICK := not root and not heavy
@@ -56,7 +63,7 @@ lint: setup
 	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
 
 setup:
-	@envs/setup.sh
+	@envs/setup.sh $(PARTS)
 
 tex:
 	@command -v latexmk >/dev/null && kpsewhich lmodern.sty >/dev/null || xargs -a envs/debian-tex.txt envs/apt.sh || \
@@ -64,6 +71,7 @@ tex:
 
 lock: setup
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header envs/requirements.in -o envs/requirements.lock
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
 # Raw records are never touched, nor the state of stores that may be running.
 clean:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make setup`: makes .venv from the hash-pinned lock file, and builds storelab's own Go programs. Needs Python >= 3.11 (PYTHON=… names
 # another), but not root. If Go cannot build, everything works except the calibration and the engine loadgen.
+# `setup.sh environment` leaves the Go programs for later: `make demo` and `make lab` need none.
 # In a project folder (`storelab init`), which has no package, it looks for the storelab that is installed, and builds the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +10,7 @@ if [ ! -e pyproject.toml ]; then
         echo "storelab: is not found in this shell; activate the environment that it is installed in" >&2
         exit 2
     }
+    [ "${1:-}" = environment ] && exit 0
     storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
         echo "storelab: its programs in Go are not built, so campaigns need \`calibrate: false\`" >&2
     exit 0
@@ -54,4 +56,4 @@ loadgen() {
 }
 
 environment
-loadgen
+[ "${1:-}" = environment ] || loadgen

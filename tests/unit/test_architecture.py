@@ -29,7 +29,10 @@ BELOW = {room: set(ROOMS[i + 1 :]) - {"analysis"} for i, room in enumerate(ROOMS
     "readplan": set(),
 }
 # Subjects, from the top: a folder of the analysis imports only those behind it.
-ANALYSIS = ("artefact", "papers", "report", "latex", "figures", "compare", "tables", "parts", "records", "statistics")
+ANALYSIS = (
+    *("artefact", "papers", "explore", "report", "latex", "figures", "compare", "tables", "parts", "records"),
+    "statistics",
+)
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p.name != "__main__.py")
 
 

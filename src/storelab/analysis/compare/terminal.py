@@ -1,6 +1,6 @@
 """What `storelab compare` prints: one row per comparable point, then the whole. May import: what `sides` may."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -34,28 +34,32 @@ def show(table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, in
     for row in table[table["workload"] == sides.ALL].to_dict("records"):
         shown.add_row(f"all {row['points']} points", *_cells(row))
     console.print(shown)
-    for said in sides.in_common(points):
-        console.print(f"Held fixed: {said}", markup=False, soft_wrap=True)
-    for reason in dict.fromkeys(table["reason"].dropna()):
-        console.print(f"Cannot tell: {reason}", markup=False, soft_wrap=True)
+    for note in notes(table, a, b, alone, days):
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def notes(
+    table: pd.DataFrame, a: sides.Side, b: sides.Side, alone: tuple[int, int], days: Sequence[sides.Side]
+) -> Iterator[str]:
+    """What stands below the table, a line each: what is held fixed, what cannot be told, what the correction for many
+    rows does, and what is known of days."""
+    points = table[table["workload"] != sides.ALL]
+    yield from (f"Held fixed: {said}" for said in sides.in_common(points))
+    yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
     if sum(alone):
-        console.print(
-            f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
-        )
+        yield f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:
-        console.print(
+        yield (
             f"Corrected for {tested} rows (Benjamini and Hochberg): of those called different, at most 5 % are so by "
-            "chance; in brackets what a row alone would say.",
-            soft_wrap=True,
+            "chance; in brackets what a row alone would say."
         )
     if days:
-        console.print(f"Intervals hold what a day may do, from {words.plural(len(days), 'campaign')}.", soft_wrap=True)
+        yield f"Intervals hold what a day may do, from {words.plural(len(days), 'campaign')}."
     elif sides.other_days(a, b):
         on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(sides.dates, (a, b)))
-        console.print(
+        yield (
             "Warning: A was measured on {}, B on {}, and nothing here tells what a day may do: a difference may be the "
-            "day's. Repeat a campaign on several days and name these with --days.".format(*on),
-            soft_wrap=True,
+            "day's. Repeat a campaign on several days and name these with --days.".format(*on)
         )
 
 

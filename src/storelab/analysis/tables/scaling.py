@@ -41,21 +41,29 @@ def table(points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[toget
     that per unit. `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`:
     column -> dtype of the plan's axes.
     """
-    by = ["store", "workload", *axes]
-    runs = speed.of_points(points)
-    runs = runs[runs["value"] > 0]
-    rows = []
-    for axis in (a for a in AXES if a in by):
-        rows += _curves(runs[runs[axis].notna()], (axis,), by)
-    for coupling in coupled:
-        if coupling.axes[0] in AXES and len({row[0] for row in coupling.rows}) == len(coupling.rows):
-            rows += _curves(runs[coupling.along(runs)], coupling.axes, by)
-    columns = [*by, "axis", "metric", "values", "least", "most", "n", "curve", *PARTS, "reason"]
+    rows = [head | _columns(knees.fit(x, y)) for head, x, y in curves(points, axes, coupled)]
+    columns = ["store", "workload", *axes, "axis", "metric", "values", "least", "most", "n", "curve", *PARTS, "reason"]
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 
 
-def _curves(runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of the curves over the first of these axes, with which the others go."""
+def curves(
+    points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[together.Coupling] = ()
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """Each curve of `table`: what identifies it, the values of its axis and the speeds of its runs, shape (n,)."""
+    by = ["store", "workload", *axes]
+    runs = speed.of_points(points)
+    runs = runs[runs["value"] > 0]
+    for axis in (a for a in AXES if a in by):
+        yield from _curves(runs[runs[axis].notna()], (axis,), by)
+    for coupling in coupled:
+        if coupling.axes[0] in AXES and len({row[0] for row in coupling.rows}) == len(coupling.rows):
+            yield from _curves(runs[coupling.along(runs)], coupling.axes, by)
+
+
+def _curves(
+    runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """The curves over the first of these axes, with which the others go."""
     others = [c for c in [*by, "metric"] if c not in axes]
     for key, group in groups.grouped(runs, others):
         x = group[axes[0]].to_numpy(dtype=float)
@@ -63,7 +71,7 @@ def _curves(runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]) -> Itera
         if len(values) >= knees.LEAST_VALUES:
             head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
             head |= {"least": int(values[0]), "most": int(values[-1])}
-            yield key | head | _columns(knees.fit(x, group["value"].to_numpy(dtype=float)))
+            yield key | head, x, group["value"].to_numpy(dtype=float)
 
 
 def _columns(curve: knees.Curve) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""A campaign as the notebooks look at it: its records, verified, and its tables through filters."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.records.campaign import Campaign, load
+from storelab.analysis.tables import build as tables
+from storelab.core import evidence
+from storelab.core.errors import UserError
+
+NAMED = "STORELAB_CAMPAIGN_DIR"  # in the environment: the folder of the campaign, and nobody is there to choose
+USUAL = "reference"
+FILTERS = ("store", "workload", "engine", "object_size_bytes")  # columns that may be filtered
+Filters = Mapping[str, Sequence[Any]]
+Menu = list[tuple[str, Any]]  # what can be chosen: in words, and its value
+Chosen = tuple[dict[str, Menu], dict[str, Any]]
+
+
+def results() -> Path:
+    """Where campaigns lie: `results` of this folder, or of the nearest one above it that has one."""
+    here = Path.cwd()
+    return next((p / "results" for p in (here, *here.parents) if (p / "results").is_dir()), here / "results")
+
+
+def named() -> list[Path]:
+    """The folders of all measured campaigns, by name."""
+    return sorted(p.parents[1] for p in results().glob("*/raw/plan.json"))
+
+
+def place(campaign: str | Path | None = None) -> Path:
+    """The folder of a campaign: a name or a folder; None: the one in the environment, else `reference`, else the first
+    one that is there. Raises UserError: none is."""
+    wanted = campaign or os.environ.get(NAMED)
+    if wanted is None:
+        known = named()
+        if not known:
+            raise UserError(str(results()), "holds no measured campaign", "measure one, `make demo` for example")
+        return next((p for p in known if p.name == USUAL), known[0])
+    for folder in (Path(wanted), results() / wanted):
+        if (folder / "raw" / evidence.PLAN).exists():
+            return folder
+    raise UserError(str(wanted), "is no measured campaign (no raw/plan.json)", "name one like results/reference")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A campaign and its filters: column -> the values that are looked at; a column that is not named: all."""
+
+    campaign: Campaign
+    filters: Filters = field(default_factory=dict)
+    _read: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        return self.campaign.folder
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        return self.campaign.plan
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    def whole(self, name: str) -> pd.DataFrame:
+        """A table as it is written."""
+        if name not in self._read:
+            self._read[name] = tables.read(self.folder, name)
+        return self._read[name]
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The rows of a table that the filters leave. What has no engine or size stays; a row with the key of a point
+        stays with its point."""
+        rows = self.whole(name)
+        if self.filters and "key" in rows and name != "points":
+            rows = rows[rows["key"].isin(self.table("points")["key"])]
+        return kept(rows, self.filters)
+
+
+def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
+    """The rows that have one of the values in each column, or none at all."""
+    for column, values in filters.items():
+        if values and column in rows:
+            rows = rows[rows[column].isin(list(values)) | rows[column].isna()]
+    return rows
+
+
+def choices(plan: Mapping[str, Any]) -> dict[str, Menu]:
+    """Column -> the values that planned points have, in words: the filters that this campaign can have."""
+    columns = {w: {a["name"]: a["column"] for a in told["axes"]} for w, told in plan["workloads"].items()}
+    found: dict[str, set[Any]] = {column: set() for column in FILTERS}
+    for point in plan["points"]:
+        row = {columns[point["workload"]][name]: value for name, value in point["axes"].items()} | point
+        for column in FILTERS:
+            if row.get(column) is not None:
+                found[column].add(row[column])
+    return {c: [(words.cell(c, v), v) for v in sorted(values)] for c, values in found.items() if values}
+
+
+def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
+    """Raises UserError: a filter that the campaign cannot have."""
+    known = choices(campaign.plan)
+    for column, values in (filters or {}).items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise UserError(f"filters: {column}", f"is {values!r}", f"a list, such as [{values!r}]")
+        if column not in known:
+            raise UserError(f"filters: {column}", "is no filter of this campaign", f"one of: {', '.join(known)}")
+        had = [value for _, value in known[column]]
+        if strange := [v for v in values if v not in had]:
+            said = ", ".join(map(str, had))
+            raise UserError(f"filters: {column}", f"no point has {strange[0]!r}", f"one of: {said}")
+    return Opened(campaign, {c: tuple(v) for c, v in (filters or {}).items()})
+
+
+def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
+    """Verify the records, and write the tables if one is missing or older than they. Raises UserError."""
+    campaign = load(folder)
+    sums = campaign.raw / evidence.SUMS
+    since = sums.stat().st_mtime if sums.exists() else 0.0
+    written = (folder / "tables" / f"{name}.csv" for name in tables.NAMES)
+    if not all(path.exists() and path.stat().st_mtime >= since for path in written):
+        tables.build(folder)
+    return filtered(campaign, filters)
+
+
+def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] | None = None) -> Chosen:
+    """The menu of each option that is a function of what is opened and of the options before it, and the value of all:
+    the wanted one where its menu has it, else the first; None of an empty menu."""
+    menus: dict[str, Menu] = {}
+    chosen: dict[str, Any] = {}
+    for name, option in options.items():
+        if not callable(option):
+            chosen[name] = option
+            continue
+        menus[name] = option(now, **chosen)
+        values = [value for _, value in menus[name]]
+        asked = (wanted or {}).get(name)
+        chosen[name] = asked if asked in values else values[0] if values else None
+    return menus, chosen

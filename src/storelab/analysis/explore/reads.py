@@ -1,0 +1,139 @@
+"""Reads of ROOT files: what a reader asks of a store, what comes over the network, and what the read planner would do
+if the store were farther away.
+
+The planner is no part of the analysis: the notebook gives it (`storelab.readplan`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.explore import pictures
+from storelab.analysis.explore.opened import Menu, Opened
+from storelab.analysis.explore.things import Thing, escaped
+from storelab.analysis.figures import catalogue
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.records import windows
+
+NONE = "No reads in this campaign."
+FIGURES = ("volume", "entries", "replay", "phases", "gaps", "front")
+ONE_READ = (
+    *("source", "store", "engine", "scale", "entry_fraction_percent", "entries", "clusters", "ranges"),
+    *("requests_first", "requests_again", "needed_mb", "wire_mb_first", "wire_mb_again", "amplification_again"),
+    "part_percent",
+)
+SELECTION = (
+    *("store", "workload", "engine", "merge", "scale", "entry_fraction_percent", "volume_fraction_percent"),
+    *("max_range_gap_bytes", "thrift", "max_amplification", "clients", "n"),
+)
+METRICS = (
+    *("requests_median_per_read", "needed_median_mb_per_read", "wire_median_mb_per_read"),
+    *("amplification_median_ratio", "entries_median_per_s"),
+)
+MADE_UP = {"rtt_s": 0.001, "first_s": 1e-4, "request_s": 1e-4, "bandwidth": 1e9, "stream": 3e8, "parallel": 64}
+ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)  # added
+PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume
+
+
+def one_read(o: Opened) -> Iterator[Thing]:
+    """One job that opens the file and reads its entries once, beside Table 2 of 2015."""
+    rows = o.table("table2")
+    yield rows[[c for c in ONE_READ if c in rows]].dropna(axis="columns", how="all") if len(rows) else NONE
+
+
+def amplification(o: Opened) -> Iterator[Thing]:
+    """Requests, bytes and time per read: medians over the runs of means over the reads."""
+    rows = o.table("sparse")
+    phases = (f"{p}_median_s_per_read" for p in windows.PHASES)
+    shown = [c for c in (*SELECTION, *METRICS, *phases) if c in rows]
+    yield rows[shown].dropna(axis="columns", how="all") if len(rows) else NONE
+
+
+def figures(o: Opened) -> Iterator[Thing]:
+    """The figures of reads that have data."""
+    rows, shown = o.table("sparse"), 0
+    for name in FIGURES:
+        declared = catalogue.FIGURES[name]
+        if len(rows) and (drawn := draw(declared, rows)) is not None:
+            shown += 1
+            yield drawn
+            yield catalogue.caption(declared, rows)
+    if not shown:
+        yield NONE
+
+
+def links(o: Opened) -> Menu:
+    """The links that clients measured, one of each point; else one that is made up, and said so."""
+    found = []
+    for key, run in o.campaign.runs.items():
+        known = next((link for c in run["clients"] if (link := (c.get("engine") or {}).get("link"))), None)
+        if known:
+            said = f"{1000 * known['rtt_s']:.3g} ms, {known['bandwidth'] / 1e6:.4g} MB/s: measured in {key}"
+            found.append((said, known))
+    return found or [("none was measured: made up", MADE_UP)]
+
+
+def files(o: Opened, **_: Any) -> Menu:
+    """The staged files whose baskets are known."""
+    found = sorted((o.campaign.raw / "manifests").rglob("*.baskets.parquet"))
+    return [(f"{path.parent.name}: {path.name.partition('.')[0]}", path) for path in found]
+
+
+def parts(o: Opened, **_: Any) -> Menu:
+    """Parts of the volume to read, in percent."""
+    return [(f"{part:g} % of the volume", part) for part in PARTS]
+
+
+def chosen(baskets: pd.DataFrame, part: float) -> pd.DataFrame:
+    """The baskets of the smallest branches that make at most this part of the volume, in percent; of one at least."""
+    volume = baskets.groupby("branch", observed=True)["size"].sum().sort_values(kind="stable")
+    within = max(1, int((volume.cumsum() <= volume.sum() * part / 100).sum()))
+    return baskets[baskets["branch"].isin(volume.index[:within])]
+
+
+def farther(link: Mapping[str, Any], added_s: float) -> dict[str, Any]:
+    """The same link with a longer round trip: as many requests are in flight, so that each of them costs its share."""
+    curve = tuple(map(tuple, link.get("curve", ())))
+    request_s = max(link["request_s"], added_s / link["parallel"])
+    doubtful = tuple(link.get("doubtful", ()))
+    return {**link, "curve": curve, "doubtful": doubtful, "rtt_s": link["rtt_s"] + added_s, "request_s": request_s}
+
+
+def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
+    """The view of the planner's model: for each plan worth a look the time that it expects, and the bytes, with added
+    round trips. planner: `storelab.readplan`."""
+
+    def view(
+        o: Opened, link: Any = None, file: Any = None, part: float = PARTS[0], added_ms: Any = ROUND_TRIPS_MS
+    ) -> Iterator[Thing]:
+        if file is None:
+            yield "No baskets of a staged file in this campaign: there is nothing to plan."
+            return
+        baskets = chosen(pd.read_parquet(file), part)
+        plans, rows = {}, []
+        for added in added_ms:
+            at = planner.Link(**farther(link, added / 1000))
+            found = planner.front(baskets["offset"].to_numpy(), baskets["size"].to_numpy(), at)
+            plans[f"+ {added:g} ms"] = (found.wire_bytes / 1e6, found.seconds)
+            best = int(np.argmin(found.seconds))
+            rows.append(
+                {
+                    "added round trip [ms]": added,
+                    "quickest plan [s]": found.seconds[best],
+                    "its wire [MB]": found.wire_bytes[best] / 1e6,
+                    "its gap [B]": int(found.gap[best]),
+                    "its requests": int(found.pieces[best]),
+                    "fewest bytes [MB]": found.wire_bytes.min() / 1e6,
+                    "time of that [s]": found.seconds[int(np.argmin(found.wire_bytes))],
+                }
+            )
+        kind = "a MADE-UP link" if link is MADE_UP else "a link that was measured"
+        title = f"{part:g} % of the volume of {file.name.partition('.')[0]}, {kind}"
+        yield escaped(f"{title}: round trip {1000 * link['rtt_s']:.3g} ms, {link['bandwidth'] / 1e6:.4g} MB/s")
+        yield pictures.fronts(plans, title)
+        yield pd.DataFrame(rows)
+
+    return view

@@ -1,0 +1,74 @@
+"""Scaling curves: where the speed stops rising with clients, workers, front-ends …, and whether it falls again."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.explore import overview, pictures
+from storelab.analysis.explore.opened import Opened
+from storelab.analysis.explore.things import Thing
+from storelab.analysis.parts import speed, words
+from storelab.analysis.records import together
+from storelab.analysis.statistics import knees
+from storelab.analysis.tables import scaling
+from storelab.analysis.tables.points import axis_columns, plain, rated
+
+NONE = f"No scaling curve in this campaign: no axis has {knees.LEAST_VALUES} values while all others are held."
+PARTS = ("knee_value", "knee_low", "knee_high", "plateau_value", "linearity_value", "linearity_low", "linearity_high")
+FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
+
+
+def _rows(o: Opened) -> pd.DataFrame:
+    """The rows of scaling.csv, those with a knee or a peak first."""
+    rows = o.table("scaling")
+    return rows.assign(_first=~rows["curve"].isin(FIRST)).sort_values("_first", kind="stable").drop(columns="_first")
+
+
+def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """The curves with their runs, as the table was made from them."""
+    points = rated(plain(o.plan, o.whole("points")))
+    return scaling.curves(points, axis_columns(o.plan), together.of_plan(o.plan))
+
+
+def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
+    """Whether a row of the table is that of this curve: what the curve does not say is null in the row."""
+    told = list(row)[: list(row).index("metric") + 1]
+    return all(row[c] == head[c] if pd.notna(head.get(c)) else pd.isna(row[c]) for c in told)
+
+
+def titles(rows: pd.DataFrame) -> list[str]:
+    """What tells each curve from the others."""
+    told = overview.varying(rows, "axis")
+    return [
+        ", ".join(
+            filter(
+                None,
+                [str(row["store"]), row["workload"].replace("_", " ")]
+                + [words.value_text(c, row[c]) for c in told if c not in ("store", "workload") and pd.notna(row[c])],
+            )
+        )
+        for row in rows.to_dict("records")
+    ]
+
+
+def curves(o: Opened) -> Iterator[Thing]:
+    """A panel for each curve, and a row: its shape, knee or peak, plateau and linearity with their 95 % intervals."""
+    rows = _rows(o)
+    if rows.empty:
+        yield NONE
+        return
+    said = titles(rows)
+    found = list(_runs(o))
+    shown = []
+    for title, row in zip(said, rows.to_dict("records"), strict=True):
+        own = [(x, y) for head, x, y in found if _same(row, head)]
+        if own and len(shown) < pictures.MOST_CURVES:
+            shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{speed.UNITS[row['metric']]}]"))
+    yield pictures.scaling(shown)
+    if len(rows) > len(shown):
+        yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."
+    table = rows[["axis", "metric", "least", "most", "n", "curve", *PARTS, "reason"]]
+    table.insert(0, "curve of", said)
+    yield table.rename(columns={"curve": "shape"}).dropna(axis="columns", how="all")

@@ -1,0 +1,53 @@
+"""What benchmarks/demo.py makes of the jobs that Snakemake noted, and what it keeps out of sight."""
+
+import json
+
+import demo
+import pytest
+from common import BIN
+
+
+def test_time_that_several_jobs_cover_counts_once() -> None:
+    assert demo.covered([(5, 6), (0, 2), (1, 3), (1, 2)]) == 4
+    assert demo.covered([]) == 0
+
+
+def test_parts_are_jobs_by_rule_and_the_rest(tmp_path) -> None:
+    """Figures and page at the same time; a job with two outputs is noted twice; what has no end did not end."""
+    noted = {
+        "a": {"rule": "measure", "starttime": 10.0, "endtime": 13.0},
+        "b": {"rule": "measure", "starttime": 14.0, "endtime": 17.0},
+        "c": {"rule": "make_tables", "starttime": 17.0, "endtime": 19.0},
+        "@d/e": {"rule": "make_tables", "starttime": 17.0, "endtime": 19.0},
+        "f": {"rule": "draw_figures", "starttime": 19.0, "endtime": 24.0},
+        "g": {"rule": "write_report", "starttime": 19.0, "endtime": 22.0},
+        "h": {"rule": "typeset_paper", "starttime": 24.0, "endtime": 26.0},
+        "i": {"rule": "measure", "starttime": 1.0, "endtime": None},
+    }
+    for name, told in noted.items():
+        path = tmp_path / ".snakemake/metadata" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(told))
+    found = demo.parts(demo.jobs(tmp_path), whole_s=20.0)
+    assert found == {
+        "measure_s": 6.0,
+        "tables_s": 2.0,
+        "figures_s": 5.0,
+        "paper_s": 2.0,
+        "report_s": 3.0,
+        "other_s": pytest.approx(5.0),
+    }
+
+
+def test_a_fresh_machine_has_empty_caches_and_no_environment(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", f"{BIN}:/usr/bin:/bin")
+    monkeypatch.setenv("CAMPAIGN", "reference")
+    env = demo.environ(tmp_path)
+    assert env["PATH"] == "/usr/bin:/bin" and "CAMPAIGN" not in env
+    assert {env[name] for name in ("STORELAB_TOOLS", "XDG_CACHE_HOME")} == {f"{tmp_path}/tools", f"{tmp_path}/cache"}
+
+
+def test_every_rule_of_a_part_is_there() -> None:
+    text = "\n".join(path.read_text() for path in (demo.ROOT / "rules").glob("*.smk"))
+    rules = {rule for of in demo.PARTS.values() for rule in of}
+    assert [rule for rule in rules if f"rule {rule}:" not in text] == []
