@@ -1,6 +1,7 @@
 """What tests share: free ports, a running SeaweedFS, small campaigns."""
 
 import fcntl
+import os
 import shutil
 import signal
 import tempfile
@@ -23,6 +24,9 @@ from storelab.workloads import WORKLOADS
 # A shell lets what it runs in the background ignore Ctrl-C, and so would the programs that tests send it to.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# `make test` has pytest keep what it compiled; copies of the checkout, whose files tests edit, get no bytecode.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate"), "600 ms")
