@@ -29,7 +29,8 @@ CHILD = "import sys; sys.path.insert(0, {here!r}); import stores_up; stores_up.s
 
 
 def store(kind: str, folder: str, port: int) -> Managed:
-    made = make(kind, load(kind).Settings(kind=kind, port=port), Path(folder))
+    model = load(kind).Settings
+    made = make(kind, model(kind=kind, **({"port": port} if "port" in model.model_fields else {})), Path(folder))
     assert isinstance(made, Managed)
     return made
 

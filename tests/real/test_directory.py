@@ -9,7 +9,7 @@ from laboratory import anything
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import make
-from storelab.stores.directory import Settings
+from storelab.stores.posix.directory import Settings
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets

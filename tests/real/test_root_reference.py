@@ -13,7 +13,7 @@ from staged_root import failed, job_for, prepared, read, run, staged_root
 from storelab.core import clock
 from storelab.engines.common import selections
 from storelab.stores import make
-from storelab.stores.directory import Settings as Directory
+from storelab.stores.posix.directory import Settings as Directory
 from storelab.stores.xrootd import Settings as XRootD
 from storelab.workloads import WORKLOADS
 

@@ -12,8 +12,11 @@ from storelab.core.errors import UserError
 from storelab.stores import make
 
 pytestmark = pytest.mark.heavy
-# SeaweedFS is in nearly every other test; the null server keeps nothing; XRootD needs a subnet, see below.
-STORES = [k for k in stores.KINDS if stores.load(k).managed and k not in ("seaweedfs", "nullserver", "xrootd")]
+# SeaweedFS is in nearly every other test; the null server keeps nothing; XRootD needs a subnet, see below; test_mounted.py has what is mounted.
+ELSEWHERE = ("seaweedfs", "nullserver", "xrootd")
+STORES = [
+    k for k in stores.KINDS if stores.load(k).managed and stores.load(k).protocol != "file" and k not in ELSEWHERE
+]
 BOTH = {"workers": 3, "clients": 2, "object_size": "20 kB"}
 SLOW = {"duration": "4 s"}  # a busy machine, and HDFS with 20 files a second
 SHORT = {"duration": "2 s"}

@@ -9,7 +9,7 @@ from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import cleaning
 from storelab.stores import all_stores
-from storelab.stores.directory import Directory
+from storelab.stores.posix.directory import Directory
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import filling, left_over, upload
 

@@ -22,8 +22,8 @@ from pydantic import Field
 
 from storelab.core.answers import NO, Told
 from storelab.install import Part
-from storelab.stores.directory import Directory
-from storelab.stores.directory import Settings as Folder
+from storelab.stores.posix.directory import Directory
+from storelab.stores.posix.directory import Settings as Folder
 
 
 class Settings(Folder):
@@ -125,7 +125,8 @@ def test_what_is_installed_is_known_by_the_stores():
     assert "nginx" in install.parts("nginx", Path("none"))[0].what
     assert "slurmd" in install.parts("slurm", Path("none"))[0].what
     with pytest.raises(
-        UserError, match=r"no store 'tape' to install; one of: seaweedfs, ceph, .*, hdfs, nullserver, slurm, "
+        UserError,
+        match=r"no store 'tape' to install; one of: seaweedfs, ceph, .*, hdfs, glusterfs, nullserver, slurm, ",
     ):
         install.parts("tape", Path("none"))
     assert "SeaweedFS 4.47" in install.parts("seaweedfs", Path("none"))[0].what

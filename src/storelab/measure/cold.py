@@ -93,7 +93,7 @@ class Evidence:
             return
         pids = self.pids if not self.store.managed else set(self.pids) | set(self.store.actors().values())
         found = [(proc.disk_reads(pid), self.before.get(pid, 0)) for pid in pids]
-        if self.store.protocol == "file":
+        if self.store.protocol == "file" and not self.store.managed:  # else its own processes read the disks
             found = [(r.get("disk_read_bytes"), 0) for r in results]
         known = [now - was for now, was in found if now is not None and was is not None]
         self.read = sum(known) if known and len(known) == len(found) else None

@@ -80,7 +80,7 @@ class Managed(Disks):
         way = open_access(endpoint, self.credentials(), self.place)
         with contextlib.suppress(access.BucketExists):
             way.make_bucket("storelab-warmup")
-        key = f"warm-{endpoint.url.rpartition(':')[2].strip('/')}"
+        key = f"warm-{re.split('[:/]', endpoint.url.rstrip('/'))[-1]}"
         try:
             way.write("storelab-warmup", key, b"warm")
             if way.read("storelab-warmup", key) != b"warm":

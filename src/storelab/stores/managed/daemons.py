@@ -163,15 +163,18 @@ class Daemons:
                     return process.pid
         return None
 
+    def take(self, daemon: Daemon, process: psutil.Process) -> None:
+        """Record a daemon that another daemon of the store has started."""
+        self._record(daemon, process)
+
     def _record(self, daemon: Daemon, process: psutil.Process) -> None:
         record = {
             "pid": process.pid,
             "created": process.create_time(),
             "argv": list(daemon.argv),
             "grace": daemon.grace,
-            "host": daemon.host,
-            "ports": list(daemon.ports),
         }
+        record |= {"host": daemon.host, "ports": list(daemon.ports)}
         self._write({**self.records(), daemon.name: record | elsewhere.here()})
 
     def start(self, daemon: Daemon) -> int:

@@ -8,11 +8,14 @@ import contextlib
 import ipaddress
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import program
+
+if TYPE_CHECKING:
+    import psutil
 
 NAMES = Path("/run/netns")  # where iproute2 keeps the names of namespaces
 INSIDE = "eth0"
@@ -22,11 +25,11 @@ class Namespace:
     """A network namespace and its link.
 
     name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30; place: of the store
-    in the configuration, for messages.
+    in the configuration, and kind: what installs iproute2, for messages.
     """
 
-    def __init__(self, name: str, subnet: str, place: str):
-        self.name, self.place = name, place
+    def __init__(self, name: str, subnet: str, place: str, kind: str = "xrootd"):
+        self.name, self.place, self.kind = name, place, kind
         try:
             self.network = ipaddress.IPv4Network(subnet)
         except ValueError as error:
@@ -41,7 +44,7 @@ class Namespace:
         return (str(self._ip()), "netns", "exec", self.name)
 
     def _ip(self) -> Path:
-        return program("ip", "xrootd", self.place)
+        return program("ip", self.kind, self.place)
 
     def _run(self, *arguments: str, batch: str | None = None) -> str:
         done = processes.ask([self._ip(), *arguments, *(["-batch", "-"] if batch else [])], feed=batch or "")
@@ -57,6 +60,22 @@ class Namespace:
     def exists(self) -> bool:
         """True if any part of it is there."""
         return (NAMES / self.name).exists() or Path("/sys/class/net", self.name).exists()
+
+    def processes(self) -> "list[psutil.Process]":
+        """All that run in it."""
+        import psutil  # here: planning needs none, and it is slow to import
+
+        out: list[psutil.Process] = []
+        try:
+            own = (NAMES / self.name).stat()
+        except OSError:
+            return out
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):  # it ended meanwhile
+                theirs = Path(f"/proc/{pid}/ns/net").stat()
+                if (theirs.st_dev, theirs.st_ino) == (own.st_dev, own.st_ino):
+                    out.append(psutil.Process(pid))
+        return out
 
     def complete(self) -> bool:
         """True if both ends of the link are up and have their addresses."""

@@ -36,10 +36,9 @@ class Reading(Workload):
         links.tell(config, point, job)
         if point.axes["access"] != "cold":
             return
+        folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
         if store.protocol == "file":
-            folders = sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
-        else:
-            folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
+            folders += sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
         job.setdefault("extra", {})["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
 
     def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
