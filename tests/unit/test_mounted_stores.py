@@ -1,9 +1,11 @@
 """Stores that storelab mounts: what they are told, what they refuse, and what they make of what their tools say; nothing is started."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -11,14 +13,14 @@ import pytest
 from pydantic import ValidationError
 
 from storelab.core import stores
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.stores import make
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING
 from storelab.stores.faults import acts
 from storelab.stores.managed import family
 from storelab.stores.managed.netns import Namespace
-from storelab.stores.posix import glusterfs, mounted
+from storelab.stores.posix import glusterfs, mounted, openafs
 
 KINDS = [k for k in stores.KINDS if issubclass(stores.load(k), mounted.Mounted)]
 # Printed by `gluster volume info` of GlusterFS 10.3.
@@ -48,7 +50,7 @@ def store(kind: str, folder: Path, **settings):
 def installed(monkeypatch):
     """Every program is there, and root runs storelab."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    for module in (mounted, glusterfs):
+    for module in (mounted, glusterfs, openafs):
         monkeypatch.setattr(module, "program", lambda name, kind, place: Path("/usr/sbin", name))
     for kind in KINDS:
         monkeypatch.setattr(stores.load(kind), "program", lambda self: Path("/usr/sbin/server"))
@@ -270,3 +272,89 @@ def test_who_was_killed_is_not_taken_for_alive(tmp_path, monkeypatch):
     (folder / "alive.pid").write_text(f"{os.getpid()}\n")
     one._forget_the_dead()
     assert [p.name for p in folder.iterdir()] == ["alive.pid"]
+
+
+# OpenAFS
+
+
+@contextlib.contextmanager
+def rx(answer: bytes):
+    """A server that answers one packet; what it got."""
+    got: list[bytes] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+
+        def serve():
+            packet, sender = server.recvfrom(1500)
+            got.append(packet)
+            server.sendto(answer, sender)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1], got
+        thread.join()
+
+
+def test_a_server_of_rx_is_asked_for_its_version():
+    """The header of Rx has 28 bytes; its 21st is the type, 13 for a version; who asks began the connection (1)."""
+    with rx(bytes(28) + b"OpenAFS 1.8.9") as (port, got):
+        assert openafs.answers("127.0.0.1", port)
+    assert len(got[0]) == 29 and got[0][20] == 13 and got[0][21] & 1
+    with rx(b"who are you?") as (port, _):
+        assert not openafs.answers("127.0.0.1", port)
+    assert not openafs.answers("127.0.0.1", port, 0.2)
+
+
+def test_access_lists_name_groups_by_negative_numbers():
+    assert (openafs.ADMINISTRATORS, openafs.ANYBODY) == (b"\xff\xff\xff\x34", b"\xff\xff\xff\x9b")
+
+
+def made(one, monkeypatch, dump: bytes) -> list[tuple[str, ...]]:
+    """What `vos` is asked when the volume is made from such a dump."""
+    asked: list[tuple[str, ...]] = []
+
+    def ask(tool, *words, seconds=0.0):
+        asked.append(words)
+        missing = words[0] == "examine" and ("restore" not in [w[0] for w in asked])
+        if words[0] == "dump":
+            (one.data / "lib").mkdir(parents=True)
+            (one.data / "lib" / "template.dump").write_bytes(dump)
+        if words[0] == "restore":
+            assert (one.data / "lib" / "template.dump").read_bytes() == b"head" + openafs.ANYBODY + b"tail"
+        return subprocess.CompletedProcess(words, int(missing), f"{one.namespace.server} On-line", "")
+
+    monkeypatch.setattr(one, "_ask", ask)
+    one._make_volume()
+    return asked
+
+
+def test_the_volume_is_open_to_everybody_and_made_once(tmp_path, monkeypatch):
+    one = store("openafs", tmp_path)
+    asked = made(one, monkeypatch, b"head" + openafs.ADMINISTRATORS + b"tail")
+    acts_done = [w[0] for w in asked if w[0] not in ("examine", "listaddrs")]
+    assert acts_done == ["create", "dump", "restore", "setfields", "remove"]
+    assert ("setfields", "root.cell", "-maxquota", "0") in asked and not list((one.data / "lib").iterdir())
+    before = len(asked)
+    one._make_volume()
+    assert {w[0] for w in asked[before:]} == {"examine", "listaddrs"}
+    with pytest.raises(MeasurementFailed, match="access list is not as storelab knows it"):
+        made(store("openafs", tmp_path / "other"), monkeypatch, b"an access list of another kind")
+
+
+def test_a_directory_of_the_users_is_the_vice_partition(tmp_path, monkeypatch):
+    monkeypatch.setattr(Namespace, "up", lambda self: None)
+    one = store("openafs", tmp_path / "state", directory=str(tmp_path / "lustre"))
+    one.make_ready()
+    assert (tmp_path / "lustre" / "vicepa" / "AlwaysAttach").exists()
+    assert str(tmp_path / "lustre") in one.daemon("fileserver-1").prefix
+    own = one._own / "etc"
+    assert (own / "ThisCell").read_text() == (own / "server" / "ThisCell").read_text() == "storelab.test\n"
+    assert one.settings.subnet == "10.213.89.0/30" and "10.213.89.2 #afsdb" in (own / "CellServDB").read_text()
+
+
+def test_its_version_stands_in_the_program(tmp_path):
+    (tmp_path / "afsd").write_bytes(b"\x7fELF\0@(#) OpenAFS 1.8.9-1+deb12u1-debian 2024-12-25\0")
+    assert store("openafs", tmp_path).ask_version(tmp_path / "afsd") == "1.8.9-1+deb12u1-debian"
+    (tmp_path / "afsd").write_bytes(b"\x7fELF\0")
+    assert store("openafs", tmp_path).ask_version(tmp_path / "afsd") == ""

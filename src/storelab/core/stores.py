@@ -23,6 +23,7 @@ KINDS = {
     "xrootd": "storelab.stores.xrootd:XRootD",
     "hdfs": "storelab.stores.hdfs.store:HDFS",
     "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
+    "openafs": "storelab.stores.posix.openafs:OpenAFS",
     "nullserver": "storelab.stores.nullserver:NullServer",
     "directory": "storelab.stores.posix.directory:Directory",
     "s3": "storelab.stores.s3.store:S3",
