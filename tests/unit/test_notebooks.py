@@ -544,7 +544,7 @@ def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
     monkeypatch.setattr(widgets, "display", lambda *told: shown.extend(told))
     picker = Picker("several")
     picker._ipython_display_()
-    panel = shown[0]
+    (panel,) = shown
     campaigns, lists = panel.children
     assert [name for name, _ in campaigns.options] == [p.name for p in opened.named()]
     picker.show(lambda o, point: [point], point=overview.measured)
@@ -554,6 +554,7 @@ def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
     drop.value = second
     assert picker.shown == [[second]]
     by = {one.description: one for one in lists.children}
+    assert sorted(by) == ["Workload"]  # all points have one store, and roles have engines and sizes
     by["Workload"].value = ("roles-tenants",)
     assert set(picker.opened.table("points")["workload"]) == {"roles-tenants"} and "tenants" in picker.shown[0][0]
     campaigns.value = next(folder for name, folder in campaigns.options if name == "soak")

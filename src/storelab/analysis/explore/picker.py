@@ -70,11 +70,12 @@ class Picker:
     def _ipython_display_(self) -> None:
         from IPython.display import Markdown, display
 
-        if not alone():
-            from storelab.analysis.explore import widgets
+        if alone():
+            display(Markdown(self.said()))
+            return
+        from storelab.analysis.explore import widgets
 
-            display(widgets.panel(self))
-        display(Markdown(self.said()))
+        display(widgets.panel(self))
 
     def said(self) -> str:
         """What is looked at, in one line."""

@@ -34,6 +34,7 @@ def panel(picker: "Picker") -> w.VBox:
                 rows=min(ROWS, len(menu)),
             )
             for column, menu in opened.choices(picker.opened.plan).items()
+            if len(menu) > 1
         }
 
         def marked(_: Any) -> None:
