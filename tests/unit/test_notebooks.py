@@ -164,6 +164,11 @@ def test_explore_shows_points_medians_and_one_point(there, example, undrawn_figu
     latest = max(c["start_ns"] for c in run["clients"]) - run["start_ns"]
     begin, end = (latest + make_examples.WARM_UP) / S, make_examples.DURATION / S
     assert (overlap["begin_s"], overlap["end_s"]) == (begin, end)
+    band = (
+        of_kind(picker.shown[4], Figure)[0].axes[0].patches[0].get_extents().bounds
+    )  # on the screen: x, y, width, height
+    across = of_kind(picker.shown[4], Figure)[0].axes[0].transData.transform([(begin, 0), (end, 0)])[:, 0]
+    assert (band[0], band[0] + band[2]) == pytest.approx(tuple(across))
     after = [(r["end_ns"] - run["start_ns"]) / S for r in rows if r["error"] is None]
     assert overlap["operations"] == sum(begin < s <= end for s in after)
 
@@ -178,6 +183,12 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert (
         len(picker.opened.table("environment")) == len(picker.opened.whole("environment")) > 0
     )  # what has no such column stays
+
+
+def test_what_has_no_engine_or_size_stays():
+    rows = pd.DataFrame({"engine": ["a", "b", None], "clients": [1, 2, 3]})
+    assert opened.kept(rows, {"engine": ["b"], "store": ["x"]})["clients"].tolist() == [2, 3]
+    assert len(opened.kept(rows, {"engine": []})) == 3
 
 
 def test_the_first_view_says_what_was_measured(there, example):
@@ -221,6 +232,19 @@ def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(there, e
     (errors,) = (f for f in frames(picker, 0) if "error" in f)
     assert errors[["error", "operations", "first_s"]].to_numpy().tolist() == [["SlowDown", 1, 2.0]] * len(clients)
     assert "The engine does not tell who did an operation." in of_kind(picker.shown[0], str)
+
+
+def test_the_symbols_of_a_figure_are_the_rows_that_it_draws(example, kept):
+    """Downloads of 10 MB: 1, 2 and 4 clients with one and two front-ends, each of three runs."""
+    o = kept(example)
+    symbols = drill.symbols(o, "throughput_download")
+    assert [said for said, _ in symbols][:2] == ["1 client, 1 front-end", "1 client, 2 front-ends"] and len(
+        symbols
+    ) == 6
+    points = [key for _, place in symbols for _, key in drill.points(o, "throughput_download", place)]
+    assert sorted(points) == sorted(
+        p["key"] for p in o.plan["points"] if p["workload"] == "get" and p["axes"]["object_size"] == 10**7
+    )
 
 
 def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
@@ -301,6 +325,16 @@ def test_compare_offers_only_what_has_a_point_in_common(there, lab):
             common = any(p in mine for p in points(folder, store)) and (folder, store) != a
             assert ((folder, store) in [(f.absolute(), s) for f, s in menu]) == common, (folder, store)
     assert len(menu) >= 2
+
+
+def test_an_axis_that_a_campaign_does_not_know_stands_at_its_default():
+    def plan(**axes):
+        told = {"get": {"axes": [{"name": "size", "default": 1}, {"name": "later", "default": 0}]}}
+        return {"workloads": told, "points": [{"store": "s", "workload": "get", "axes": axes}]}
+
+    older = systems._planned(plan(size=4), "s")
+    assert older == systems._planned(plan(size=4, later=0), "s") != systems._planned(plan(size=4, later=1), "s")
+    assert systems._planned(plan(size=4), "t") == set()
 
 
 def test_compare_without_a_second_system_says_so(there, lonely):
