@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,8 @@ from storelab.engines.davix import program
 from storelab.engines.davix.program import DavixError, Program, facts, spent_of, url_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import path
+from storelab.workloads.probe import answers
+from storelab.workloads.probe import davix as probing
 
 # Speaks as davix.cpp does: an object of 1000 bytes, byte i is i % 251; one request for each question, one for each range of a vector.
 FAKE = """#!{python}
@@ -178,3 +181,40 @@ def test_no_key_stands_on_a_command_line():
     source = Path(program.__file__).read_text()
     assert "[str(binary()), str(self.file)]" in source
     assert program.SOURCE.read_text().count("argv") == 0
+
+
+class Told:
+    """Stands for the program in the probe: what it gives, and what it counted."""
+
+    def __init__(self, words, body):
+        self.spent, self.body = spent_of(words.split()), body
+
+    def vector(self, url, starts, sizes):
+        return [memoryview(self.body)[a : a + n] for a, n in zip(starts, sizes, strict=True)]
+
+    def close(self): ...
+
+
+@pytest.mark.parametrize(
+    ("counted", "right", "answer", "said"),
+    [
+        ("1 1 10 500 500 900 1 1 206:1", True, "yes", "1 request, answered 206"),
+        ("11 1 20 1000 500 900 3 4 200:1", True, "differs", "11 requests, 1 of them for several ranges (answered 200)"),
+        ("10 0 10 500 500 900 3 4 -", True, "differs", "10 requests, 0 of them for several ranges (none)"),
+        ("1 1 10 500 500 900 1 1 206:1", False, "differs", "wrong bytes"),
+    ],
+)
+def test_the_probe_tells_what_davix_sent(monkeypatch, counted, right, answer, said):
+    body = bytes(range(256)) * (probing.SIZE // 256 + 1)
+    monkeypatch.setattr(probing, "Program", lambda *_: Told(counted, body if right else body[1:] + b"x"))
+    context = SimpleNamespace(endpoint=END, bucket=Bucket("b", "p/"), known="p/known", body=body)
+    ((check,),) = (probing.CHECKS,)
+    found = answers.ask(check, context, 2**62)
+    assert (found.check, found.answer) == ("davix, 10 ranges", answer) and said in found.evidence
+
+
+def test_the_probe_does_not_try_without_davix(tmp_path, monkeypatch):
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
+    context = SimpleNamespace(endpoint=END, bucket=Bucket("b"), known="known", body=b"")
+    found = answers.ask(probing.CHECKS[0], context, 2**62)
+    assert found.answer == "not tried" and "storelab install davix" in found.evidence
