@@ -1,4 +1,4 @@
-"""A headless Chromium for pages of storelab, with the network off: opens a file, tells what the page asked for and what it wrote
+"""A headless Chromium for pages of storelab, with the network off where the page is a file: opens a file, tells what the page asked for and what it wrote
 to its console, types, clicks, and takes pictures. It speaks the DevTools protocol over a pipe, so that it needs no port.
 """
 
@@ -113,6 +113,10 @@ class Page:
 
     def open(self, path: Path, fragment: str = "", size: tuple[int, int] = (1400, 900), dark: bool = False) -> float:
         """Show a file; seconds until its first view stands, as it is painted. The tab forgets what was before."""
+        return self.visit(f"{path.resolve().as_uri()}{fragment}", size, dark)
+
+    def visit(self, url: str, size: tuple[int, int] = (1400, 900), dark: bool = False) -> float:
+        """As `open`, of any address."""
         self.call("Page.navigate", url="about:blank")
         self.until("location.href === 'about:blank'")
         self.requests, self.errors = [], []
@@ -121,7 +125,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         begun = time.monotonic()
-        self.call("Page.navigate", url=f"{path.resolve().as_uri()}{fragment}")
+        self.call("Page.navigate", url=url)
         self.until("document.documentElement?.dataset.ready > 0")
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
         return time.monotonic() - begun
@@ -166,8 +170,9 @@ def without_network() -> list[str]:
 
 
 @contextmanager
-def page() -> Iterator[Page]:
-    """A tab of a Chromium of its own, which is ended again. Raises RuntimeError where none is installed."""
+def page(network: bool = False) -> Iterator[Page]:
+    """A tab of a Chromium of its own, which is ended again. network: it may have one. Raises RuntimeError where none is
+    installed."""
     found = program()
     if found is None:
         raise RuntimeError("chromium is not installed")
@@ -181,7 +186,14 @@ def page() -> Iterator[Page]:
         os.dup2(second, 4)
 
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    command = [*without_network(), found, *OPTIONS, *sandbox, f"--user-data-dir={folder}", "about:blank"]
+    command = [
+        *([] if network else without_network()),
+        found,
+        *OPTIONS,
+        *sandbox,
+        f"--user-data-dir={folder}",
+        "about:blank",
+    ]
     process = subprocess.Popen(
         command,
         preexec_fn=pipes,

@@ -17,7 +17,8 @@ from storelab.cli import workflow
 from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import attempts, collect, plan_file, progress, record
+from storelab.measure import attempts, collect, plan_file, record
+from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
@@ -308,11 +309,11 @@ def test_a_failure_never_lies_beside_a_record(tmp_path):
 def test_half_a_line_stops_no_estimate(tmp_path):
     one = settings(tmp_path / "x", results=str(tmp_path))
     point = plan.make(one, WORKLOADS)[0]
-    assert progress._typical_overhead(one) == 2.0
+    assert lines._typical_overhead(one) == 2.0
     for wall_s in (5.0, 6.0, 7.0):
-        progress.note_overhead(one, point, wall_s)
-    path = progress._overheads(one)
-    whole = progress._typical_overhead(one)
+        lines.note_overhead(one, point, wall_s)
+    path = lines._overheads(one)
+    whole = lines._typical_overhead(one)
     assert whole == 2.0  # of 1, 2 and 3 s beside windows of 4 s
     for half in (
         '{"key": "a/b',
@@ -325,9 +326,9 @@ def test_half_a_line_stops_no_estimate(tmp_path):
     ):
         with path.open("ab") as f:
             f.write(half.encode("latin1"))
-        assert progress._typical_overhead(one) == whole
-        progress.note_overhead(one, point, 6.0)
-        assert progress._typical_overhead(one) == whole
+        assert lines._typical_overhead(one) == whole
+        lines.note_overhead(one, point, 6.0)
+        assert lines._typical_overhead(one) == whole
 
 
 def test_killed_attempts_go_and_living_ones_stay(tmp_path):

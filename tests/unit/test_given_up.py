@@ -11,8 +11,9 @@ import pytest
 from storelab.core import plan, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import given_up, plan_file, progress
+from storelab.measure import given_up, plan_file
 from storelab.measure import point as measuring
+from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ def failing(monkeypatch, reasons):
     """Each point fails with the next reason (None: it is measured); returns the list of those tried."""
     tried, left = [], iter(reasons)
 
-    def measure(config, points, chosen, why):
+    def measure(config, points, chosen, why, state):
         tried.append(chosen.key)
         if isinstance(error := next(left), Exception):
             raise error
@@ -144,7 +145,7 @@ def test_a_record_is_never_joined_by_a_failure_that_was_not_tried(config, points
 
 def test_the_estimate_counts_what_failed_as_tried(config, points, capsys, monkeypatch):
     def said(chosen):
-        progress.announce(config, points, chosen)
+        lines.announce(lines.place(config, points, chosen), chosen)
         return capsys.readouterr().err
 
     assert "[1/12]" in said(points[0]) and "about 36 s still" in said(points[0])  # 1 s, and 2 s beside, of each

@@ -360,3 +360,31 @@ def test_a_real_process_that_works():
     rows = rows_of(found, "client", "0")
     used = rows[-1]["cpu_user_s"] + rows[-1]["cpu_system_s"]
     assert 0.1 * said < used <= said + 0.3 and found.summary["cpu_busy_s"] >= 0
+
+
+@pytest.mark.parametrize(("seconds", "tell_s"), ((10, 0.0), (7200, 0.0), (10, 0.003), (7200, 0.0005)))
+def test_each_second_tells_what_is_used_between_two_samples_within_its_share(monkeypatch, seconds, tell_s):
+    """By hand: processes 10, 11, 12 are the client's, 20, 21 and 31 the store's; p uses 0.11 p CPU seconds per second."""
+    told, kernel = [], Kernel(monkeypatch)
+
+    def second(at_ns, used):
+        told.append((kernel.now - T0, at_ns, used))
+        kernel.work(tell_s)
+
+    found = monitor.Monitor({"door": 20}, lambda: {0: 10}, seconds * S, None, second)
+    found._stop.wait = kernel.wait
+    found._run(T0)
+    rows = rows_of(found, "host")
+    every = 200 * MS if seconds == 10 else 2 * S
+    if not tell_s:
+        assert [r["time_ns"] - T0 for r in rows] == [every * i for i in range(seconds * S // every + 1)], "none is late"
+        assert [at for at, *_ in told] == [S * i + 50 * MS for i in range(1, seconds)]
+    assert all(b[0] - a[0] >= S for a, b in pairwise(told)), "at most once a second"
+    assert len(told) * tell_s <= 0.001 * seconds + tell_s, "within its share of a core"
+    assert len(told) >= min(seconds - 1, 0.5 * seconds * 0.001 / tell_s) if tell_s else told
+    for now, at_ns, used in told:
+        s = (at_ns - T0) / S
+        assert 0 <= T0 + now - at_ns <= 400 * MS, "what is told is new"
+        assert used.host_s == pytest.approx(3 * s) and used.client_s == pytest.approx(0.11 * 33 * s)
+        assert used.server_s == pytest.approx(0.11 * 51 * s) and (used.client_rss, used.server_rss) == (33_000, 51_000)
+    assert found.summary["monitor_cpu_s"] == pytest.approx(len(told) * tell_s)

@@ -12,8 +12,9 @@ from storelab.core import axes, plan, records
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.plan import series
-from storelab.measure import jobs, progress
+from storelab.measure import jobs
 from storelab.measure import point as measuring
+from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 SWEEP = {"workload": "put", "axes": {"clients": [1, 2, 3]}, "parts": 12}
@@ -147,12 +148,12 @@ def test_a_wrong_number_of_parts_is_refused(parts):
 
 def test_progress_says_which_part_of_how_many(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(progress.stage, "report", said.append)
+    monkeypatch.setattr(lines.stage, "report", said.append)
     config = configured(results=str(tmp_path), sweeps={"soak": UP | {"parts": 24}, "get": {"workload": "get"}})
     points = plan.make(config, WORKLOADS)
-    for number in (1, 7):
-        progress.announce(config, points, next(p for p in points if p.axes.get("part") == number))
-    progress.announce(config, points, next(p for p in points if p.workload == "get"))
+    chosen = [next(p for p in points if p.axes.get("part") == number) for number in (1, 7)]
+    for one in (*chosen, next(p for p in points if p.workload == "get")):
+        lines.announce(lines.place(config, points, one), one)
     assert "rep=001, part 1 of 24: 10 s" in said[0] and "rep=001, part 7 of 24: 10 s" in said[1]
     assert "part" not in said[2]
 

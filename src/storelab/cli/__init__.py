@@ -70,6 +70,7 @@ COMMANDS = {
         "measure": Known(
             "measuring", "Measure one point.", "storelab --set campaign=demo measure seaweedfs/put/clients~0004_rep~001"
         ),
+        "live": Known("live", "Serve the page of a campaign while it is measured.", "storelab live demo"),
         "collect": Known(
             "measuring",
             "Check that all points are measured, and write checksums.",

@@ -230,11 +230,13 @@ def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan. A point that has its record is not measured again."""
     from storelab.gang import coordinator
     from storelab.measure import point as measuring
+    from storelab.measure.progress import terminal
 
     coordinator.heed_signals()
     records.without_pandas()
     config, points = load(settings)
-    measuring.point(config, points, key, again)
+    with terminal.shown(config.campaign_dir):
+        measuring.point(config, points, key, again)
 
 
 @click.command()

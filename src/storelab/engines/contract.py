@@ -31,6 +31,7 @@ class Job:
     extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
     ledger: Path | None = None  # where the client keeps its ledger, if it keeps one: in the folder of the attempt
     rank: int = -1  # in the gang, where it is not `client`: a point may have several roles
+    told: Path | None = None  # where it tells, while it works, what it has done; None: nobody wants to know
 
     @property
     def number(self) -> int:

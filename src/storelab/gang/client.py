@@ -47,6 +47,7 @@ def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
         extra=data.get("extra", {}),
         rank=rank,
         ledger=folder / f"ledger.{rank}",
+        told=folder / f"told.{rank}" if gang.get("tells") else None,
     )
     return job, gang | {key: data[key] for key in ("role", "begin_ns") if key in data}
 

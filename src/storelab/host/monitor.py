@@ -5,7 +5,8 @@ of the host, its TCP sockets (established, TIME_WAIT) and interfaces, CPU and me
 the store with all their child processes. Every second, because it costs more: new processes, open files of clients and
 daemons, the open sockets of the clients, sockets that are being opened or closed. Both are done less often if they
 would take more than their share of a core, as with very many processes or sockets: the monitor must not be the load.
-Its own CPU time is in the record. See docs/resources.md.
+So is the third, which tells each second what is used (docs/live.md). Its own CPU time is in the record. See
+docs/resources.md.
 """
 
 import os
@@ -13,18 +14,32 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from storelab.core import clock, records
 from storelab.host import proc
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
-SAMPLES, LOOKS = 0.006, 0.0025  # shares of one core; if they would take more, they come less often; below 1 % together
+# Shares of one core; if they would take more, they come less often; below 1 % together.
+SAMPLES, LOOKS, TELLS = 0.006, 0.0025, 0.001
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
 Beat = Callable[[int, Mapping[str, tuple[int, int | None]]], None]
+
+
+class Used(NamedTuple):
+    """CPU seconds so far, and resident bytes; None where there is no such process on this host."""
+
+    host_s: float
+    client_s: float | None = None
+    server_s: float | None = None
+    client_rss: int | None = None
+    server_rss: int | None = None
+
+
+Second = Callable[[int, Used], None]
 
 
 class Tree:
@@ -64,7 +79,8 @@ class Monitor:
     """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
 
     store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host; beat: called once a
-    minute with the ns since the start and, of clients and daemons (`client`, `server`), memory and open files.
+    minute with the ns since the start and, of clients and daemons (`client`, `server`), memory and open files; second:
+    called once a second with the time (UTC ns) and what is used.
     `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. It never raises; `stop` may be
     called at any time.
     """
@@ -75,8 +91,11 @@ class Monitor:
         client_pids: Callable[[], dict[int, int]],
         duration_ns: int,
         beat: Beat | None = None,
+        second: Second | None = None,
     ):
         self.actors, self.client_pids, self.duration_ns, self.beat = store_actors, client_pids, duration_ns, beat
+        self.second, self._second_at, self._second_cost = second, 0, 0.0
+        self._used, self._used_ns = Used(0.0), 0
         self.period_ns = PERIOD_NS * max(1, -(-duration_ns // (PERIOD_NS * MOST_SAMPLES)))
         self.summary: dict[str, Any] = {}
         self._host = platform.node()
@@ -127,6 +146,7 @@ class Monitor:
         own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         beat_at, period = t0_ns + BEAT_NS, self.period_ns
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
+        self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # between two samples
         while True:
             now, begun, opened = clock.now_ns(), time.thread_time(), None
             last_one = now >= deadline_ns or self._stop.is_set()
@@ -141,7 +161,7 @@ class Monitor:
                 look_at = max(look_at + LOOK_NS, t0_ns + int(1e9 * (looked + self._look_cost) / LOOKS))
             last = self._sample(files, clock.now_ns(), opened)
             first, samples = first or last, samples + 1
-            spent = time.thread_time() - own - looked
+            spent = time.thread_time() - own - looked - self._second_cost
             if last_one:
                 break
             if now >= beat_at:
@@ -151,8 +171,31 @@ class Monitor:
                 now + period // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - period // 2
             )
             due += (t0_ns - due) % period  # the next point on the grid
+            self._tell_until(min(due, deadline_ns), files, t0_ns)
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
-        self._summarise(first, last, spent + looked, samples)
+        self._summarise(first, last, spent + looked + self._second_cost, samples)
+
+    def _tell_until(self, due_ns: int, files: proc.Files, t0_ns: int) -> None:
+        """Until the next sample is due, tell each second what is used; less often where that exceeds its share."""
+        while self.second and self._second_at < due_ns:
+            if self._stop.wait(max(0, self._second_at - clock.now_ns()) / 1e9):
+                return
+            now, begun = clock.now_ns(), time.thread_time()
+            if now - self._used_ns > 2 * PERIOD_NS:  # in a long run, samples are far apart
+                trees = {who: tree.sample(files) for who, tree in self._trees.items()}
+                self._note_used(now, proc.cpu(files).busy, trees)
+            self.second(self._used_ns, self._used)
+            self._second_cost += time.thread_time() - begun
+            grid = self._second_at + LOOK_NS * max(1, -(-(now - self._second_at) // LOOK_NS))
+            self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / TELLS))
+
+    def _note_used(self, now_ns: int, busy_s: float, trees: Mapping[tuple[str, str], tuple[float, float, int]]) -> None:
+        def of(kind: str) -> tuple[float | None, int | None]:
+            own = [seen for (what, _), seen in trees.items() if what == kind]
+            return (sum(u + s for u, s, _ in own), sum(rss for *_, rss in own)) if own else (None, None)
+
+        (client_s, client_rss), (server_s, server_rss) = of("client"), of("server")
+        self._used, self._used_ns = Used(busy_s, client_s, server_s, client_rss, server_rss), now_ns
 
     def _tell(self, elapsed_ns: int) -> None:
         """The heartbeat: memory and open files when last seen, of clients and of daemons."""
@@ -220,12 +263,13 @@ class Monitor:
         none4 = (None,) * 4
         add, host = self._rows.append, self._host
         add((host, "host", "", now, cpu.user, cpu.system, proc.memory_in_use(files), *tcp, None, None, *none4))
-        server = 0.0
+        server, seen = 0.0, {}
         for (what, name), tree in self._trees.items():
-            user, system, rss = tree.sample(files)
+            user, system, rss = seen[what, name] = tree.sample(files)
             open_now = (opened or {}).get((what, name), (None, None))
             add((host, what, name, now, user, system, rss, *none4, *open_now, *none4))
             server += user + system if what == "server" else 0.0
+        self._note_used(now, cpu.busy, seen)
         for nic, values in nics.items():
             add((host, "interface", nic, now, None, None, None, *none4, None, None, *values))
         return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": begun}

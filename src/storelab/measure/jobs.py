@@ -13,6 +13,7 @@ from storelab.core.config import Config
 from storelab.core.model import Part, Point
 from storelab.core.plan import series
 from storelab.host import scratch
+from storelab.measure.progress import state
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
@@ -21,6 +22,7 @@ from storelab.workloads.staging import stage
 def of_point(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
     """The job of a point. manifests: of the data sets that it reads, by name."""
     job = job_data(config, chosen, store, manifests, attempt)
+    job["tells"] = config.launcher.kind == "local" and not state.off()  # elsewhere nobody sees it in time
     if "roles" in chosen.fixed:
         job["roles"] = [role_data(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     return job

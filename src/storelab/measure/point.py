@@ -22,12 +22,14 @@ from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, beside, check_axes, cold, given_up, jobs, plan_file, progress, record
+from storelab.measure import attempts, beside, check_axes, cold, given_up, jobs, plan_file, record
 from storelab.measure.durability.beside import Beside
 from storelab.measure.durability.readings import Readings
 from storelab.measure.faults import check as fault_check
 from storelab.measure.faults import hook
 from storelab.measure.faults.runner import Runner
+from storelab.measure.progress import lines
+from storelab.measure.progress.state import State, following
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
@@ -81,23 +83,25 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
         if why := given_up.reason(config, chosen.store):
             given_up.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
             raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
-        progress.announce(config, points, chosen)
+        at = lines.place(config, points, chosen)
+        lines.announce(at, chosen)
         if wrong:
             stage.report(f"    measured anew: {wrong.path} {wrong.problem}")
-        begun = time.monotonic()
-        try:
-            run = _measure(config, points, chosen, f"its record was damaged: {wrong.path.name}" if wrong else REQUESTED)
-        except (MeasurementFailed, UserError) as error:
-            if isinstance(error, MeasurementFailed):
-                records.fail(folder, chosen, str(error))
-            else:
-                given_up.leave(config, chosen, str(error))
-            given_up.failed(config, points, chosen.store, str(error))
-            if isinstance(error, UserError):
-                raise
-            raise MeasurementFailed(f"{key}: {error}") from None
+        begun, why = time.monotonic(), f"its record was damaged: {wrong.path.name}" if wrong else REQUESTED
+        with following(config, chosen, at) as state:
+            try:
+                run = _measure(config, points, chosen, why, state)
+            except (MeasurementFailed, UserError) as error:
+                if isinstance(error, MeasurementFailed):
+                    records.fail(folder, chosen, str(error))
+                else:
+                    given_up.leave(config, chosen, str(error))
+                given_up.failed(config, points, chosen.store, str(error))
+                if isinstance(error, UserError):
+                    raise
+                raise MeasurementFailed(f"{key}: {error}") from None
         given_up.good(config, chosen.store)
-        progress.note_overhead(config, chosen, time.monotonic() - begun)
+        lines.note_overhead(config, chosen, time.monotonic() - begun)
     return run
 
 
@@ -115,6 +119,7 @@ class Attempt:
     job: dict[str, Any]
     cold: cold.Evidence
     filled: dict[str, Any] | None
+    state: State
 
     @property
     def parts(self) -> list[tuple[Part, dict[str, Any]]]:
@@ -141,19 +146,21 @@ class Outcome:
     durability: dict[str, Any] | None
 
 
-def _measure(config: Config, points: list[Point], chosen: Point, why: str) -> dict[str, Any]:
+def _measure(config: Config, points: list[Point], chosen: Point, why: str, state: State) -> dict[str, Any]:
     """One point, from the store to the record. `why`: the reason to measure it again. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
+    state.stage("data")
     datasets = {p.dataset["name"]: p.dataset for p in (part.point for part in chosen.parts()) if p.dataset}
     if not (wanted := filling.level(chosen)):
         filling.ensure(config, store, 0)
     manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
     filled = filling.ensure(config, store, wanted, jobs.keeps(chosen)) if wanted else None
     with attempts.begun(config, chosen.key) as work:
-        return _attempted(_new_attempt(config, points, chosen, store, manifests, work, filled), points, why)
+        return _attempted(_new_attempt(config, points, chosen, store, manifests, work, filled, state), points, why)
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
+    attempt.state.stage("clients", attempt.work)
     try:
         _write_job(attempt, points)
         attempt.cold.cool()
@@ -210,12 +217,13 @@ def _new_attempt(
     manifests: dict[str, Path],
     work: Path,
     filled: dict[str, Any] | None,
+    state: State,
 ) -> Attempt:
     job = jobs.of_point(config, chosen, store, manifests, work.name)
     if jobs.keeps(chosen):
         jobs.tell_earlier(config, points, chosen, job)
     evidence = cold.Evidence(config, store, chosen, job)
-    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence, filled)
+    return Attempt(config, chosen, store, workloads.of(chosen), work.name, work, job, evidence, filled, state)
 
 
 def _write_job(attempt: Attempt, points: list[Point]) -> None:
@@ -256,16 +264,18 @@ def _launch(attempt: Attempt) -> Outcome:
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, _environs(attempt))
-    beat = partial(progress.beat, duration_ns)
-    watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, beat)
+    tellers = partial(lines.beat, duration_ns), attempt.state.second
+    watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, *tellers)
     readings = Readings(store, work, job, chosen.seed)
     clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
             aside = Beside(readings, fault.acts if fault else (), duration_ns)
-            starts = [watch.start, attempt.cold.begin, *([fault.start, aside.start] if fault else [])]
+            later = [fault.start, aside.start] if fault else []
+            starts = [attempt.state.starts, watch.start, attempt.cold.begin, *later]
             begin = partial(_each, starts)
             results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
+            attempt.state.stage("checks")
             attempt.cold.end(results)
             if fault:
                 aside.ended()

@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,29 @@ def packed_block(name: str, packed: str) -> str:
     return f'<script type="text/plain" data-block="{html.escape(name)}" data-packed="deflate">{packed}</script>'
 
 
-def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Variant:
+    """A page that is not a file: policy (what the browser may fetch besides), style and script of its own, what its
+    foot says."""
+
+    policy: str = ""
+    style: str = ""
+    script: str = ""
+    foot: str = (
+        "Made from the records of the campaign by <code>storelab report</code>. "
+        "The page asks for nothing from the network."
+    )
+
+
+def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], variant: Variant = Variant()) -> str:
     """The page with its style, its scripts, these blocks, and those that are packed already."""
+    *scripts, last = [(HERE / name).read_text() for name in SCRIPTS]
     places = {
         "title": html.escape(title),
-        "style": (HERE / "report.css").read_text(),
-        "script": "\n".join((HERE / name).read_text() for name in SCRIPTS),
+        "policy": variant.policy,
+        "foot": variant.foot,
+        "style": (HERE / "report.css").read_text() + variant.style,
+        "script": "\n".join([*scripts, *filter(None, [variant.script]), last]),
         "blocks": "\n".join(
             [*(block(name, data) for name, data in blocks.items()), *(packed_block(*item) for item in packed.items())]
         ),

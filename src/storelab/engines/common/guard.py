@@ -1,7 +1,9 @@
-"""The limits of a production store, watched while a client runs. Standard library only."""
+"""The limits of a production store, watched while a client runs. Imports nothing of storelab but `told`."""
 
 from collections.abc import Iterable
 from typing import Any
+
+from storelab.engines.common.told import Teller
 
 
 class LimitExceeded(Exception):
@@ -22,16 +24,24 @@ class Guard:
 
     kept: what this client's uploads come to at most, however often it overwrites: bytes, and bytes more for each
     operation of unknown outcome, whose object is left alone. None: every upload is a new object.
+
+    told: whom the totals are told, too.
     """
 
     SPAN_NS = 1_000_000_000
 
-    def __init__(self, limits: dict[str, Any], clients: int, kept: tuple[int, int] | None = None):
+    def __init__(
+        self,
+        limits: dict[str, Any],
+        clients: int,
+        kept: tuple[int, int] | None = None,
+        told: Teller | None = None,
+    ):
         share = [limits.get(k) for k in ("throughput", "requests_per_s")]
         self.throughput, self.requests = [v / clients if v else None for v in share]
         room, disk = (limits.get(k) for k in ("room_bytes", "disk_bytes"))
         self.room, self.disk = [None if v is None else v / clients for v in (room, disk)]
-        self.kept = kept
+        self.kept, self.told = kept, told or Teller(None)
         self.error_fraction = limits.get("error_fraction")
         self.active = any(
             bound is not None for bound in (self.throughput, self.requests, self.room, self.disk, self.error_fraction)
@@ -40,6 +50,7 @@ class Guard:
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
         """Give running totals; now_ns: UTC. Raises LimitExceeded."""
+        self.told.note(now_ns, operations, errors, size_bytes)
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
             raise LimitExceeded(

@@ -23,6 +23,7 @@ from storelab.datasets.root.header import COLUMNS
 from storelab.engines.common.error_classes import classify, words
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
+from storelab.engines.common.told import Teller
 from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
@@ -145,7 +146,7 @@ class SelectionClient(Client):
         self.entries, self.size = root["entries"], root["bytes"]
         self.unreadable = root.get("unreadable", {})
         self.branches = baskets.select_branches(self.side_car, axes["volume_fraction"], self.unreadable)
-        self.guard = Guard(job.limits, axes["clients"])
+        self.guard = Guard(job.limits, axes["clients"], told=Teller(job.told))
         self.duration_s = job.point.fixed.get("duration_ns", 10_000_000_000) / 1e9
         self.connect(root)
         if self.cold:

@@ -13,6 +13,7 @@ from storelab.engines.common.error_classes import NOBODY
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_key
 from storelab.engines.common.shares import Staged
+from storelab.engines.common.told import Teller
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 
@@ -31,7 +32,7 @@ class TransferClient(Client):
         axes = job.point.axes
         self.size, self.workers = axes.get("object_size", 0), axes["workers"]
         self.part_size, self.parallel = axes.get("part_size", 0), axes.get("parallel_parts", 0)  # 0: the engine decides
-        self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers))
+        self.guard = Guard(job.limits, axes["clients"], self.kept(self.workers), Teller(job.told))
         self.own = [i for i, bucket in enumerate(job.buckets) if job.owns(bucket)]
         self.samples: list[tuple[int, int]] = []  # (UTC ns, open connections)
         self.messages: dict[str, str] = {}  # the first one of each error class

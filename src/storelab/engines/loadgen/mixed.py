@@ -10,6 +10,7 @@ from storelab.datasets import payload
 from storelab.engines.common import mixing
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_key
+from storelab.engines.common.told import Teller
 from storelab.engines.contract import Check, Job, Result
 from storelab.engines.loadgen.client import VERIFY_EVERY, LoadgenClient
 
@@ -20,7 +21,7 @@ class LoadgenMix(LoadgenClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
-        self.guard = Guard(job.limits | mixing.NO_ROOM, job.point.axes["clients"])
+        self.guard = Guard(job.limits | mixing.NO_ROOM, job.point.axes["clients"], told=Teller(job.told))
 
     def told(self) -> dict[str, Any]:
         point = self.job.point

@@ -156,7 +156,8 @@ class ObstoreClient(TransferClient):
         workers = list(range(index, self.workers, self.processes))
         guard = Guard(self.job.limits, stride, self.kept(len(workers)))
         book = ledger.Book(self.ledger) if self.ledger else None
-        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book)
+        told = self.job.told and self.job.told.with_name(f"{self.job.told.name}.{index}")
+        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book, told)
         pipe.send("ready")
         start_ns, deadline_ns = self.times.get()
         arrivals: Closed | Open = Closed(deadline_ns)

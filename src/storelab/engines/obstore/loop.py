@@ -7,6 +7,7 @@ objects, so results go to a file first, and the process leaves by `os._exit`.
 
 import itertools
 import threading
+import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from storelab.engines.common.arrivals import IN_FLIGHT, Closed, Open, drain_s
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.common.ledger import Book
+from storelab.engines.common.told import EVERY_NS, Teller
 
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
@@ -65,6 +67,7 @@ class Loop:
     requests: int  # HTTP requests of one operation
     guard: Guard
     book: Book | None = None  # the ledger
+    told: Path | None = None  # where it tells what is done so far
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
@@ -82,6 +85,8 @@ class Loop:
         clock.sleep_until(start_ns)
         for t in threads:
             t.start()
+        if self.told:
+            threading.Thread(target=self._tell, args=(Teller(self.told),), daemon=True).start()
         last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
             t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
@@ -137,6 +142,20 @@ class Loop:
                 self.busy[i] = None
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
+
+    def _tell(self, teller: Teller) -> None:
+        """What all workers have done so far, read beside them: no operation waits for it."""
+        seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
+        while not self.closed:
+            for i, part in enumerate(self.parts):
+                rows = slice(seen[i], len(part["error"]))  # the column that is filled last
+                counts, kinds = part["count"][rows], part["error"][rows]
+                failed = sum(n for n, error in zip(counts, kinds, strict=True) if error)
+                operations, errors = operations + sum(counts) - failed, errors + failed
+                moved += sum(part["bytes"][rows])
+                seen[i] = rows.stop
+            teller.note(clock.now_ns(), operations, errors, moved)
+            time.sleep(EVERY_NS / 1e9)
 
     def _watch(self, now_ns: int, size: int, failed: bool) -> None:
         with self.lock:

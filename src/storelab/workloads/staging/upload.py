@@ -6,6 +6,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from subprocess import PIPE
@@ -28,8 +29,13 @@ COPY_RATE = 10**7  # bytes/s: the least that a store copies inside; nothing move
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
 
 
+giving_way: list[Callable[[], None]] = []  # called before a line is printed: what a terminal shows gives way to it
+
+
 def report(line: str) -> None:
     """Progress goes to standard error at once, so that Snakemake shows it."""
+    for give_way in giving_way:
+        give_way()
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,13 +1,11 @@
-"""What a person sees while a campaign runs: which point of how many, and how long still.
-
-May import: `workloads`, `host`, `core`.
-"""
+"""Lines about a campaign that runs: which point of how many, and how long still."""
 
 import json
 import statistics
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from storelab import workloads
 from storelab.core import units
@@ -21,18 +19,32 @@ from storelab.workloads.staging import stage
 MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
 
 
-def announce(config: Config, points: list[Point], chosen: Point) -> None:
-    """Which point of how many, what it measures now, how long still."""
+class Place(NamedTuple):
+    """Where a campaign is: the number of the point that is tried, of all; what it measures; seconds still, its own
+    among them."""
+
+    number: int
+    points: int
+    what: str
+    left_s: float
+
+
+def place(config: Config, points: list[Point], chosen: Point) -> Place:
     todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # what failed in this run is tried
-    tried = len(points) - len(todo) + 1
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
     if number := series.part(chosen):
         what += f", part {number} of {len(series.of(points, chosen))}"
+    return Place(len(points) - len(todo) + 1, len(points), what, left)
+
+
+def announce(at: Place, chosen: Point) -> None:
+    """Which point of how many, what it measures now, how long still."""
     stage.report(
-        f"[{tried}/{len(points)}] {chosen.store} {chosen.workload} {what}: "
-        f"{units.human_duration(chosen.fixed['duration_ns'])}, campaign about {units.human_duration(left * 1e9)} still"
+        f"[{at.number}/{at.points}] {chosen.store} {chosen.workload} {at.what}: "
+        f"{units.human_duration(chosen.fixed['duration_ns'])}, "
+        f"campaign about {units.human_duration(at.left_s * 1e9)} still"
     )
 
 

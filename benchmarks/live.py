@@ -1,0 +1,124 @@
+"""observed_ratio: rate of a point that is looked at (its state is written, `storelab live` serves it, a browser's stand-in
+listens) divided by that of one of which nothing is told; what looking takes, and how old the data are when they come.
+
+Interleaved on one SeaweedFS, the order turned every repetition; GET of 4 kB by the engines obstore and loadgen.
+"""
+
+import json
+import re
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from common import BIN, environ, laboratory, options, report, run, say, sized, storelab, timed
+
+from storelab.analysis.statistics import medians
+from storelab.core import config, plan, records
+from storelab.core.campaign import live
+from storelab.core.model import Point
+from storelab.workloads import WORKLOADS
+
+AXES = {"engine": ["obstore", "loadgen"], "object_size": "4 kB", "workers": 8}
+
+
+class Listener:
+    """Stands for a browser: reads what comes, and keeps how old it is (s)."""
+
+    def __init__(self, url: str) -> None:
+        self.ages: list[float] = []
+        self.answer = urllib.request.urlopen(f"{url}events", timeout=30)
+        self.thread = threading.Thread(target=self._listen, daemon=True)
+        self.thread.start()
+
+    def _listen(self) -> None:
+        seen = 0
+        for line in self.answer:
+            if not line.startswith(b"data: "):
+                continue
+            told = json.loads(line[6:])
+            if (state := told["state"]) and state["stage"] == "measuring" and state["written_ns"] != seen:
+                seen = state["written_ns"]
+                self.ages.append(time.time() - seen / 1e9)
+
+
+class Server:
+    """A running `storelab live`: its CPU, and what its listener heard."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [str(BIN / "storelab"), "live", "bench", "--port", "0"]
+        self.process = subprocess.Popen(command, cwd=folder, env=environ(), stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        first = self.process.stderr.readline()
+        if not (found := re.search(r"http://\S+", first)):
+            raise SystemExit(f"live: the server did not start: {first}")
+        self.listener = Listener(found[0])
+
+    def cpu_s(self) -> float:
+        spent = psutil.Process(self.process.pid).cpu_times()
+        return spent.user + spent.system
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait(20)
+
+
+def measured(folder: Path, raw: Path, point: Point, observed: bool) -> dict[str, float]:
+    """Rate of a point, and the monitor's share of a core (percent)."""
+    env = environ() | ({} if observed else {live.OFF: "off"})
+    timed([str(BIN / "storelab"), "measure", point.key], folder, env)
+    told = records.read_json(raw / point.key / "run.json")
+    seconds = (told["deadline_ns"] - told["start_ns"]) / 1e9
+    done = sum(client["operations"] for client in told["clients"])
+    return {"rate": done / seconds, "monitor": 100 * told["host"]["monitor_cpu_s"] / told["host"]["seconds"]}
+
+
+def main() -> None:
+    args = options(__doc__)
+    n, window_s = sized(args, 15, 6, 1), sized(args, 10, 5, 3)
+    sweep = {"workload": "get", "duration": f"{window_s} s", "warm_up": "500 ms", "objects": 64, "axes": AXES}
+    values: dict[str, list[float]] = {}
+    with laboratory({"look": sweep}, repetitions=2 * n) as folder:
+        storelab(folder, "up", "seaweedfs")
+        storelab(folder, "plan", "--write")
+        storelab(folder, "stage")
+        conf = config.load(folder / "config.yaml")
+        points = plan.make(conf, WORKLOADS)
+        pairs = [(e, r) for r in range(1, 2 * n, 2) for e in AXES["engine"]]
+        for turn, (engine, rep) in enumerate(pairs):
+            first, second = (
+                next(p for p in points if p.axes["engine"] == engine and p.rep == r) for r in (rep, rep + 1)
+            )
+            got: dict[bool, dict[str, float]] = {}
+            for point, observed in zip((first, second), (True, False) if turn % 4 < 2 else (False, True), strict=True):
+                if not observed:
+                    got[False] = measured(folder, folder / conf.raw, point, False)
+                    continue
+                with serving(folder) as server:
+                    time.sleep(2)  # its start is not what looking takes
+                    before, begun = server.cpu_s(), time.monotonic()
+                    got[True] = measured(folder, folder / conf.raw, point, True)
+                    spent = 100 * (server.cpu_s() - before) / (time.monotonic() - begun)
+                    ages = server.listener.ages
+                values.setdefault("server_percent", []).append(spent)
+                values.setdefault("age_s", []).extend(ages)
+            values.setdefault("observed_ratio", []).append(got[True]["rate"] / got[False]["rate"])
+            values.setdefault("told_percent", []).append(got[True]["monitor"] - got[False]["monitor"])
+            say(f"live: {turn + 1} of {len(pairs)}: {engine} {values['observed_ratio'][-1]:.3f}")
+    known = medians.summarise(values["observed_ratio"])
+    values |= {"observed_low": [known.low], "observed_high": [known.high]}
+    report("live", n, values, args, servers=["seaweedfs"])
+
+
+if __name__ == "__main__":
+    run(main)

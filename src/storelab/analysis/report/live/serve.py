@@ -1,0 +1,188 @@
+"""The web server of the page: loopback only, or with a token in its address."""
+
+import asyncio
+import errno
+import hmac
+import ipaddress
+import json
+import platform
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from storelab.analysis.report import page
+from storelab.analysis.report.live import metrics
+from storelab.analysis.report.live.watch import Watched
+from storelab.core.errors import UserError
+
+HERE = Path(__file__).parent
+LOOPBACK, ANY = "127.0.0.1", ("0.0.0.0", "::")
+AT_LEAST_S = 5.0  # between two events, so that a browser that left is noticed
+MOST_BROWSERS = 64  # that listen at a time
+SLOW_S = 10.0  # a browser that takes nothing for so long has left
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+VARIANT = page.Variant(
+    policy="; connect-src 'self'",
+    style=(HERE / "live.css").read_text(),
+    script=(HERE / "live.js").read_text(),
+    foot="What the files of the campaign say now. Served by <code>storelab live</code>; nothing else is fetched.",
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+WATCHED = web.AppKey("watched", Watched)
+BROWSERS = web.AppKey("browsers", set)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def token_for(host: str) -> str:
+    """What stands in the address of the page: nothing where only this machine reaches it."""
+    return "" if is_loopback(host) else secrets.token_urlsafe(18)
+
+
+def app(folder: Path, token: str = "") -> web.Application:
+    """The pages of a campaign, below `/<token>/` where there is one."""
+    out = web.Application(middlewares=[_guard(token)])
+    out[WATCHED], out[BROWSERS] = Watched(folder), set()
+    place = "/{token}" if token else ""
+    for name, handler in {
+        "/": _page,
+        "/events": _events,
+        "/live.json": _live,
+        "/points.json": _points,
+        "/metrics": _metrics,
+        "/report.html": _report,
+    }.items():
+        out.router.add_get(place + name, handler)
+    out.cleanup_ctx.append(_watching)
+    return out
+
+
+def _guard(token: str) -> Any:
+    """Answers only who knows the token; without one, only who asks for this very machine: no page of another site
+    reaches it by a name of its own."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.match_info.get("token", "")
+        if token and not hmac.compare_digest(given.encode(), token.encode()):
+            raise web.HTTPNotFound(headers=HEADERS)
+        if not token and not is_loopback((request.url.host or "").strip("[]")):
+            raise web.HTTPForbidden(headers=HEADERS)
+        answer = await handler(request)
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+        return answer
+
+    return guard
+
+
+async def _watching(application: web.Application) -> Any:
+    task = asyncio.create_task(application[WATCHED].run())
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def head(watched: Watched) -> dict[str, Any]:
+    """The block `head` of the page."""
+    keys = [
+        [word for part in key.split("/") for word in part.replace("~", " ").split("_")] for key in list(watched.rows)
+    ]
+    filters = {
+        name: [[v, v] for v in values]
+        for name in ("store", "engine")
+        if len(values := sorted({str(row[name]) for row in watched.rows.values() if row.get(name)})) > 1
+    }
+    told = {"name": watched.folder.name, "title": watched.title, "authors": [], "facts": [], "notes": []}
+    return {**told, "keys": keys, "filters": filters, "details": [], "part": 1}
+
+
+async def _page(request: web.Request) -> web.Response:
+    watched = request.app[WATCHED]
+    blocks = {"head": head(watched), "tables": {"points": watched.table()}, "figures": {}, "live": watched.told()}
+    return web.Response(text=page.filled(f"{watched.title} · live", blocks, {}, VARIANT), content_type="text/html")
+
+
+async def _live(request: web.Request) -> web.Response:
+    return web.json_response(request.app[WATCHED].told())
+
+
+async def _points(request: web.Request) -> web.Response:
+    watched = request.app[WATCHED]
+    return web.json_response({"head": head(watched), "tables": {"points": watched.table()}})
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(body=metrics.text(request.app[WATCHED].told()), headers={"Content-Type": metrics.TYPE})
+
+
+async def _report(request: web.Request) -> web.StreamResponse:
+    if (path := request.app[WATCHED].report()) is None:
+        raise web.HTTPNotFound(text="The page of the campaign is not made yet.", headers=HEADERS)
+    return web.FileResponse(path, headers={"Content-Type": "text/html; charset=utf-8"})
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    """What is new, as it comes, until the browser leaves."""
+    watched, browsers = request.app[WATCHED], request.app[BROWSERS]
+    if len(browsers) >= MOST_BROWSERS:
+        raise web.HTTPServiceUnavailable(text=f"{MOST_BROWSERS} browsers look already.", headers=HEADERS)
+    answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
+    browsers.add(answer)
+    try:
+        await answer.prepare(request)
+        while True:
+            version = watched.version
+            line = f"data: {json.dumps(watched.told(), allow_nan=False)}\n\n"
+            await asyncio.wait_for(answer.write(line.encode()), SLOW_S)
+            await watched.changed(version, AT_LEAST_S)
+    except (ConnectionError, TimeoutError):
+        return answer
+    finally:
+        browsers.discard(answer)
+
+
+async def _serve(folder: Path, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
+    runner = web.AppRunner(app(folder, token), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise _refused(error, host, port) from None
+        number, name = runner.addresses[0][1], platform.node() if host in ANY else host
+        say(f"http://{f'[{name}]' if ':' in name else name}:{number}/{f'{token}/' if token else ''}")
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def _refused(error: OSError, host: str, port: int) -> UserError:
+    if error.errno == errno.EADDRINUSE:
+        return UserError("--port", f"{port} is taken on {host}", "give another one, or 0 for any that is free")
+    if error.errno == errno.EACCES:
+        return UserError("--port", f"{port} may not be used by you", "give one above 1023")
+    return UserError("--address", f"{host!r} is no address of this machine", "give one that `ip address` shows")
+
+
+def run(folder: Path, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; `say` gets the address. Raises UserError: the port is taken, the address is none."""
+    asyncio.run(_serve(folder, host, port, token_for(host), say))

@@ -1,0 +1,287 @@
+"""What a campaign's files say now: planned, done, failed and coming points, the point that is measured, whether anybody
+measures at all.
+
+Looking is cheap: a point's folder is looked at where something ended, and a record that was there before is read when
+that takes less than READING of a core.
+"""
+
+import asyncio
+import heapq
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from storelab.core import axes, evidence, records
+from storelab.core.campaign import live
+from storelab.core.errors import UserError
+
+LOOK_S = 0.2  # between two looks at the state
+ALIVE_S = 1.0  # between two looks whether the measuring process lives
+FOLDERS_S = 10.0  # between two looks at all folders that are not done, where nothing was said to have ended
+SILENT_S, STAGING_S = 10.0, 600.0  # without a word from another host: in a point; between two
+TABLE_S = 10.0  # between two tables of points, while old records are read
+MOST_FAILURES, RECENT = 20, 6  # points that are told one by one
+READING = 0.003  # of a core: reading records that were there before
+COLUMNS = ("order", "store", "workload", "rep", "key", "state", "reason", "seconds", "operations", "errors", "bytes")
+RATES = ("operations_per_s", "mb_per_s", "started")
+TO_COME = "to come"
+
+
+class Watched:
+    """A campaign's folder. `version` rises when something changed; `rows`: key -> what is known of each point."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.raw = folder, folder / "raw"
+        self.version = self.rows_version = 0
+        self.state: dict[str, Any] | None = None
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.axes: list[str] = []
+        self.title, self.problem = folder.name, ""
+        self.unread: list[str] = []
+        self._stamps: dict[str, int] = {}
+        self._looked = self._lived = self._tabled = 0.0
+        self._rows_told = 0
+        self._mood = ("waiting", "")
+        self._changed = asyncio.Condition()
+
+    # --- looking ---
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        reading = asyncio.create_task(self._read_old())
+        try:
+            while True:
+                if self.look():
+                    self.version += 1
+                    async with self._changed:
+                        self._changed.notify_all()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            reading.cancel()
+
+    async def changed(self, since: int, limit_s: float) -> int:
+        """The version once it is another than `since`, or after so many seconds."""
+        async with self._changed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(lambda: self.version != since), limit_s)
+        return self.version
+
+    def look(self) -> bool:
+        """Look at the files; whether anything is new."""
+        news = self._read_plan() if self._is_new("plan", self.raw / evidence.PLAN) else False
+        now = time.monotonic()
+        if self._is_new("state", live.path(self.folder)):
+            before, self.state = self.state, live.read(self.folder)
+            news = True
+            if _ended(before) != _ended(self.state):
+                self._looked = 0.0
+        if now - self._looked >= FOLDERS_S:
+            self._looked = now
+            news |= self._look_at_points()
+        if news or now - self._lived >= ALIVE_S:
+            self._lived = now
+            mood, self._mood = self._mood, self._find_mood()
+            news |= mood != self._mood
+        if self.rows_version != self._rows_told and (not self.unread or now - self._tabled >= TABLE_S):
+            self._rows_told, self._tabled, news = self.rows_version, now, True
+        return news
+
+    def _is_new(self, name: str, path: Path) -> bool:
+        """Whether the file is another than at the last look."""
+        try:
+            found = path.stat()
+            stamp = hash((found.st_mtime_ns, found.st_ino, found.st_size))
+        except OSError:
+            stamp = 0
+        old, self._stamps[name] = self._stamps.get(name, 0), stamp
+        return stamp != old
+
+    def _read_plan(self) -> bool:
+        """The planned points; a plan that is damaged is told, and the last one stays."""
+        try:
+            plan = evidence.plan_of(self.raw)
+        except UserError as error:
+            self.problem = str(error)
+            return True
+        points, self.problem = plan["points"], ""
+        self.title = str(plan["campaign"].get("title") or plan["campaign"]["name"])
+        self.axes = list(dict.fromkeys(_column(axis) for p in points for axis in p["axes"]))
+        old, self.rows = self.rows, {}
+        for order, p in enumerate(points):
+            row = {"order": order, "store": p["store"], "workload": p["workload"], "rep": p["rep"], "key": p["key"]}
+            known = old.get(p["key"]) or {"state": TO_COME, "seconds": p.get("fixed", {}).get("duration_ns", 0) / 1e9}
+            self.rows[p["key"]] = {**known, **{_column(axis): v for axis, v in p["axes"].items()}, **row}
+        self._looked, self.rows_version = 0.0, self.rows_version + 1
+        return True
+
+    def _look_at_points(self) -> bool:
+        """Which points have a record, or failed in this run; what ended just now is read at once."""
+        begun_ns = ((self.state or {}).get("run") or {}).get("begun_ns", 0)
+        ended = (self.state or {}).get("point", {}).get("key")
+        news = False
+        for key, row in self.rows.items():
+            found = self._kind(key, row, begun_ns)
+            if found == row["state"] or (found == "done" and row["state"] in ("ok", "invalid")):
+                continue
+            news, row["state"] = True, found
+            row.pop("reason", None)
+            if found == "failed" or key == ended:
+                self._read_record(key)
+            elif found == "done":
+                self.unread.append(key)
+        self.rows_version += news
+        return news
+
+    def _kind(self, key: str, row: Mapping[str, Any], begun_ns: int) -> str:
+        if row["state"] in ("done", "ok", "invalid") or (self.raw / key / "run.json").exists():
+            return "done"
+        try:
+            return "failed" if (self.raw / key / records.FAILED).stat().st_mtime_ns >= begun_ns else TO_COME
+        except OSError:
+            return TO_COME
+
+    async def _read_old(self) -> None:
+        """Read the records that were there before, slowly."""
+        while True:
+            begun = time.thread_time()
+            if self.unread:
+                self._read_record(self.unread.pop())
+            spent = time.thread_time() - begun
+            await asyncio.sleep(max(0.05, spent / READING) if self.unread else 1.0)
+
+    def _read_record(self, key: str) -> None:
+        """What the head of a record, or a failure, says: sums over all clients and the whole run."""
+        row = self.rows[key]
+        try:
+            if row["state"] == "failed":
+                row["reason"] = str(records.read_json(self.raw / key / records.FAILED)["reason"])
+            else:
+                row.update(facts(records.read_json(self.raw / key / "run.json")))
+        except (UserError, KeyError, TypeError, ZeroDivisionError):
+            row["reason"] = "its record cannot be read: see `storelab verify`"
+        self.rows_version += 1
+
+    # --- what is found ---
+
+    def _find_mood(self) -> tuple[str, str]:
+        """What goes on: a word, and a sentence for people."""
+        state, counts = self.state, self.counts()
+        if state is None:
+            if self.rows and not counts[TO_COME]:
+                return "complete", "All points are measured."
+            return "waiting", "Nobody measures: no point has begun."
+        who, living = f"process {state['pid']}", live.lives(state)
+        age_s = time.time() - state["written_ns"] / 1e9
+        if state["stage"] != "ended":
+            if living is False:
+                return (
+                    "killed",
+                    f"The measuring {who} ended without a word: it was killed, or the machine was started anew. "
+                    "Run the same command again: it goes on with what is missing.",
+                )
+            if living is None and age_s > SILENT_S and state["stage"] == "measuring":
+                return "silent", f"No word from {state['host']} for more than {SILENT_S:.0f} s."
+            return "running", "A point is measured."
+        if not counts[TO_COME]:
+            return "complete", "All points are measured."
+        goes_on = live.lives(state["run"])
+        if goes_on or (goes_on is None and age_s < STAGING_S):
+            return "between", "Between two points."
+        return "stopped", f"Nobody measures now; {counts[TO_COME]} of {len(self.rows)} points are to come."
+
+    def counts(self) -> dict[str, int]:
+        """State -> points. `done`: with a record, whether it is read already or not."""
+        out = dict.fromkeys(("done", "invalid", "failed", TO_COME), 0)
+        for row in self.rows.values():
+            out["done" if row["state"] == "ok" else row["state"]] += 1
+        out["done"] += out["invalid"]
+        return out
+
+    def report(self) -> Path | None:
+        """The campaign's page, where it is made and not older than the last record."""
+        page, last = self.folder / "report.html", self.raw / evidence.SUMS
+        try:
+            return page if page.stat().st_mtime >= last.stat().st_mtime else None
+        except OSError:
+            return None
+
+    def told(self) -> dict[str, Any]:
+        """All that is shown besides the table of points, as JSON has it."""
+        mood, said = self._mood
+        state, now_ns = self.state or {}, time.time_ns()
+        left_s = state.get("left_s")
+        if left_s is not None and mood in ("running", "between"):
+            left_s = max(0.0, left_s - (now_ns - state["begun_ns"]) / 1e9)
+        return {
+            "name": self.folder.name,
+            "title": self.title,
+            "now_ns": now_ns,
+            "mood": mood,
+            "said": self.problem or said,
+            "counts": self.counts(),
+            "planned": len(self.rows),
+            "left_s": left_s if mood in ("running", "between") else None,
+            "age_s": (now_ns - state["written_ns"]) / 1e9 if state else None,
+            "state": {k: v for k, v in state.items() if k in SHOWN} or None,
+            "report": self.report() is not None,
+            "rows": self._rows_told,
+            **self._some_points(),
+        }
+
+    def _some_points(self) -> dict[str, list[dict[str, Any]]]:
+        """The points that began last, and those that failed or are invalid."""
+
+        def told(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+            return [{name: row.get(name) for name in ("key", "state", "reason", *RATES)} for row in rows]
+
+        known = [row for row in self.rows.values() if row.get("started")]
+        wrong = [row for row in self.rows.values() if row["state"] in ("failed", "invalid")]
+        recent = heapq.nlargest(RECENT, known, key=lambda row: row["started"])
+        return {"recent": told(recent), "wrong": told(wrong[:MOST_FAILURES])}
+
+    def table(self) -> dict[str, Any]:
+        """Every planned point, as the page has tables (`rows.py`)."""
+        columns = [*COLUMNS[:3], *self.axes, *COLUMNS[3:], *RATES]
+        rows = list(self.rows.values())
+        cells = [["" if (v := row.get(c)) is None else _text(v) for row in rows] for c in columns]
+        return {"columns": columns, "cells": cells, "rows": len(rows), "behind": [str(i) for i in range(len(rows))]}
+
+
+SHOWN = (
+    *("host", "pid", "number", "points", "point", "stage", "begun_ns", "start_ns", "written_ns", "cores"),
+    *("clients_told", "operations", "errors", "bytes", "client_rss_bytes", "server_rss_bytes", "outcome", "reason"),
+    "seconds",
+)
+
+
+def facts(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a record's head: state, reason, seconds, sums of all clients, rates over the whole run (warm-up included:
+    those of the tables are of windows)."""
+    seconds = (run["deadline_ns"] - run["start_ns"]) / 1e9
+    done = {name: sum(c[name] for c in run["clients"]) for name in ("operations", "errors", "bytes")}
+    valid = run.get("valid", True)
+    return {
+        "state": "ok" if valid else "invalid",
+        "reason": None if valid else run["budget"]["reason"],
+        "seconds": seconds,
+        **done,
+        "operations_per_s": round(done["operations"] / seconds, 3),
+        "mb_per_s": round(done["bytes"] / 1e6 / seconds, 3),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run["start_ns"] / 1e9)),
+    }
+
+
+def _column(axis: str) -> str:
+    """The name that an axis has in tables."""
+    return axes.ALL[axis].column if axis in axes.ALL else axis
+
+
+def _ended(state: Mapping[str, Any] | None) -> Any:
+    """What tells one end of a point from another."""
+    return state and (state["pid"], state["born"], state["point"]["key"], state["stage"] == "ended")
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
