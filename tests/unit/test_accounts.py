@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from storelab.core.errors import UserError
-from storelab.core.model import Part, Point
+from storelab.core.model import Point
 from storelab.engines.common import s3_library
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Job
 from storelab.engines.obstore.transfers import ObstorePut
-from storelab.measure import point as measuring
+from storelab.measure import jobs
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import mix
 from storelab.workloads.objects import delete
@@ -23,16 +23,9 @@ def at(clients: int, accounts: int, **axes) -> Point:
 
 
 def environs(one: Point, accounts: int, roles=()) -> list[dict[str, str]]:
-    parts = [(Part("", 0, one, 0, 1, range(one.axes["clients"])), {"accounts": accounts})]
-    attempt = SimpleNamespace(
-        point=one,
-        job={"accounts": accounts} | ({"roles": roles} if roles else {}),
-        parts=parts,
-        workload=SimpleNamespace(needs=()),
-        config=None,
-        store=SimpleNamespace(credentials=lambda i: Credentials(f"key{i}", f"secret{i}", f"token{i}")),
-    )
-    return measuring._environs(attempt)
+    job = {"accounts": accounts} | ({"roles": roles} if roles else {})
+    store = SimpleNamespace(credentials=lambda i: Credentials(f"key{i}", f"secret{i}", f"token{i}"))
+    return jobs.environs(None, one, store, job)
 
 
 def test_a_client_gets_the_keys_of_all_accounts_that_it_uses(monkeypatch):

@@ -468,7 +468,6 @@ def test_each_writing_client_has_its_share_of_the_room_and_its_attempt_is_noted(
 
 
 def test_each_client_has_the_keys_of_its_own_account(tmp_path):
-    from storelab.measure import point as measuring
 
     class Keyed(Bucketful):
         def credentials(self, account):
@@ -476,13 +475,5 @@ def test_each_client_has_the_keys_of_its_own_account(tmp_path):
 
     config, one = configured(scratch=str(tmp_path)), made({"axes": {"accounts": 2, "buckets": 2}})[0]
     job = jobs.of_point(config, one, Keyed(config), {"payload-4kB-10x2a2": Path("m.json")}, "0123abcd")
-    attempt = SimpleNamespace(
-        config=config,
-        point=one,
-        job=job,
-        store=Keyed(config),
-        workload=workloads.of(one),
-        parts=[*zip(one.parts(), job["roles"], strict=True)],
-    )
-    keys = [e["AWS_ACCESS_KEY_ID"] for e in measuring._environs(attempt)]
+    keys = [e["AWS_ACCESS_KEY_ID"] for e in jobs.environs(config, one, Keyed(config), job)]
     assert keys == ["key-0", "key-1", "key-0", "key-0", "key-1", "key-0"]

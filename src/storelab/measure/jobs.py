@@ -10,9 +10,10 @@ from typing import Any
 from storelab import workloads
 from storelab.core import evidence
 from storelab.core.config import Config
-from storelab.core.model import Part, Point
+from storelab.core.model import Part, Point, accounts_of
 from storelab.core.plan import series
 from storelab.host import scratch
+from storelab.measure import beside
 from storelab.measure.progress import state
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import account_prefix
@@ -77,6 +78,23 @@ def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, P
         "timeout_ns": config.gang_timeout,
         "limits": config.limits.model_dump(mode="json"),
     }
+
+
+def environs(config: Config, chosen: Point, store: Store, job: dict[str, Any]) -> list[dict[str, str]]:
+    """The credentials of each account, as environment variables; those of each client where there are roles, or more
+    accounts than clients."""
+    accounts, parts = job["accounts"], chosen.parts()
+    out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
+    if accounts > 1 and "second_account" in workloads.of(chosen).needs:
+        out[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in out[1].items()}
+    out = [environ | beside.environ(config, chosen) for environ in out]
+    if "roles" not in job and accounts <= len(parts[0].ranks):
+        return out
+    return [
+        several(out, accounts_of(client, len(part.ranks), accounts))
+        for part in parts
+        for client in range(len(part.ranks))
+    ]
 
 
 def several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:

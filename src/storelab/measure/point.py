@@ -17,7 +17,7 @@ from storelab import workloads
 from storelab.core import evidence, records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Part, Point, accounts_of
+from storelab.core.model import Part, Point
 from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
 from storelab.host import scratch
@@ -242,28 +242,11 @@ def _write_job(attempt: Attempt, points: list[Point]) -> None:
     records.write_json(attempt.work / "job.json", attempt.job)
 
 
-def _environs(attempt: Attempt) -> list[dict[str, str]]:
-    """The credentials of each account, as environment variables; those of each client where there are roles, or more
-    accounts than clients."""
-    accounts, clients = attempt.job["accounts"], len(attempt.parts[0][0].ranks)
-    environs = [own.environ() if own else {} for own in map(attempt.store.credentials, range(accounts))]
-    if accounts > 1 and "second_account" in attempt.workload.needs:
-        environs[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in environs[1].items()}
-    environs = [environ | beside.environ(attempt.config, attempt.point) for environ in environs]
-    if "roles" not in attempt.job and accounts <= clients:
-        return environs
-    return [
-        jobs.several(environs, accounts_of(client, len(part.ranks), accounts))
-        for part, _ in attempt.parts
-        for client in range(len(part.ranks))
-    ]
-
-
 def _launch(attempt: Attempt) -> Outcome:
     """Run the gang until its deadline, then ask the workload for its own checks; this host is watched meanwhile."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
-    launcher = choose.make(config, chosen, work, _environs(attempt))
+    launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job))
     tellers = partial(lines.beat, duration_ns), attempt.state.second
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, *tellers)
     readings = Readings(store, work, job, chosen.seed)
