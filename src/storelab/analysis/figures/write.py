@@ -2,7 +2,9 @@
 
 import io
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +57,40 @@ def _each(jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir
     if min(jobs, len(figures)) < 2:
         yield from map(one, figures)
         return
-    # Specifications hold functions, which cannot be sent: a fork inherits them.
-    with multiprocessing.get_context("fork").Pool(min(jobs, len(figures)), _forked.append, (one,)) as pool:
-        yield from pool.imap(_inherited, figures)
+    # Begun anew: pandas and Arrow have threads, and what is forked beside them may wait for a lock for good.
+    spawn, names, number = multiprocessing.get_context("spawn"), list(figures), min(jobs, len(figures))
+    processes, ends = [], []
+    try:
+        for i in range(number):
+            here, there = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_share, args=(there, folder, campaign_dir, names[i::number]), daemon=True)
+            process.start()
+            there.close()
+            processes.append(process)
+            ends.append(here)
+        for i, name in enumerate(names):
+            try:
+                told = ends[i % number].recv()
+            except EOFError:
+                raise RuntimeError(f"the process that drew {name} was ended") from None
+            if isinstance(told, Exception):
+                raise told
+            yield told
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
 
 
-_forked: list[Callable[[str], list[Path]]] = []
-
-
-def _inherited(name: str) -> list[Path]:
-    return _forked[0](name)
+def _share(told: Connection, folder: Path, campaign_dir: Path, names: Sequence[str]) -> None:
+    """Work of a process: what is written of each of these figures, or the mistake that ended it."""
+    try:
+        figures = catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
+        for name in names:
+            told.send(_one(folder, name, figures[name], campaign_dir))
+    except Exception as error:  # noqa: BLE001  (told to whoever asked)
+        error.add_note(traceback.format_exc())
+        told.send(error)
 
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
