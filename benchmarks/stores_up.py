@@ -24,13 +24,16 @@ from storelab.core.stores import KINDS, load
 from storelab.stores import make
 from storelab.stores.managed.base import Managed
 
-MANAGED = [kind for kind in KINDS if load(kind).managed]
+CLUSTERS = {"xrootd_cluster": ("xrootd", {"servers": 3})}  # a redirector and its data servers
+MANAGED = [kind for kind in KINDS if load(kind).managed] + list(CLUSTERS)
 CHILD = "import sys; sys.path.insert(0, {here!r}); import stores_up; stores_up.store({kind!r}, {folder!r}, {port}).up()"
 
 
 def store(kind: str, folder: str, port: int) -> Managed:
-    model = load(kind).Settings
-    made = make(kind, model(kind=kind, **({"port": port} if "port" in model.model_fields else {})), Path(folder))
+    product, more = CLUSTERS.get(kind, (kind, {}))
+    model = load(product).Settings
+    more = more | ({"port": port} if "port" in model.model_fields else {})
+    made = make(kind, model(kind=product, **more), Path(folder))
     assert isinstance(made, Managed)
     return made
 

@@ -14,7 +14,7 @@ from storelab.core import clock
 from storelab.engines.common import selections
 from storelab.stores import make
 from storelab.stores.posix.directory import Settings as Directory
-from storelab.stores.xrootd import Settings as XRootD
+from storelab.stores.xrootd.settings import Settings as XRootD
 from storelab.workloads import WORKLOADS
 
 pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")

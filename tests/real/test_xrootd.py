@@ -22,7 +22,8 @@ from storelab.core.errors import UserError
 from storelab.stores import make
 from storelab.stores.doors import HttpSettings, RootSettings
 from storelab.stores.protocols import filesystems
-from storelab.stores.xrootd import Settings, XRootD
+from storelab.stores.xrootd.settings import Settings
+from storelab.stores.xrootd.store import XRootD
 from storelab.workloads.staging import buckets
 
 pytestmark = [
@@ -118,7 +119,7 @@ def test_nobody_else_sees_its_ports_or_mounts(xrootd):
     host, port = xrootd.namespace.server, xrootd.settings.port
     listening = {c.laddr.port for c in psutil.net_connections("inet") if c.status == psutil.CONN_LISTEN}
     assert port not in listening and port + 1 not in listening
-    assert xrootd._root not in {m.mountpoint for m in psutil.disk_partitions(all=True)}
+    assert xrootd.root() not in {m.mountpoint for m in psutil.disk_partitions(all=True)}
     with socket.create_connection((host, port), 2):  # but from outside of the namespace it is reached
         pass
 
@@ -139,13 +140,13 @@ def test_many_ranges_in_one_get(xrootd, n):
     xrootd.access().write(bucket.name, "o", body)
     starts = [i * 300 for i in range(n)]
     ranges = [f"{s}-{s + 99}" for s in starts]
-    status, kind, data = get(xrootd._http(), f"/{bucket.name}/o", ",".join(ranges))
+    status, kind, data = get(xrootd._url("x1", "http"), f"/{bucket.name}/o", ",".join(ranges))
     assert (status, kind) == (206, "multipart/byteranges; boundary=123456")
     parts = re.split(rb"\r\n--123456(?:--)?\r\n", data)[1:-1]
     assert [p.partition(b"\r\n\r\n")[2] for p in parts] == [body[s : s + 100] for s in starts]
     if n == 1024:  # documented: one more, and it promises all and closes the connection
         with pytest.raises((http.client.HTTPException, OSError)):
-            get(xrootd._http(), f"/{bucket.name}/o", ",".join([*ranges, "400000-400099"]))
+            get(xrootd._url("x1", "http"), f"/{bucket.name}/o", ",".join([*ranges, "400000-400099"]))
 
 
 def test_suspended_it_takes_no_cpu_and_wakes_up(xrootd):
@@ -174,7 +175,7 @@ def test_a_killed_server_comes_back(fresh):
 def test_killed_in_the_middle_of_up(fresh):
     """With the server running and nothing recorded, and with a namespace that has no link yet: the next one goes on."""
     code = (
-        "import os, sys; from pathlib import Path; from storelab.stores.xrootd import Settings as S, XRootD\n"
+        "import os, sys; from pathlib import Path; from storelab.stores.xrootd.store import Settings as S, XRootD\n"
         "s = XRootD('xr', S(kind='xrootd', subnet=sys.argv[2]), Path(sys.argv[1]))\n"
         "die = lambda *a, **k: os.kill(os.getpid(), 9)\n"
         "if sys.argv[3] == 'server': s.daemons._record = die\n"
@@ -254,7 +255,7 @@ def door(xrootd, kind: str, path: str = "", **settings):
     url = (
         f"root://{xrootd.namespace.server}:{xrootd.settings.port}/{path}"
         if kind == "root"
-        else f"{xrootd._http()}{path}"
+        else f"{xrootd._url('x1', 'http')}{path}"
     )
     model = {"root": RootSettings, "http": HttpSettings}[kind]
     return make("door", model(**{"kind": kind, "endpoint": url, **settings}), Path("none"))

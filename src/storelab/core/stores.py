@@ -20,7 +20,7 @@ KINDS = {
     "versitygw": "storelab.stores.versitygw:Versitygw",
     "minio": "storelab.stores.minio:MinIO",
     "nginx": "storelab.stores.nginx:Nginx",
-    "xrootd": "storelab.stores.xrootd:XRootD",
+    "xrootd": "storelab.stores.xrootd.store:XRootD",
     "hdfs": "storelab.stores.hdfs.store:HDFS",
     "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
     "openafs": "storelab.stores.posix.openafs:OpenAFS",

@@ -33,6 +33,7 @@ from storelab.measure.progress.state import State, following
 from storelab.stores import all_stores, deployed, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
+from storelab.stores.managed.answered import Answered
 from storelab.stores.protocols import tokens
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, needs, stage, written
@@ -134,8 +135,8 @@ class Attempt:
 
 @dataclass
 class Outcome:
-    """What the gang left: the clients' results, all checks, what the workload observed, the launcher, the monitor, and
-    what was read back of a ledger."""
+    """What the gang left: the clients' results, all checks, what the workload observed, the launcher, the monitor, what
+    was read back of a ledger, and what each server answered."""
 
     results: list[dict[str, Any]]
     checks: list[dict[str, Any]]
@@ -144,6 +145,7 @@ class Outcome:
     watch: Monitor
     fault: Runner | None
     durability: dict[str, Any] | None
+    servers: list[dict[str, Any]] | None
 
 
 def _measure(config: Config, points: list[Point], chosen: Point, why: str, state: State) -> dict[str, Any]:
@@ -246,10 +248,10 @@ def _launch(attempt: Attempt) -> Outcome:
     """Run the gang until its deadline, then ask the workload for its own checks; this host is watched meanwhile."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
-    launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job))
+    launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store)
     tellers = partial(lines.beat, duration_ns), attempt.state.second
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, *tellers)
-    readings = Readings(store, work, job, chosen.seed)
+    readings, answered = Readings(store, work, job, chosen.seed), Answered(store)
     clients, seconds = chosen.clients, [t / 1e9 for t in (config.gang_timeout, duration_ns)]
     try:
         with hook.beside(config, chosen, store, stage.report, watch.moved) as fault:
@@ -258,6 +260,7 @@ def _launch(attempt: Attempt) -> Outcome:
             starts = [attempt.state.starts, watch.start, attempt.cold.begin, *later]
             begin = partial(_each, starts)
             results = coordinator.run(launcher, work, clients, *seconds, begin, config.lead / 1e9)
+            answered.end()
             attempt.state.stage("checks")
             attempt.cold.end(results)
             if fault:
@@ -270,7 +273,7 @@ def _launch(attempt: Attempt) -> Outcome:
     finally:
         watch.stop()
     readings.at_end(fault is not None and fault.recovered is not False)
-    return Outcome(results, checks, observed, launcher, watch, fault, readings.record())
+    return Outcome(results, checks, observed, launcher, watch, fault, readings.record(), answered.record)
 
 
 def _each(calls: list[Callable[[int], None]], t0_ns: int) -> None:
@@ -305,4 +308,5 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     more = {"observed": outcome.observed, "durability": outcome.durability, "fill": attempt.filled}
+    more |= {"servers": outcome.servers}
     return run | {name: value for name, value in more.items() if value is not None}

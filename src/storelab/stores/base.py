@@ -220,6 +220,16 @@ class Store(ABC):
         """Daemons by name with their pid: whose CPU is recorded, who can be killed in fault tests."""
         return {}
 
+    def answered(self) -> dict[str, dict[str, int] | None]:
+        """What each server that clients may be sent to has answered since its start, by its own count: name -> counts,
+        among them the `pid` that counts; None of one that does not tell. {} where clients meet one server only."""
+        return {}
+
+    def beside(self, client: int) -> tuple[str, ...]:
+        """Command that enters the host of a data server, and becomes what follows: where client i of a gang runs, if
+        jobs run on the data's own nodes. () where clients have hosts of their own."""
+        return ()
+
     # Faults: see docs/faults.md
 
     def data_actors(self) -> list[str]:

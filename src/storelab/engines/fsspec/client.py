@@ -24,6 +24,7 @@ from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.pauses import Watch
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
+from storelab.engines.fsspec.answered import Answered
 from storelab.host import proc
 from storelab.stores.protocols import filesystems
 
@@ -60,6 +61,7 @@ class FsspecClient(TransferClient):
         self.moved = self.failed = 0
         self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
         self.closed = False
+        self.answered = Answered()  # by the data servers that clients were sent to
 
     def prepare(self) -> None:
         self.prepare_tasks()
@@ -197,6 +199,7 @@ class FsspecClient(TransferClient):
             [self.check_content()],
             **self.hung,
             pauses=self.pauses,
+            **({"servers": servers} if (servers := self.answered.record()) else {}),
         )
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:

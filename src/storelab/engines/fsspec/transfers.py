@@ -12,6 +12,7 @@ from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check
+from storelab.engines.fsspec import answered
 from storelab.engines.fsspec.client import FsspecClient, Transfer
 from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
@@ -46,6 +47,8 @@ class FsspecPut(FsspecClient):
         elif self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
             with fs.open(task.path, "wb") as f:
                 f.write(body)
+                server = answered.of_open_file(f._myFile)
+            self.answered.add(server, len(body))
         else:
             fs.pipe_file(task.path, body)
 
@@ -72,7 +75,10 @@ class FsspecGet(FsspecClient):
     async def do(self, fs: Any, task: Transfer) -> bytes:
         if self.asynchronous:
             return await fs._cat_file(task.path, start=task.begin, end=task.end)
-        return fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
+        body = fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
+        if self.endpoint.protocol == "root":
+            self.answered.add(answered.of_read_file(fs, task.path), len(body))
+        return body
 
     def judge(self, task: Transfer, answer: bytes | None) -> int:
         got, wanted = len(answer or b""), self.size if task.begin is None else task.end - task.begin

@@ -63,6 +63,7 @@ class RootClient(SelectionClient):
         endpoint = self.job.endpoint
         self.url = filesystems.path(endpoint, self.bucket, self.object)
         if endpoint.protocol == "root":
+            filesystems.trust(endpoint)
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
             self.wire = port_wire(endpoint)
             self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"

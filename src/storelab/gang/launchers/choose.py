@@ -17,14 +17,18 @@ from storelab.stores.protocols.endpoint import LOOPBACK
 LOCAL = "local"
 
 
-def make(config: Config, point: Point, folder: Path, environs: list[dict[str, str]]) -> Any:
-    """The launcher of one point's gang.
+def make(config: Config, point: Point, folder: Path, environs: list[dict[str, str]], store: Store | None = None) -> Any:
+    """The launcher of one point's gang. store: which may want the clients on its own hosts.
 
     Raises UserError: launcher missing, too few nodes; MeasurementFailed: too little time left.
     """
     settings = config.launcher
     if settings.kind == LOCAL:
-        return LocalLauncher(folder, point.clients, environs)
+        return LocalLauncher(folder, point.clients, environs, store.beside if store else lambda rank: ())
+    if store and store.beside(0):
+        raise UserError(
+            f"{store.place}.jobs_on_servers", f"the launcher is {settings.kind}", "choose launcher.kind local"
+        )
     seconds = point.fixed["duration_ns"] / 1e9
     if reason := credentials.too_short(os.environ, seconds):
         raise MeasurementFailed(reason)

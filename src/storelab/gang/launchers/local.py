@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from storelab.gang.launchers.base import Launcher
@@ -13,12 +13,20 @@ from storelab.host import processes
 class LocalLauncher(Launcher):
     """Starts the clients of these ranks (a number: that many, from 0). They end with this process, even after kill -9.
 
-    environs: variables by account; client i uses account i mod n.
+    environs: variables by account; client i uses account i mod n. beside: rank -> command that enters the host of its
+    own which a client runs on, () where that is this one.
     """
 
     name, noun = "local", "client"
 
-    def __init__(self, folder: Path, ranks: int | Sequence[int], environs: list[dict[str, str]]):
+    def __init__(
+        self,
+        folder: Path,
+        ranks: int | Sequence[int],
+        environs: list[dict[str, str]],
+        beside: Callable[[int], tuple[str, ...]] = lambda rank: (),
+    ):
+        self.beside = beside
         self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
         self.participants = len(self.ranks)
         self.environs = [{**os.environ, **environ} for environ in environs]
@@ -28,7 +36,7 @@ class LocalLauncher(Launcher):
         for rank in self.ranks:
             with open(self.folder / f"client.{rank}.log", "wb") as log:
                 self.clients[rank] = subprocess.Popen(
-                    [sys.executable, "-m", "storelab.gang.client", str(self.folder), str(rank)],
+                    [*self.beside(rank), sys.executable, "-m", "storelab.gang.client", str(self.folder), str(rank)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

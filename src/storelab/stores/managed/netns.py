@@ -24,8 +24,8 @@ INSIDE = "eth0"
 class Namespace:
     """A network namespace and its link.
 
-    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30; place: of the store
-    in the configuration, and kind: what installs iproute2, for messages.
+    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30 or larger;
+    place: of the store in the configuration, and kind: what installs iproute2, for messages.
     """
 
     def __init__(self, name: str, subnet: str, place: str, kind: str = "xrootd"):
@@ -36,7 +36,7 @@ class Namespace:
             raise UserError(
                 f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30"
             ) from None
-        self.ours, self.server = (str(address) for address in self.network.hosts())
+        self.ours, self.server = (str(self.network.network_address + i) for i in (1, 2))
 
     @property
     def prefix(self) -> tuple[str, ...]:
@@ -77,19 +77,19 @@ class Namespace:
                     out.append(psutil.Process(pid))
         return out
 
-    def complete(self) -> bool:
-        """True if both ends of the link are up and have their addresses."""
-
-        def has(address: str, device: str, *where: str) -> bool:
-            links = self._json(*where, "addr", "show", "dev", device)
-            return any(
-                a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", [])
-            )
-
+    def _has(self, address: str, device: str, *where: str) -> bool:
+        """True if a device is up and has this address. where: `-n` and the namespace, of one elsewhere."""
         try:
-            return has(self.ours, self.name) and has(self.server, INSIDE, "-n", self.name)
+            links = self._json(*where, "addr", "show", "dev", device)
         except (MeasurementFailed, ValueError):
             return False
+        return any(
+            a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", [])
+        )
+
+    def complete(self) -> bool:
+        """True if both ends of the link are up and have their addresses."""
+        return self._has(self.ours, self.name) and self._has(self.server, INSIDE, "-n", self.name)
 
     def _check_subnet(self) -> None:
         """Raises UserError where an address or a route of this machine lies in the subnet, or it in one of theirs."""
@@ -108,7 +108,7 @@ class Namespace:
                 raise UserError(
                     f"{self.place}.subnet",
                     f"{self.network} is in use ({text} at {device})",
-                    f"set {self.place}.subnet to another /30",
+                    f"set {self.place}.subnet to another /{self.network.prefixlen}",
                 )
 
     def up(self) -> None:
@@ -120,15 +120,16 @@ class Namespace:
             return
         self._check_subnet()
         self.down()
+        bits = self.network.prefixlen
         try:
             self._run("netns", "add", self.name)
             outside = [
                 f"link add {self.name} type veth peer name {INSIDE} netns {self.name}",
-                f"addr add {self.ours}/30 dev {self.name}",
+                f"addr add {self.ours}/{bits} dev {self.name}",
                 f"link set {self.name} up",
             ]
             self._run(batch="\n".join(outside) + "\n")
-            inside = ["link set lo up", f"addr add {self.server}/30 dev {INSIDE}", f"link set {INSIDE} up"]
+            inside = ["link set lo up", f"addr add {self.server}/{bits} dev {INSIDE}", f"link set {INSIDE} up"]
             self._run("-n", self.name, batch="\n".join(inside) + "\n")
         except BaseException:
             with contextlib.suppress(MeasurementFailed, UserError):

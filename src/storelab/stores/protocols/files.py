@@ -96,6 +96,11 @@ class FilesAccess(Access):
                 return False
             raise
 
+    def holds(self, bucket: str, key: str = "") -> bool:
+        """Whether this object (or, without a key, this bucket) is there."""
+        with self._explained():
+            return self._present(self._path(bucket, key))
+
     def _bucket(self, bucket: str) -> None:
         if not self._present(self._path(bucket)):
             raise NoSuchBucket(bucket)

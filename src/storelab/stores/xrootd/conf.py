@@ -1,0 +1,72 @@
+"""What the daemons of an XRootD of ours are told, as text.
+
+Waits that differ from XRootD's own defaults do so to start quickly, and to notice a loss within a campaign's run.
+"""
+
+from collections.abc import Sequence
+
+COMMON = """# {node} at {address}
+if exec xrootd
+xrd.protocol XrdHttp{http} libXrdHttp.so
+{tls}fi
+xrd.network nodnr
+xrd.allow host *
+all.export /
+all.adminpath {root}
+all.pidpath {root}
+http.desthttps {https}
+http.selfhttps2http no
+http.listingdeny no
+xrootd.chksum max 2 adler32 crc32c
+xrd.report 127.0.0.1:{nobody} every {report}s all sync
+"""
+DATA = """oss.localroot {root}/objects
+"""
+# All that is not encrypted is refused, whoever asks.
+TLS = """xrd.tls {root}/server.pem {root}/server.key
+xrd.tlsca certfile {root}/ca.pem
+xrootd.tls all
+"""
+# Seconds. XRootD's own: 90 of startup, 5 of lookup and query deadline, 30 of suspend, 90 of service, 600 of drop.
+WAITS = {"startup": 1, "lookup": 1, "qdl": 1, "suspend": 1, "service": 1, "drop": 10}
+# A server counts what a connection moved when it ends, or when it reports, which nobody hears.
+REPORT, NOBODY = 1, 9
+CONNECT = 1  # s until a data server that found no redirector, or was not let in, tries again; XRootD's own: 10
+
+
+def _common(node: str, address: str, root: str, tls: bool, http: str = "") -> str:
+    secure = TLS.format(root=root) if tls else ""
+    more = {"https": "yes" if tls else "no", "report": REPORT, "nobody": NOBODY}
+    return COMMON.format(node=node, address=address, root=root, http=http, tls=secure, **more)
+
+
+def single(address: str, port: int, root: str, tls: bool) -> str:
+    """One server for all: XrdHttp has a port of its own."""
+    return f"xrd.port {port}\n" + _common("server", address, root, tls, f":{port + 1}") + DATA.format(root=root)
+
+
+def redirector(node: str, address: str, port: int, cms: int, root: str, tls: bool) -> str:
+    """A manager: its xrootd at `port`, its cmsd at `cms`."""
+    waits = " ".join(f"{name} {seconds}" for name, seconds in WAITS.items())
+    return _common(node, address, root, tls) + (
+        f"all.role manager\nall.manager {address}:{cms}\nxrd.port {port} if exec xrootd\nxrd.port {cms} if exec cmsd\n"
+        f"cms.delay {waits} servers 1\n"
+    )
+
+
+def server(node: str, address: str, port: int, managers: Sequence[str], root: str, tls: bool) -> str:
+    """A data server that serves all `managers` (host:port)."""
+    told = "".join(f"all.manager all {manager}\n" for manager in managers)
+    return _common(node, address, root, tls) + (
+        f"all.role server\n{told}xrd.port {port} if exec xrootd\n"
+        f"cms.conwait {CONNECT}\ncms.space linger 0 recalc 15 min 1% 100m 2% 200m\n" + DATA.format(root=root)
+    )
+
+
+def proxy(node: str, address: str, port: int, origin: str, root: str, tls: bool) -> str:
+    """A proxy of the redirector `origin` (host:port)."""
+    return _common(node, address, root, tls) + f"xrd.port {port}\nofs.osslib libXrdPss.so\npss.origin {origin}\n"
+
+
+def timeouts() -> dict[str, int]:
+    return {f"cms.delay {name}": seconds for name, seconds in WAITS.items()} | {"cms.conwait": CONNECT}

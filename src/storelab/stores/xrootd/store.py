@@ -1,0 +1,273 @@
+"""XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in network namespaces of its own.
+
+It listens on all addresses whatever it is told, hence the namespaces, hence root. The servers themselves run as their
+package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, visible
+to it alone. One server has all the data; several have parts of them, and clients come in by a redirector or a proxy
+(`cluster.py`). See docs/stores.md.
+"""
+
+import contextlib
+import hashlib
+import ipaddress
+import os
+import pwd
+import shutil
+import socket
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
+from storelab.install import debian, program
+from storelab.stores.managed import net
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.facts import short_name
+from storelab.stores.managed.lan import Lan
+from storelab.stores.managed.netns import Namespace
+from storelab.stores.protocols.access import Access, BucketExists
+from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.xrootd import asking, certificates
+from storelab.stores.xrootd.cluster import MOST_DOORS, Cluster
+from storelab.stores.xrootd.joined import JoinedAccess
+from storelab.stores.xrootd.settings import Settings
+
+USERS = ("xrootd", "nobody")
+MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # a folder that is there and that everybody can reach
+# Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it.
+# Then stop being root for good: XRootD's own option -R changes the effective user only, and could be root again at any
+# time.
+ENTER = (
+    'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 '
+    "group=$5 && shift 5 "
+    '&& exec setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"'
+)
+# One object written and read over root://, in a process of its own: the client's threads are not wanted in this one.
+PROBE = """
+import sys
+from XRootD import client
+from XRootD.client.env import EnvPutInt
+from XRootD.client.flags import OpenFlags
+for name, value in (("ConnectionWindow", 5), ("ConnectionRetry", 1), ("RequestTimeout", 10)):
+    EnvPutInt(name, value)
+url, path, data = sys.argv[1], "/storelab-warmup/warm-root", b"warm"
+def ask(answer):
+    if not answer[0].ok:
+        raise SystemExit(answer[0].message.strip())
+    return answer[1]
+f = client.File()
+ask(f.open(url + path, OpenFlags.DELETE)); ask(f.write(data)); ask(f.close())
+g = client.File()
+ask(g.open(url + path, OpenFlags.READ)); read = ask(g.read()); ask(g.close())
+raise SystemExit(0 if read == data else "what was written is not read back")
+"""
+
+
+class XRootD(Cluster):
+    Settings = Settings
+    system = "XRootD"
+    version_flag, version_pattern = "-v", r"v(\d\S*)"
+    protocol = "root"
+
+    def __init__(self, name: str, settings: Any, state: Path):
+        self.protocol = settings.protocol
+        self.several = settings.servers > 1
+        self.front = f"{settings.door}-" if self.several else "xrootd-"
+        self.most_front_ends = MOST_DOORS if self.several else 1
+        super().__init__(name, settings, state)
+
+    @cached_property
+    def namespace(self) -> Namespace:
+        """Of one server, or of the switch between several."""
+        name = f"sl-{short_name(self.folder)}"
+        if self.several:
+            return Lan(name, self.settings.subnet, self.place, self.all_nodes())
+        return Namespace(name, self.settings.subnet, self.place)
+
+    recipe = debian.Packages(
+        ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
+        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+    ).parts
+
+    def require(self) -> None:
+        if self.settings.jobs_on_servers and not self.several:
+            raise UserError(
+                f"{self.place}.jobs_on_servers", "there is one data server, and no door", "set servers to 2 or more"
+            )
+        if os.geteuid() != 0:
+            raise UserError(
+                self.place,
+                "XRootD needs root (it listens on all addresses, so it runs in a network namespace of its own)",
+                "run storelab as root, or use a `root` or `http` door that is there already",
+            )
+        self.program()
+        commands = ["ip", "mount", "setpriv", *(["cmsd"] if self.several else [])]
+        for name in commands + (["openssl"] if self.settings.tls else []):
+            program(name, "xrootd", self.place)
+        self._user()
+        _ = self.namespace  # whether the subnet is one, and large enough
+
+    @staticmethod
+    def _user() -> pwd.struct_passwd:
+        known = {user.pw_name: user for user in pwd.getpwall()}
+        return next(known[name] for name in USERS if name in known)
+
+    def moved(self, settings: Any, index: int) -> Any:
+        """Each deployment has namespaces of its own, so its ports may be the same.
+
+        Its subnet lies behind those of the earlier ones.
+        """
+        network = ipaddress.IPv4Network(settings.subnet, strict=False)
+        first = network.network_address + network.num_addresses * index
+        return settings.model_copy(update={"subnet": f"{first}/{network.prefixlen}"})
+
+    def root(self) -> str:
+        """Where the servers find their folders."""
+        return next(p for p in MOUNT_POINTS if Path(p).is_dir())
+
+    def address_of(self, node: str) -> str:
+        return self.namespace.addresses[node] if isinstance(self.namespace, Lan) else self.namespace.server
+
+    def spool(self, node: str) -> Path:
+        """What a node's daemons see at `root`."""
+        return self.folder / (f"spool-{node}" if self.several else "spool")
+
+    def objects(self, node: str) -> Path:
+        """A node's data; an empty folder of a door."""
+        if not self.several:
+            return self.data / "objects"
+        return self.data / f"server-{node[1:]}" if node.startswith("s") else self.spool(node) / "objects"
+
+    def _configuration(self, node: str) -> str:
+        """Name of the file; it tells the content, so that one with other settings is recognised by its command line."""
+        return f"{node}-{hashlib.sha256(self.text(node).encode()).hexdigest()[:8]}.cfg"
+
+    def daemon(self, name: str) -> Daemon:
+        node, port = self.node_of(name), self.settings.port
+        host, user, root = self.address_of(node), self._user(), self.root()
+        binary = self.program()
+        if name.startswith(("manager-", "cmsd-")):
+            binary = program("cmsd", "xrootd", self.place)
+        argv = (str(binary), "-I", "v4", "-c", f"{root}/{self._configuration(node)}")
+        places = (str(self.spool(node)), str(self.objects(node)), root)
+        enter = ("/bin/sh", "-c", ENTER, "sh", *places, str(user.pw_uid), str(user.pw_gid))
+        space, tls = self.namespace, self.settings.tls
+        return Daemon(
+            name,
+            argv,
+            host,
+            (port,) if self.several else (port, port + 1),
+            (lambda: self.health_of(name))
+            if self.several
+            else (lambda: asking.handshake(host, port) and net.answers(host, port + 1, "/", tls=tls)),
+            environ=self.environ_of(node),
+            prefix=(*(space.enter(node) if isinstance(space, Lan) else space.prefix), *enter),
+            elsewhere=True,
+        )
+
+    def make_certificate(self) -> None:
+        """For the addresses of all nodes, once, where the setting `tls` wants one."""
+        folder = self.folder / "tls"
+        if self.settings.tls and not (folder / "ca.pem").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700)
+            nodes = self.all_nodes() if self.several else ["x1"]
+            certificates.make(folder, [self.address_of(node) for node in nodes], self.place)
+
+    def make_ready(self) -> None:
+        """Stop what is of another form of this store: one server, or several."""
+        strange = [n for n in self.daemons.records() if n not in self.daemon_actors()]
+        if strange:
+            self._stop(list(self.daemons.records()))
+            self.dismantle()
+
+    def _start(self, front_ends: int) -> None:
+        self._asked = front_ends
+        fronts = {*self.front_ends(), *self.front_actors(front_ends)}
+        names = [n for stage in self.stages(sorted(fronts, key=self._number)) for n in stage]
+        nodes = list(dict.fromkeys(map(self.node_of, names)))
+        for node in nodes:
+            self._ready(node)
+        if isinstance(self.namespace, Lan):
+            self.namespace.attach(nodes)
+        else:
+            self.namespace.up()
+        super()._start(front_ends)
+
+    def _ready(self, node: str) -> None:
+        """Its folders, and what its daemons read."""
+        user, spool = self._user(), self.spool(node)
+        for folder in (spool, self.objects(node)):
+            folder.mkdir(exist_ok=True, mode=0o700)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        (spool / "objects").mkdir(exist_ok=True)  # the place where the data are mounted
+        # What it tells clients as its address is what its host's name resolves to; name servers cannot be asked from
+        # there.
+        hosts = f"127.0.0.1 localhost\n{self.address_of(node)} {socket.gethostname()}\n"
+        for name, text in ((self._configuration(node), self.text(node)), ("hosts", hosts)):
+            if not (spool / name).exists() or (spool / name).read_text() != text:
+                (spool / name).write_text(text)
+                (spool / name).chmod(0o644)
+        if self.settings.tls:
+            shutil.rmtree(spool / "authorities", ignore_errors=True)  # links in it would be in the way
+            shutil.copytree(self.folder / "tls", spool, symlinks=True, dirs_exist_ok=True)
+            (spool / "server.key").chmod(0o400)
+            for path in (spool, *(spool / n for n in ("server.key", "server.pem", "ca.pem", "authorities"))):
+                os.chown(path, user.pw_uid, user.pw_gid)
+
+    def dismantle(self) -> None:
+        if os.geteuid() == 0:
+            for form in (Namespace, Lan):  # either may be there, where the settings were changed
+                form(self.namespace.name, self.settings.subnet, self.place).down()
+        for spool in self.folder.glob("spool*"):
+            for path in spool.iterdir():
+                if path.name != "objects":  # sockets, logs of its own, process numbers
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    # How clients come to it
+
+    def _url(self, node: str, protocol: str) -> str:
+        port = self.settings.port + (protocol == "http" and not self.several)
+        secure = "s" if self.settings.tls else ""
+        return f"{protocol}{secure}://{self.address_of(node)}:{port}" + ("/" if protocol == "root" else "")
+
+    def endpoint(self, name: str) -> Endpoint:
+        return self._at(self.node_of(name), self.protocol)
+
+    def _at(self, node: str, protocol: str) -> Endpoint:
+        return Endpoint(self._url(node, protocol), ca_file=self.ca_file(), protocol=protocol)
+
+    def access(self, account: int = 0, front_end: int = 0) -> Access:
+        """Always over HTTP, and to the data servers themselves.
+
+        The client of root:// has threads, which do no good in a process that starts others.
+        """
+        self.endpoints(front_end + 1)
+        return self._way()
+
+    def _way(self) -> Access:
+        from storelab.stores.protocols.files import FilesAccess
+
+        nodes = [self.node_of(n) for n in self.servers()] if self.several else ["x1"]
+        ways = [FilesAccess(self._at(node, "http"), self.place) for node in nodes]
+        return JoinedAccess(ways, self.place) if self.several else ways[0]
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        if self.several:
+            with contextlib.suppress(BucketExists):
+                self._way().make_bucket("storelab-warmup")
+        if endpoint.protocol == "http" or not self.several:
+            super().warm_up_one(endpoint if endpoint.protocol == "http" else self._at("x1", "http"))
+        if endpoint.protocol == "root":
+            environ = dict(os.environ) | ({"X509_CERT_FILE": endpoint.ca_file} if endpoint.ca_file else {})
+            done = processes.ask([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
+            if done.returncode:
+                raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
+
+    def deployment(self) -> dict[str, Any]:
+        told = super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}
+        if self.several:
+            told |= {"jobs_on_servers": self.settings.jobs_on_servers}
+            told |= {"door": self.settings.door, "network": "a pair of virtual interfaces for each node, and a switch"}
+        return told

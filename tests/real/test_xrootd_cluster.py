@@ -1,0 +1,174 @@
+"""XRootD with three data servers: clients are sent on by redirectors, or served by a proxy, with TLS; a server is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from laboratory import anything, bucket_for, needs_xrootd
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.stores.faults.acts import Acts
+from storelab.stores.protocols import filesystems
+from storelab.stores.xrootd import asking
+from storelab.stores.xrootd.settings import Settings
+from storelab.stores.xrootd.store import XRootD
+from storelab.workloads.staging import buckets
+
+pytestmark = [pytest.mark.heavy, *needs_xrootd]
+NET = f"10.{150 + os.getpid() % 40}.{os.getpid() // 40 % 250}"
+# Writes, reads back, and reads two ranges through a door; in a process of its own, for XRootD's client has threads.
+CLIENT = """
+import json, sys
+from storelab.engines.fsspec.answered import of_read_file
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.endpoint import Endpoint
+end, folder, names = Endpoint(**json.loads(sys.argv[1])), sys.argv[2], sys.argv[3:]
+fs, servers = filesystems.data(end, {}, 4), []
+for name in names:
+    with fs.open(f"/{folder}/{name}", "wb") as f:
+        f.write(name.encode() * 1000)
+    assert fs.cat_file(f"/{folder}/{name}", start=0, end=1000 * len(name)) == name.encode() * 1000
+    servers.append(of_read_file(fs, f"/{folder}/{name}"))
+assert fs.cat_ranges([f"/{folder}/{names[0]}"] * 2, [0, 7], [5, 17])[1] == (names[0].encode() * 1000)[7:17]
+print(*servers)
+"""
+
+
+def new(state, index: int, **settings) -> XRootD:
+    settings = {"servers": 3, "subnet": f"{NET}.{32 * index}/27"} | settings
+    return XRootD("xr", Settings(kind="xrootd", **settings), state)
+
+
+def left_behind(store: XRootD) -> list[str]:
+    mine = [p for p in psutil.process_iter(["name", "cwd"]) if p.info["name"] in ("xrootd", "cmsd")]
+    here = [f"{p.pid}" for p in mine if p.info["cwd"] == str(store.folder)]
+    return here + store.namespace.spaces() + [str(p) for p in store.folder.rglob("*") if p.is_socket() or p.is_fifo()]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two redirectors, three data servers, TLS."""
+    store = new(tmp_path_factory.mktemp("cluster"), 0, tls=True)
+    store.up(front_ends=2)
+    yield store
+    store.down()
+    assert left_behind(store) == []
+
+
+def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
+    """The data server of each file that a client wrote and read through a door."""
+    import json
+    from dataclasses import asdict
+
+    endpoint = json.dumps(asdict(store.endpoints(front_end + 1)[front_end]))
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, endpoint, folder, *names], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    return done.stdout.split()
+
+
+def test_clients_are_sent_to_all_servers_and_both_sides_count_them(cluster):
+    bucket, before = bucket_for(cluster, "sent"), cluster.answered()
+    servers = ask(cluster, 0, bucket.name, "a", "b", "c")
+    assert {s.rpartition(":")[0] for s in servers} == {cluster.address_of(f"s{i}") for i in (1, 2, 3)}  # round robin
+    after = cluster.answered()
+    opened = {n: after[n]["opens"] - before[n]["opens"] for n in cluster.servers()}
+    assert sorted(opened.values()) == [2, 2, 3]  # written and read; two ranges of the first one
+    assert after["redirector-2"]["opens"] == before["redirector-2"]["opens"]
+    assert after["redirector-1"]["redirects"] - before["redirector-1"]["redirects"] >= 6
+    # Each file lies on the server that the client says, and storelab's own way finds them all.
+    for name, server in zip("abc", servers, strict=True):
+        node = next(f"s{i}" for i in (1, 2, 3) if cluster.address_of(f"s{i}") == server.rpartition(":")[0])
+        assert (cluster.objects(node) / bucket.name / name).read_bytes() == name.encode() * 1000
+    access = cluster.access()
+    assert sorted(access.keys(bucket.name, "")) == [(".storelab", len(access.read(bucket.name, ".storelab")))] + [
+        (n, 1000) for n in "abc"
+    ]
+    assert set(ask(cluster, 1, bucket.name, "a", "b", "c")) == set(servers)  # the other redirector finds them there
+    assert buckets.remove(cluster, "sent", anything)[0] == 3 and bucket.name not in access.bucket_names()
+
+
+def test_with_tls_nothing_is_said_in_clear(cluster):
+    for node in ("r1", "s1"):
+        host, port = cluster.address_of(node), cluster.settings.port
+        assert asking.served(host, port, cluster.ca_file())["pid"]
+        with pytest.raises(MeasurementFailed, match="does not answer"):
+            asking.served(host, port)  # without TLS
+    assert all(p.stat().st_mode & 0o077 == 0 for p in cluster.folder.rglob("server.key"))
+
+
+def test_another_authority_is_not_trusted(cluster, tmp_path):
+    import trustme
+
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    with pytest.raises(MeasurementFailed, match="certificate verify failed"):
+        asking.served(cluster.address_of("s1"), cluster.settings.port, str(tmp_path / "other.pem"))
+
+
+def test_a_lost_server_is_told_and_comes_back(cluster):
+    bucket = bucket_for(cluster, "lost")
+    keys = [f"k{i}" for i in range(12)]
+    for key in keys:
+        cluster.access().write(bucket.name, key, key.encode())
+    assert cluster.condition().state == "clean"
+    acts = Acts(cluster)
+    acts.ready({"act": "kill"}, "server-2")()
+    end = time.monotonic() + 20
+    while cluster.condition().state != "degraded" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert cluster.condition().detail == "redirector: 2 of 3 data servers"
+    assert cluster.answered()["server-2"] is None
+    lost = [p.name for p in (cluster.objects("s2") / bucket.name).iterdir()]
+    with pytest.raises(UserError, match="cannot be reached"):  # not `None`: it is not gone
+        cluster.access().read(bucket.name, lost[0])
+    kept = next(k for k in keys if k not in lost)
+    assert lost and cluster.access().read(bucket.name, kept) == kept.encode()
+    acts.ready({"act": "restart"}, "server-2")()
+    while cluster.condition().state != "clean" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert cluster.condition().state == "clean" and cluster.access().read(bucket.name, lost[0])
+
+
+def test_a_proxy_joins_the_servers(tmp_path):
+    store = new(tmp_path / "state", 1, door="proxy", servers=2)
+    try:
+        store.up()
+        assert list(store.deployment()["daemons"]) == ["manager", "cmsd", "server", "redirector", "proxy"]
+        bucket, before = bucket_for(store, "joined"), store.answered()
+        servers = ask(store, 0, bucket.name, "a", "b")
+        assert {s.rpartition(":")[0] for s in servers} == {store.address_of("p1")}  # nobody is sent on
+        after = store.answered()
+        assert [after[n]["opens"] - before[n]["opens"] >= 2 for n in store.servers()] == [True, True]
+        fs = filesystems.data(store._at("p1", "http"), {}, 4)
+        listed = {name for name in "ab" if fs.cat_file(f"{store._url('p1', 'http')}/{bucket.name}/{name}")}
+        assert listed == {"a", "b"}
+        os.kill(store.actors()["server-1"], signal.SIGKILL)  # and `up` mends
+        store.up()
+        assert store.condition().state == "clean" and store.status().state == "up"
+    finally:
+        store.down()
+    assert left_behind(store) == []
+
+
+def test_killed_in_the_middle_of_up(tmp_path):
+    """With a part of the nodes there, or a part of the daemons: `down` leaves nothing."""
+    code = (
+        "import os, sys; from pathlib import Path; from storelab.stores.xrootd.settings import Settings as S\n"
+        "from storelab.stores.xrootd.store import XRootD\n"
+        "s = XRootD('xr', S(kind='xrootd', servers=2, subnet=sys.argv[2]), Path(sys.argv[1]))\n"
+        "die = lambda *a, **k: os.kill(os.getpid(), 9)\n"
+        "if sys.argv[3] == 'daemon': s.daemons.wait_healthy = die\n"
+        "else: s.namespace._attach = lambda node, bits, real=s.namespace._attach: die() if node == 's2' else real(node, bits)\n"
+        "s.up()"
+    )
+    store = new(tmp_path, 2, servers=2)
+    for where in ("node", "daemon"):
+        command = [sys.executable, "-c", code, str(tmp_path), store.settings.subnet, where]
+        assert subprocess.run(command, check=False).returncode == -9 and store.namespace.exists()
+        store.down()
+        assert left_behind(store) == [] and not store.namespace.exists()

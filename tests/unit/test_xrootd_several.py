@@ -1,0 +1,309 @@
+"""XRootD with several data servers: who is where, what the daemons are told, what servers say; nothing is started."""
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.engines.fsspec.answered import Answered
+from storelab.stores.managed.answered import difference
+from storelab.stores.managed.lan import Lan
+from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
+from storelab.stores.xrootd import asking
+from storelab.stores.xrootd.joined import JoinedAccess
+from storelab.stores.xrootd.settings import Settings
+from storelab.stores.xrootd.store import XRootD
+
+
+def store(tmp_path, **settings) -> XRootD:
+    return XRootD("xr", Settings(kind="xrootd", **settings), tmp_path)
+
+
+def names(stages) -> list[set[str]]:
+    return [set(stage) for stage in stages]
+
+
+def test_daemons_and_their_order(tmp_path):
+    one = store(tmp_path)
+    assert names(one.stages(["xrootd-1"])) == [{"xrootd-1"}] and one.data_actors() == [] and one.answered() == {}
+    two = store(tmp_path, servers=2)
+    assert names(two.stages(["redirector-1", "redirector-2"])) == [
+        {"manager-1", "manager-2"},
+        {"cmsd-1", "cmsd-2"},
+        {"server-1", "server-2", "redirector-1", "redirector-2"},
+    ]
+    assert names(store(tmp_path, servers=2, door="proxy").stages(["proxy-1", "proxy-2"])) == [
+        {"manager-1"},
+        {"cmsd-1", "cmsd-2"},
+        {"server-1", "server-2", "redirector-1"},
+        {"proxy-1", "proxy-2"},
+    ]
+    assert two.data_actors() == ["server-1", "server-2"] and two.most("front_ends") == 4 and one.most("front_ends") == 1
+
+
+def test_every_node_has_an_address_of_its_own_and_the_same_port(tmp_path):
+    """Clients are sent from one to the other; what they receive is counted by the port (`engines/common/wire.py`)."""
+    cluster = store(tmp_path, servers=16)
+    addresses = [cluster.address_of(node) for node in cluster.all_nodes()]
+    assert len({*addresses, cluster.namespace.ours}) == 25 and cluster.namespace.ours == "10.213.77.1"
+    assert cluster.daemon("server-16").ports == cluster.daemon("redirector-1").ports == (10940,)
+    assert cluster.node_of("cmsd-3") == cluster.node_of("server-3") == "s3"
+    assert cluster.endpoint("redirector-2").url == f"root://{cluster.address_of('r2')}:10940/"
+    assert store(tmp_path, servers=2, protocol="http").endpoint("redirector-1").url == "http://10.213.77.2:10940"
+    assert store(tmp_path, protocol="http").endpoint("xrootd-1").url == "http://10.213.77.2:10941"
+
+
+def test_a_deployment_has_the_next_subnet(tmp_path):
+    cluster = store(tmp_path, servers=2)
+    assert cluster.moved(cluster.settings, 2).subnet == "10.213.77.64/27"
+    assert store(tmp_path).moved(Settings(kind="xrootd", subnet="10.1.2.0/30"), 3).subnet == "10.1.2.12/30"
+
+
+def test_a_subnet_that_is_too_small(tmp_path):
+    with pytest.raises(UserError, match=r"stores\.xr\.subnet: 10\.213\.77\.0/30 has 2 addresses, and 11 are needed"):
+        _ = store(tmp_path, servers=2, subnet="10.213.77.0/30").namespace
+    lan = Lan("sl-x", "10.9.8.0/28", "stores.x", [f"s{i}" for i in range(13)])
+    assert lan.addresses["s12"] == "10.9.8.14"
+    with pytest.raises(UserError, match=r"write 10\.9\.8\.0/27"):
+        Lan("sl-x", "10.9.8.0/28", "stores.x", [f"s{i}" for i in range(14)])
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
+
+
+def test_what_the_daemons_are_told(tmp_path):
+    cluster = store(tmp_path, servers=3)
+    cluster._asked = 2
+    server, redirector = lines(cluster.text("s2")), lines(cluster.text("r2"))
+    assert [line for line in server if line.startswith("all.manager")] == [
+        "all.manager all 10.213.77.2:10941",
+        "all.manager all 10.213.77.3:10941",
+    ]
+    assert "all.role server" in server and f"oss.localroot {cluster.root()}/objects" in server
+    assert "all.role manager" in redirector and "all.manager 10.213.77.3:10941" in redirector
+    assert not [line for line in redirector if line.startswith("oss.")]
+    proxy = lines(store(tmp_path, servers=3, door="proxy").text("p1"))
+    assert "pss.origin 10.213.77.2:10940" in proxy and "ofs.osslib libXrdPss.so" in proxy
+    assert cluster.timeouts()["cms.delay lookup"] == 1 and store(tmp_path).timeouts() == {}
+
+
+@pytest.mark.parametrize("node", ["r1", "s1", "p1"])
+def test_with_tls_nothing_else_is_spoken(tmp_path, node):
+    plain, secure = (store(tmp_path, servers=2, door="proxy", tls=tls) for tls in (False, True))
+    assert "xrootd.tls all" in lines(secure.text(node)) and "tls" not in plain.text(node).replace("https2http", "")
+    assert secure.endpoint("proxy-1").url.startswith("roots://") and secure.endpoint("proxy-1").ca_file
+    assert plain.endpoint("proxy-1").ca_file is None
+    assert secure._configuration(node) != plain._configuration(node)  # so that one is not taken for the other
+
+
+def test_two_data_servers_are_told_apart_by_their_command_lines(tmp_path):
+    cluster = store(tmp_path, servers=2)
+    assert cluster.daemon("server-1").argv != cluster.daemon("server-2").argv
+    assert cluster.objects("s1") != cluster.objects("s2")
+
+
+def test_jobs_on_the_data_s_own_nodes(tmp_path):
+    cluster = store(tmp_path, servers=2, jobs_on_servers=True)
+    nodes = [cluster.beside(client)[1].rpartition("-")[2] for client in range(5)]
+    assert nodes == ["s1", "s2", "s1", "s2", "s1"]
+    assert store(tmp_path, servers=2).beside(0) == () == store(tmp_path).beside(1)
+    with pytest.raises(UserError, match=r"stores\.xr\.jobs_on_servers: there is one data server"):
+        store(tmp_path, jobs_on_servers=True).require()
+
+
+def test_a_client_knows_what_is_on_its_own_host():
+    answered = Answered()
+    for server, size in (("127.0.0.1:1094", 5), ("192.0.2.1:1094", 7), ("127.0.0.1:1094", 6)):
+        answered.add(server, size)
+    assert answered.record() == [
+        {"server": "127.0.0.1:1094", "operations": 2, "bytes": 11, "local": True},
+        {"server": "192.0.2.1:1094", "operations": 1, "bytes": 7, "local": False},
+    ]
+
+
+# -- what they say of themselves
+
+STATISTICS = b"""<statistics tod="1" ver="v5.5.3" src="h:10940" tos="0" pgm="xrootd" ins="anon" pid="77" site="">
+<stats id="info"><host>h</host></stats><stats id="link"><num>1</num><in>1000</in><out>5000000</out></stats>
+<stats id="xrootd"><num>2</num><ops><open>7</open><rf>0</rf><rd>5</rd><pr>0</pr><rv>3</rv><rs>90</rs><wv>0</wv><ws>0</ws>
+<wr>2</wr></ops><err>1</err><rdr>4</rdr><dly>6</dly></stats></statistics>\0"""
+
+
+def test_statistics_of_a_server():
+    assert asking.counts(STATISTICS) == {
+        **{"opens": 7, "reads": 5, "vector_reads": 3, "writes": 2, "redirects": 4, "waits": 6, "errors": 1},
+        **{"bytes_in": 1000, "bytes_out": 5_000_000, "pid": 77},
+    }
+    for wrong in (b"", b"<statistics/>", STATISTICS.replace(b'id="link"', b'id="other"')):
+        with pytest.raises(MeasurementFailed, match="not understood"):
+            asking.counts(wrong)
+
+
+def answer(status: int, body: bytes) -> bytes:
+    return struct.pack("!2sHi", b"\0\1", status, len(body)) + body
+
+
+@pytest.fixture
+def speaker():
+    """A function that starts a server which sends these bytes after the login; its port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve(said: bytes) -> None:
+        with listening.accept()[0] as s:
+            s.recv(20, socket.MSG_WAITALL)
+            s.sendall(struct.pack("!HHi", 0, 0, 8) + bytes(8))
+            s.recv(24, socket.MSG_WAITALL)
+            s.sendall(answer(0, bytes(8)))
+            s.recv(24, socket.MSG_WAITALL)
+            s.sendall(answer(0, bytes(16)))
+            s.recv(1000)
+            s.sendall(said)
+
+    def start(said: bytes) -> int:
+        threading.Thread(target=serve, args=(said,), daemon=True).start()
+        return listening.getsockname()[1]
+
+    yield start
+    listening.close()
+
+
+def test_a_server_is_asked_in_its_own_protocol(speaker):
+    half = len(STATISTICS) // 2
+    port = speaker(answer(4000, STATISTICS[:half]) + answer(0, STATISTICS[half:]))
+    assert asking.served("127.0.0.1", port)["opens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        (b"Sw[::10.213.77.10]:10940 Sr10.213.77.11:10940\0", ["10.213.77.10:10940", "10.213.77.11:10940"]),
+        (b"sw[::10.213.77.10]:10940 Mw10.213.77.11:10940", []),  # does not answer just now; another redirector
+        (b"\0", []),
+    ],
+)
+def test_the_data_servers_that_a_redirector_knows(speaker, said, known):
+    assert asking.servers_known("127.0.0.1", speaker(answer(0, said))) == known
+
+
+@pytest.mark.parametrize("said", [b"", answer(4003, b"\0\0\x0b\xc3no\0"), b"\0\1"])
+def test_a_server_that_does_not_tell(speaker, said):
+    with pytest.raises(MeasurementFailed, match="does not answer"):
+        asking.served("127.0.0.1", speaker(said), timeout=1.0)
+
+
+def test_what_was_answered_meanwhile():
+    before, after = {"opens": 5, "bytes_out": 100, "pid": 1}, {"opens": 7, "bytes_out": 400, "pid": 1}
+    assert difference(before, after) == {"state": "whole", "opens": 2, "bytes_out": 300}
+    assert difference(before, after | {"pid": 2}) == {"state": "restarted", "opens": 7, "bytes_out": 400}
+    assert difference(None, after) == {"state": "restarted", "opens": 7, "bytes_out": 400}
+    assert difference(before, None) == {"state": "silent"}
+
+
+# -- a way into all of them
+
+
+class Way(Access):
+    """A data server in memory."""
+
+    def __init__(self):
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.lost = False
+
+    def holds(self, bucket, key=""):
+        self._there()
+        return key in self.files.get(bucket, {}) if key else bucket in self.files
+
+    def _there(self):
+        if self.lost:
+            raise UserError("stores.x", "it cannot be reached")
+
+    def read(self, bucket, key):
+        self._there()
+        if bucket not in self.files:
+            raise NoSuchBucket(bucket)
+        return self.files[bucket].get(key)
+
+    def write(self, bucket, key, data):
+        self._there()
+        self.files[bucket][key] = data
+
+    def keys(self, bucket, prefix=""):
+        yield from ((k, len(v)) for k, v in self.files[bucket].items() if k.startswith(prefix))
+
+    def delete(self, bucket, keys):
+        for key in keys:
+            self.files[bucket].pop(key, None)
+
+    def bucket_names(self):
+        return list(self.files)
+
+    def prefixes(self, bucket, above):
+        return [f"{above}{k.removeprefix(above).split('/')[0]}/" for k in self.files[bucket] if k.startswith(above)]
+
+    def make_bucket(self, bucket):
+        if bucket in self.files:
+            raise BucketExists(bucket)
+        self.files[bucket] = {}
+
+    def drop_bucket(self, bucket, ours=None):
+        del self.files[bucket]
+
+
+@pytest.fixture
+def joined():
+    return JoinedAccess([Way(), Way(), Way()], "stores.x")
+
+
+def test_several_servers_are_one_tree(joined):
+    joined.make_bucket("b")
+    bodies = {f"d{i}/k{i}": bytes([i]) * i for i in range(60)}
+    for key, body in bodies.items():
+        joined.write("b", key, body)
+    assert {key: joined.read("b", key) for key in bodies} == bodies
+    assert dict(joined.keys("b")) == {key: len(body) for key, body in bodies.items()}
+    assert min(len(way.files["b"]) for way in joined.ways) > 10 and joined.prefixes("b", "") == sorted(
+        f"d{i}/" for i in range(60)
+    )
+    joined.delete("b", ["d1/k1", "d2/k2"])
+    assert joined.read("b", "d1/k1") is None and len(list(joined.keys("b"))) == 58
+    joined.drop_bucket("b")
+    assert joined.bucket_names() == [] and not any(way.files for way in joined.ways)
+    with pytest.raises(NoSuchBucket):
+        joined.read("b", "d3/k3")
+    with pytest.raises(NoSuchBucket):
+        list(joined.keys("b"))
+
+
+def test_a_file_stays_on_its_server_when_it_is_replaced(joined):
+    """One that a redirector put elsewhere is not written a second time beside it."""
+    joined.make_bucket("b")
+    for i, way in enumerate(joined.ways):
+        way.files["b"][f"k{i}"] = b"old"
+    for i in range(3):
+        joined.write("b", f"k{i}", b"new")
+    assert [way.files["b"] for way in joined.ways] == [{f"k{i}": b"new"} for i in range(3)]
+
+
+def test_a_bucket_is_made_on_all_servers(joined):
+    joined.ways[1].make_bucket("b")
+    joined.make_bucket("b")  # it was there on one
+    assert all("b" in way.files for way in joined.ways)
+    with pytest.raises(BucketExists):
+        joined.make_bucket("b")
+
+
+def test_a_lost_server_hides_nothing(joined):
+    joined.make_bucket("b")
+    keys = [f"k{i}" for i in range(30)]
+    for key in keys:
+        joined.write("b", key, b"x")
+    joined.ways[0].lost = True
+    for key in keys:
+        if key in joined.ways[0].files["b"]:
+            with pytest.raises(UserError, match="cannot be reached"):  # not `None`: nobody knows whether it is gone
+                joined.read("b", key)
+        else:
+            assert joined.read("b", key) == b"x"
