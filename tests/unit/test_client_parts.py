@@ -392,7 +392,7 @@ def test_what_a_client_prepares(tmp_path, client, copy):
     axes = {"volume_fraction": 50.0, "clients": 3}
     point = SimpleNamespace(axes=axes, fixed={"duration_ns": 3 * S})
     reader.job = SimpleNamespace(
-        manifest=tmp_path / "m.json", client=client, buckets=places, limits={}, point=point, extra={}
+        manifest=tmp_path / "m.json", client=client, buckets=places, limits={}, point=point, extra={}, told=None
     )
     reader.prepare()
     reader.close()

@@ -424,8 +424,9 @@ def test_what_ends_an_attempt_is_called_whatever_happened(monkeypatch):
         raise MeasurementFailed("the store is gone")
 
     monkeypatch.setattr(measuring, "_write_job", fails)
+    state = SimpleNamespace(stage=lambda *_: None)
     with pytest.raises(MeasurementFailed):
-        measuring._attempted(SimpleNamespace(workload=work, job={"attempt": "a"}), [], "")
+        measuring._attempted(SimpleNamespace(workload=work, job={"attempt": "a"}, state=state, work=None), [], "")
     assert called == [{"attempt": "a"}]
     order = []
     launching._served["a"] = launching.Served(

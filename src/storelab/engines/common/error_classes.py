@@ -51,7 +51,7 @@ def classify(error: BaseException) -> tuple[str, int]:
             return str(response.get("Error", {}).get("Code") or type(link).__name__), int(status)
         status = getattr(response, "status_code", None) or getattr(link, "status", None)
         if isinstance(status, int):  # requests, aiohttp, davix
-            return getattr(link, "kind", None) or type(link).__name__, status
+            return getattr(link, "error_class", None) or type(link).__name__, status
         link = link.__cause__
     return getattr(error, "kind", None) or type(error).__name__, 0
 

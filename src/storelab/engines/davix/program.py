@@ -112,13 +112,13 @@ def url_of(endpoint: Endpoint, path: str) -> str:
 
 
 class DavixError(OSError):
-    """davix could not do it. kind: class of the error; status: of the last HTTP answer, where there was one."""
+    """davix could not do it. error_class: as records name it; status: of the last HTTP answer, where there was one."""
 
-    def __init__(self, kind: str, words: str, status: int = 0):
-        self.kind = kind
+    def __init__(self, error_class: str, words: str, status: int = 0):
+        self.kind = self.error_class = error_class
         if status >= 400:
             self.status = status
-        super().__init__(words or kind)
+        super().__init__(words or error_class)
 
 
 @dataclass
