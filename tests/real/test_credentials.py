@@ -31,8 +31,8 @@ from storelab.stores.minio import Settings as MinioSettings
 from storelab.stores.nginx import Nginx
 from storelab.stores.nginx import Settings as NginxSettings
 from storelab.stores.protocols import tokens
-from storelab.stores.xrootd import Settings as XRootDSettings
-from storelab.stores.xrootd import XRootD
+from storelab.stores.xrootd.settings import Settings as XRootDSettings
+from storelab.stores.xrootd.store import XRootD
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 ISSUER = "https://issuer.storelab.example"

@@ -22,6 +22,7 @@ from storelab.core import plan
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
+from storelab.engines.davix import program as davix
 from storelab.measure import point
 from storelab.stores import all_stores, everywhere
 from storelab.stores.protocols import s3_clients
@@ -63,6 +64,17 @@ def configured(seaweedfs, folder, name, **more):
 
 
 # What SeaweedFS 4.48 does not do, or otherwise; all else is `yes`. By hand: multi-range whole object, versioning, 412.
+
+
+def davix_built() -> bool:
+    """Whether `storelab install davix` was run here."""
+    try:
+        davix.binary()
+    except UserError:
+        return False
+    return True
+
+
 SEAWEEDFS = {
     ("ranges", "multi-range 2"): ("no", "whole object: 200, 2400000 bytes"),
     ("ranges", "multi-range 200"): ("no", "whole object: 200, 2400000 bytes"),
@@ -73,6 +85,7 @@ SEAWEEDFS = {
     ("delete", "1001 keys at once"): ("no", "refused with 400"),
     ("administration", "users listed"): ("no", "0 users"),
     ("administration", "several keys per user"): ("not tried", "static file"),
+    ("ranges", "davix, 10 ranges"): ("differs", "11 requests") if davix_built() else ("not tried", "install davix"),
 }
 
 
