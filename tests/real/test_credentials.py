@@ -202,9 +202,9 @@ def test_a_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
 class Tokens(XRootD):
     """XRootD that asks SciTokens, and issues macaroons to those whom it lets in."""
 
-    def _text(self):
-        root = self._root
-        return f"""{super()._text()}all.sitename storelab
+    def text(self, node):
+        root = self.root()
+        return f"""{super().text(node)}all.sitename storelab
 xrd.tls {root}/host.pem {root}/host.key
 xrd.tlsca certfile {root}/host.pem
 xrootd.tls capable all
@@ -217,8 +217,8 @@ ofs.authorize 1
 ofs.authlib libXrdMacaroons.so libXrdAccSciTokens.so config={root}/scitokens.cfg
 """
 
-    def make_ready(self):
-        super().make_ready()
+    def _ready(self, node):
+        super()._ready(node)
         spool, user = self.folder / "spool", self._user()
         numbers = KEY.public_key().public_numbers()
         key = {"kty": "EC", "crv": "P-256", "kid": "one", "alg": "ES256", "use": "sig"}
@@ -246,7 +246,7 @@ ofs.authlib libXrdMacaroons.so libXrdAccSciTokens.so config={root}/scitokens.cfg
 
     def daemon(self, name):
         one = super().daemon(name)
-        more = {"XDG_CACHE_HOME": f"{self._root}/cache"}
+        more = {"XDG_CACHE_HOME": f"{self.root()}/cache"}
         return replace(one, environ=one.environ | more, health=lambda: reachable(one))
 
     def warm_up_one(self, endpoint): ...
