@@ -143,7 +143,7 @@ def run(block: Block, folder: Path) -> tuple[int | None, str]:
         finally:
             subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=folder, env=env, capture_output=True)
         said.seek(0)
-        return code, said.read()[-1500:] + still
+        return code, said.read() + still
 
 
 def failure(block: Block, folder: Path) -> str:
@@ -151,7 +151,8 @@ def failure(block: Block, folder: Path) -> str:
     code, said = run(block, folder)
     if code == 0:
         return ""
-    return f"not done after {LIMIT_S:g} s: {said}" if code is None else f"exit code {code}: {said}"
+    how = f"not done after {LIMIT_S:g} s" if code is None else f"exit code {code}"
+    return f"{how}: {said[-2500:]}"
 
 
 def figures(quick: bool = False, most: int | None = None, root: Path = ROOT) -> dict[str, int]:

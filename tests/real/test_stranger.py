@@ -38,8 +38,8 @@ def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(tm
 def test_what_the_readme_says_first_makes_a_paper_in_a_fresh_clone(tmp_path):
     """One run of each point: the other two are measured alike, and take four minutes."""
     console_blocks.copy(tmp_path)
-    done = console_blocks.run(console_blocks.blocks()[0], tmp_path)
-    assert done.returncode == 0, done.stdout[-5000:]
+    code, said = console_blocks.run(console_blocks.blocks()[0], tmp_path)
+    assert code == 0, said[-5000:]
     clone = tmp_path / "storelab"
     made = clone / "results/demo"
     assert (made / "paper.pdf").read_bytes().startswith(b"%PDF")
@@ -51,7 +51,7 @@ def test_what_the_readme_says_first_makes_a_paper_in_a_fresh_clone(tmp_path):
         "entries",
     }
     assert not left_behind(clone), "a process of the demo is still there"
-    assert "[1/" in done.stdout and "still" in done.stdout  # progress
+    assert "[1/" in said and "still" in said  # progress
     assert not (made / "raw/SEAL").exists()
 
 

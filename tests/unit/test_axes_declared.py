@@ -369,3 +369,8 @@ def test_scaled_sweeps(objects, factor, ns):
         else found.duration == 0
     )
     assert found.axes["clients"] == list(dict.fromkeys(max(1, round(n * factor)) for n in (1, 4, 10)))
+
+
+def test_every_engine_of_an_operation_with_a_ceiling_can_be_calibrated():
+    named = {e for operation in calibration.OPERATIONS for e in WORKLOADS[operation].axis("engine").choices}
+    assert {*WORKLOADS["calibrate"].axis("engine").choices} == {*named, "none"} and "davix" in named

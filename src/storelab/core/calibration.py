@@ -43,7 +43,7 @@ TARGET = Axis(
     choices=(NETWORK, *LOCAL),
 )
 PHASE = Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER))
-_MOVING = axes.engine("put", "loadgen", "As in the operation's workload; `none` but for `network`.")
+_MOVING = axes.engine(OPERATIONS, "loadgen", "As in the operation's workload; `none` but for `network`.")
 AXES = (  # of the workload
     OPERATION,
     TARGET,

@@ -26,9 +26,11 @@ DEPLOYMENT = tuple(a for a in ALL.values() if a.setting)
 DEPLOYMENT_NAMES = tuple(a.name for a in DEPLOYMENT)
 
 
-def engine(workload: str, default: str, help: str) -> Axis:
-    """The axis `engine` of a workload: its choices are those whose entries in the catalogue name the workload."""
-    return replace(clients.ENGINE, default=default, help=help, choices=tuple(e.name for e in engines.of(workload)))
+def engine(workloads: str | tuple[str, ...], default: str, help: str) -> Axis:
+    """The axis `engine` of a workload, or of several: its choices are those whose entries in the catalogue name one."""
+    names = (workloads,) if isinstance(workloads, str) else workloads
+    choices = tuple(e.name for e in engines.ALL if any(name in e.uses for name in names))
+    return replace(clients.ENGINE, default=default, help=help, choices=choices)
 
 
 def obeyed(workload: str, picked: tuple[Axis, ...]) -> tuple[Axis, ...]:
