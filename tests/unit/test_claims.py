@@ -288,6 +288,14 @@ def test_uploads_and_downloads_are_a_pair_though_their_axes_differ():
     assert judged(*both, cold, **said).iloc[0]["value"] == pytest.approx(3, rel=1e-6), "the default of what puts lack"
 
 
+def test_an_axis_that_some_runs_of_each_side_lack_still_tells_cases_apart():
+    plain = [runs(100, workload="put"), runs(300, workload="get")]
+    parts = [runs(50, workload="put", part_size_bytes=5), runs(60, workload="get", part_size_bytes=5)]
+    said = {"metric": "throughput", "along": "workload", "values": ["put", "get"], "rule": "ratio", "at_least": 1.41}
+    row = judged(*plain, *parts, **said).iloc[0]
+    assert (row["cases"], row["confirmed"], row["refuted"]) == (2, 1, 1)
+
+
 def test_many_claims_at_once_are_corrected():
     """A claim on 300 systems whose bound is the truth: alone one in twenty has p below 5 %, corrected next to none."""
     rng = np.random.default_rng(7)
