@@ -17,6 +17,10 @@ HERE = Path(__file__).resolve().parent
 CALIBRATION = HERE.parent / "docs" / "calibration.md"
 BEGIN, END = "<!-- made by benchmarks/table.py, from benchmarks/results -->", "<!-- end of what table.py makes -->"
 OLD = "## Measured before results were kept, commits unknown"
+CELL_BY_CELL = (
+    "`peers.py`, cell by cell: the rate of our best engine over that of the best peer in the same repetition, and the CPU time of "
+    "each client, medians: ms per operation for 4 kB, s per GB for the others. Empty: not asked there."
+)
 MOST_ROWS = 40  # of one file; a longer one shows only the figures that the table of benchmarks names one by one
 
 
@@ -89,7 +93,28 @@ def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> 
         servers = ", ".join(f"{kind} {version}" for kind, version in result["servers"].items())
         facts = (result["date"], f"`{result['commit']}`", result["usable_cores"], result["kernel"], servers)
         about.append(f"| {script} | {' | '.join(map(str, facts))} |")
-    return "\n".join([*found, "", *about, ""])
+    peers = [CELL_BY_CELL, "", cells(results["peers"])] if "peers" in results else []
+    return "\n".join([*found, "", *about, "", *peers])
+
+
+def cells(result: dict[str, Any]) -> str:
+    """Markdown of peers.py, cell by cell: ratios of rates, and what an operation (a GB, from 16 MB on) costs the client."""
+    found = result["figures"]
+    ours = [n for n in found if re.fullmatch(r"(versitygw|seaweedfs)_(put|get)_\w+_\d+", n)]
+    sides = list(
+        dict.fromkeys(n.partition("_cpu_")[2] for n in found if n.partition("_cpu_")[0] in ours and "_cpu_" in n)
+    )
+    columns = sorted(sides, key=lambda side: (not side.startswith("storelab_"), side))
+    out = [
+        f"| cell | our best over the best peer | {' | '.join(c.replace('_', ' ') for c in columns)} |",
+        "|---" * (2 + len(columns)) + "|",
+    ]
+    for name in ours:
+        server, operation, size, connections = name.split("_")
+        first = f"{server} {operation} {re.sub(r'(?=[kM]B)', ' ', size)}, {connections} connections"
+        cpu = (found.get(f"{name}_cpu_{c}") for c in columns)
+        out.append(f"| {first} | {value(found[name])} | {' | '.join(number(f['median']) if f else '' for f in cpu)} |")
+    return "\n".join([*out, ""])
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -159,6 +159,18 @@ def test_measured_is_what_the_files_say() -> None:
     assert table.made(text, results) == text
 
 
+def test_peers_cell_by_cell() -> None:
+    same = {"cells_beyond": (0, 0, 0), "seaweedfs_get_16MB_8": (1.2, 1.1, 1.3), "versitygw_put_4kB_32": (2, 2, 2)}
+    cpu = {"seaweedfs_get_16MB_8_cpu_warp": (0.25, 0, 1), "seaweedfs_get_16MB_8_cpu_storelab_loadgen": (0.5, 0, 1)}
+    lines = table.cells(result("peers", **same, **cpu)).splitlines()
+    assert lines == [
+        "| cell | our best over the best peer | storelab loadgen | warp |",
+        "|---|---|---|---|",
+        "| seaweedfs get 16 MB, 8 connections | 1.2 [1.1, 1.3] | 0.5 | 0.25 |",
+        "| versitygw put 4 kB, 32 connections | 2 |  |  |",
+    ]
+
+
 def test_a_table_that_is_not_what_the_files_say_is_a_problem() -> None:
     results = {"one": result("one", rate=(1, 1, 1))}
     text = table.made(README, results).replace("| `rate` | 3 | 1 |", "| `rate` | 3 | 2 |")
