@@ -193,7 +193,7 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def where(row: Any) -> str:
-    """Of one row of recovery.csv: `uploads on ceph, ec-2-1, fault osd-killed`."""
+    """Of one row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
     fault = f", {row['fault']}" if "fault" in row and not pd.isna(row["fault"]) else ""
     return f"{row['role']} on {words.deployment(row)}{fault}"
 
