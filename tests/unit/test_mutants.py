@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+import tomllib
 
+import loadgen_mutants
 import mutants
 import pytest
 from mutation import operators, traced
@@ -124,3 +126,12 @@ def test_a_fault_is_seen_by_the_test_that_looks() -> None:
     told = {r["id"]: r for r in map(json.loads, done.stdout.splitlines())}
     assert [told[i]["status"] for i in range(4)] == ["killed", "survived", "survived", "time-out"]
     assert told[0]["by"].startswith(test)
+
+
+def test_faults_of_loadgen_still_have_their_places():
+    """The list names lines of the engine by their words: a line that changed would end the benchmark."""
+    faults = tomllib.loads(loadgen_mutants.LIST.read_text())["fault"]
+    assert len(faults) == 40
+    for fault in faults:
+        text = (loadgen_mutants.ROOT / "loadgen" / fault["file"]).read_text()
+        assert loadgen_mutants.planted(text, fault) != text
