@@ -1,12 +1,13 @@
 """Schedules of operations: when they are due, for whom, and what is counted as never begun."""
 
+import random
 import threading
 import time
 
 import pytest
 
 from storelab.core import clock
-from storelab.engines.common.arrivals import Closed, Open
+from storelab.engines.common.arrivals import Closed, Open, Poisson
 from storelab.engines.common.guard import Guard
 from storelab.engines.fsspec.client import FsspecClient, Transfer
 from storelab.engines.obstore.loop import Loop, Outcome, Task
@@ -95,3 +96,12 @@ def test_an_open_loop_waits_until_an_operation_is_due():
         assert due <= now <= clock.now_ns()
         seen.append(now - due)
     assert len(seen) == 4 and min(seen) >= 0 and arrivals.missed() == 0
+
+
+def test_random_arrivals_begin_at_the_start():
+    """The first gap is drawn from the start on: mean 1/rate, in whole nanoseconds."""
+    gaps, due = random.Random(7), Poisson(10**9, 2 * 10**9, 1000.0, 0, 2, 7)
+    at = 0.0
+    for _ in range(5):
+        at += gaps.expovariate(1 / (10**6 * 2))
+        assert due.due() == 10**9 + int(at)

@@ -4,13 +4,13 @@ import pandas as pd
 import pytest
 
 from storelab.analysis.parts import words
+from storelab.analysis.records import claims, published
+from storelab.analysis.records.rows import select
 from storelab.analysis.statistics import judging, medians
 from storelab.analysis.statistics.judging import Bound
 from storelab.analysis.tables import latency, roles, throughput
-from storelab.analysis.tables.roles import recovery
+from storelab.analysis.tables.roles import collections, recovery
 from storelab.analysis.tables.verdicts import cases
-
-MIB = 2**20
 
 
 def quoted(out: list[tuple[str, object, str]]) -> dict[str, object]:
@@ -156,3 +156,42 @@ def test_what_is_asked_and_expected_is_said():
         cases.expected(claim | {"at_most": None, "at_least": 3.0, "values": [], "shapes": [], "answers": []})
         == "at least 3"
     )
+
+
+def test_a_ratio_at_the_bound_itself_cannot_be_told():
+    """b is twice a, give or take 3 %: nobody can tell whether it is more or less than twice."""
+    a = [1.0, 1.01, 0.99, 1.02, 0.98, 1.03]
+    found = judging.ratio(a, [2 * v for v in reversed(a)], Bound(2.0))
+    assert found.p > 0.5 and judging.verdict(found, Bound(2.0), found.p) == "cannot tell"
+
+
+def test_a_rising_order_has_the_p_of_its_weakest_step():
+    base = [1.0, 1.01, 0.99, 1.02, 0.98, 1.03]
+    steps = [base, [v * 1.02 for v in base], [v * 3 for v in base]]
+    weak = judging.ratio(steps[0], steps[1], Bound(1.0)).p
+    assert judging.order(steps).p == weak > judging.ratio(steps[1], steps[2], Bound(1.0)).p
+
+
+def test_conditions_take_the_least_or_the_most_of_what_is_left():
+    table = pd.DataFrame({"a": [1, 1, 2, 3], "b": [5, 4, 3, 9]})
+    assert select(table, {"b": "least"}).index.tolist() == [2]
+    assert select(table, {"b": "most"}).index.tolist() == [3]
+    assert select(table, {"a": 1, "b": "least"}).index.tolist() == [1]
+    assert select(table, {"a": 1, "b": "most"}).index.tolist() == [0]
+    assert select(table, {"a": ">= 2", "b": "least"}).index.tolist() == [2]
+
+
+def test_every_printed_number_has_a_unit_of_its_own():
+    """A number of a finding: the value itself, or a cell of a printed table, or one cell over another."""
+    assert claims.printed({"value": 1.54, "unit": "x"}) == (1.54, "x")
+    assert claims.printed({})[1] == ""
+
+
+def test_places_of_printed_numbers_are_known():
+    assert len(published.places()) > 5 and all(place["table"] for place in published.places())
+
+
+def test_uploads_beside_a_collection_are_felt_over_those_before():
+    rows = [("k", "before", "put", 10.0), ("k", "during", "put", 4.0), ("other", "during", "put", 3.0)]
+    phases = pd.DataFrame(rows, columns=["key", "phase", "does", "rate_per_s"])
+    assert collections._felt(phases) == {("k", "during"): 0.4}, "without a rate before, none is told"

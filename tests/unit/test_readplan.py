@@ -9,7 +9,7 @@ import pytest
 from memory_transport import Memory
 
 from storelab.readplan import Link, PlannedSource, WrongAnswer, front, measure, plan
-from storelab.readplan.choose import split
+from storelab.readplan.choose import _Wish, split
 from storelab.readplan.source import gather
 
 LAN = Link(rtt_s=3e-4, first_s=1e-4, request_s=1e-4, bandwidth=1e9, stream=8e8, parallel=64)
@@ -228,3 +228,9 @@ def test_wrong_lengths_are_errors():
         FsspecTransport(Short(), "x").fetch([0], [8])
     with pytest.raises(OSError, match="gone"):
         FsspecTransport(Broken(), "x").fetch([0], [8])
+
+
+def test_a_plan_at_the_bound_itself_is_within_it():
+    wish = _Wish(LAN, 0.0, 200.0)
+    pieces, wire, seconds = np.array([2, 1, 1]), np.array([100, 200, 201]), np.array([3.0, 2.0, 1.0])
+    assert wish.best(pieces, wire, seconds) == 1

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storelab.core import evidence, plan, records
+from storelab.core.campaign import live
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import record
@@ -145,3 +146,15 @@ def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
     assert [t["time_ns"] for t in records.earlier(folder, records.as_json(point.identity()))] == [10, 20, 30, 40, 50]
     object.__setattr__(point, "rep", 2)  # another point's record tells nothing of this one
     assert records.earlier(folder, records.as_json(point.identity())) == []
+
+
+def test_a_file_that_cannot_be_read_is_damage(tmp_path):
+    assert records.damage(tmp_path / "none.json") == "cannot be read (No such file or directory)"
+
+
+def test_the_state_of_a_live_view_holds_no_number_that_json_lacks(tmp_path):
+    live.write(tmp_path, {"rate": 1.5})
+    assert live.read(tmp_path)["rate"] == 1.5
+    with pytest.raises(ValueError, match="JSON"):
+        live.write(tmp_path, {"rate": float("nan")})
+    assert live.read(tmp_path)["rate"] == 1.5
