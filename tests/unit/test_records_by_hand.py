@@ -38,7 +38,7 @@ def operations(*ends, errors=()):
 # Windows
 
 
-@pytest.mark.parametrize("ends", [(1,), (1, 2, 3, 9, 10, 11, 12), (2,), (3,), (10,), (14,), ()])
+@pytest.mark.parametrize("ends", [(1,), (-3, 0, 1, 2, 3, 9, 10, 11, 12), (2,), (3,), (10,), (14,), ()])
 def test_windows_to_the_nanosecond(tmp_path, ends):
     """Agreed at 0, warm until 2, over at 10 ns: each window holds what ends in (begin, end]."""
     row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(*ends)}})).loc["k"]
@@ -51,6 +51,7 @@ def test_windows_to_the_nanosecond(tmp_path, ends):
             [begin, end, end - begin]
         )
         assert row[f"{name}_rate_per_s"] == pytest.approx(inside / (end - begin) * S)
+        assert row[f"{name}_throughput_mb_per_s"] == pytest.approx(7 * inside / (end - begin) * S / 1e6)
     assert row["tail_s"] * S == pytest.approx(max(0, last - 10)) and row["operations"] == len(ends)
 
 
@@ -71,7 +72,8 @@ def test_completions_come_in_a_hundred_slices_for_each_client(tmp_path):
     two = ops | {"client": [0] * 100 + [1], "error": [None] * 101}
     found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": two}}), "k")
     assert len(found) == 200 and found.groupby("client")["operations_per_s"].sum().to_dict() == {0: 1e10, 1: 1e8}
-    assert windows.completions(campaign_of(tmp_path, {"k": {}}), "k").empty
+    none = windows.completions(campaign_of(tmp_path, {"k": {}}), "k")
+    assert none.empty and [*none] == [*found] == ["second", "client", "operations_per_s", "mb_per_s"]
 
 
 # Files of several schemas
