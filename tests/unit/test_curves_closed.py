@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -246,3 +247,50 @@ def test_medians_interpolate_between_ranks(n):
     assert found.low == pytest.approx(x[k - 1] + weight * (x[k] - x[k - 1])) and found.high == pytest.approx(
         x[n - k] - weight * (x[n - k] - x[n - k - 1])
     )
+
+
+def by_least_squares(regressors, y, w):
+    """(coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
+    root = np.sqrt(w)
+    columns = np.column_stack([np.ones_like(y), *regressors]) * root[:, None]
+    found = np.linalg.lstsq(columns, y * root, rcond=None)[0]
+    return found[1:], float(((columns @ found - y * root) ** 2).sum())
+
+
+def test_squares_of_a_line_are_those_of_the_solver_and_a_line_may_not_fall():
+    rng = np.random.default_rng(3)
+    y, w = rng.normal(5, 1, 9), rng.uniform(0.5, 2, 9)
+    rows = np.vstack([rng.normal(0, 1, (30, 9)), np.full((1, 9), 4.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a regressor that never changes divides nothing by nothing
+        found = knees._squares(rows, y, w)
+    for z, squares in zip(rows[:-1], found[:-1], strict=True):
+        (slope,), rest = by_least_squares([z], y, w)
+        assert squares == (pytest.approx(rest) if slope > 0 else math.inf)
+    assert found[-1] == pytest.approx((w * (y - np.average(y, weights=w)) ** 2).sum()), "it explains nothing"
+    assert 5 < np.isinf(found).sum() < 25
+
+
+def test_squares_of_a_tent_are_those_of_the_solver_and_a_tent_rises_and_falls():
+    rng = np.random.default_rng(4)
+    y, w = rng.normal(5, 1, 9), rng.uniform(0.5, 2, 9)
+    up, down = rng.normal(0, 1, (60, 9)), rng.normal(0, 1, (60, 9))
+    down[-1] = 2 * up[-1]  # two that are one
+    found = knees._tents(up, down, y, w)
+    for u, d, squares in zip(up[:-1], down[:-1], found[:-1], strict=True):
+        (a, b), rest = by_least_squares([u, d], y, w)
+        assert squares == (pytest.approx(rest) if a > 0 > b else math.inf)
+    assert np.isinf(found[-1]) and 5 < np.isfinite(found).sum() < 30
+
+
+def test_knees_are_tried_evenly_in_the_logarithm_between_the_values():
+    tried = knees._tried(np.array([4.0, 1, 1, 10, 4]))
+    assert len(tried) == 2 * knees.STEPS + 1 and tried[[0, knees.STEPS, -1]] == pytest.approx([1, 4, 10])
+    steps = np.diff(np.log(tried))
+    assert steps[:200] == pytest.approx(np.full(200, math.log(4) / 200))
+    assert steps[200:] == pytest.approx(np.full(200, math.log(2.5) / 200))
+
+
+def test_weights_are_those_of_the_geometric_mean_at_each_value():
+    found = knees._relative(np.array([2.0, 1, 2, 1]), np.array([8.0, 3, 2, 3]))
+    assert found == pytest.approx([1 / 16, 1 / 9, 1 / 16, 1 / 9])

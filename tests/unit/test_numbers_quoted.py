@@ -179,6 +179,9 @@ def test_conditions_take_the_least_or_the_most_of_what_is_left():
     assert select(table, {"a": 1, "b": "least"}).index.tolist() == [1]
     assert select(table, {"a": 1, "b": "most"}).index.tolist() == [0]
     assert select(table, {"a": ">= 2", "b": "least"}).index.tolist() == [2]
+    assert select(table, {"c": 1}).empty and select(table, {"a": 7, "b": "least"}).empty
+    assert select(table, {"a": [2, 3]}).index.tolist() == select(table, {"a": "> 1"}).index.tolist() == [2, 3]
+    assert select(table, {"a": "<=1", "b": "< 5"}).index.tolist() == [1] and len(select(table, {})) == 4
 
 
 def test_every_printed_number_has_a_unit_of_its_own():

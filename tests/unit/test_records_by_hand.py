@@ -22,17 +22,21 @@ def campaign_of(folder, tables, **more):
             kinds = records.OPS if name.startswith("ops") else records.TABLES.get(name.partition(".")[0], records.READS)
             path = folder / "raw" / key / f"{name}.parquet"
             records.write_table(path, {c: k for c, k in kinds.items() if c in columns or name[0] != "m"}, columns)
-        run = {"start_ns": 0, "deadline_ns": 10, "clients": [{"client": 0, "start_ns": 0, "end_ns": 10}]}
+        over = AGREED + 10
+        run = {"start_ns": AGREED, "deadline_ns": over, "clients": [{"client": 0, "start_ns": AGREED, "end_ns": over}]}
         run |= {"files": dict.fromkeys(f"{name}.parquet" for name in files)}
         run["point"] = {"fixed": {"warm_up_ns": 2}, "axes": {"clients": 1}}
         runs[key] = run | more.get(key, {})
     return Campaign(folder, {"points": [], "workloads": {}}, runs, {})
 
 
+AGREED = 10**18  # ns: about as late as records are
+
+
 def operations(*ends, errors=()):
     n = len(ends)
     said = [errors[i] if i < len(errors) else None for i in range(n)]
-    return {"client": [0] * n, "count": [1] * n, "bytes": [7] * n, "end_ns": [*ends], "error": said}
+    return {"client": [0] * n, "count": [1] * n, "bytes": [7] * n, "end_ns": [AGREED + e for e in ends], "error": said}
 
 
 # Windows
@@ -72,6 +76,9 @@ def test_completions_come_in_a_hundred_slices_for_each_client(tmp_path):
     two = ops | {"client": [0] * 100 + [1], "error": [None] * 101}
     found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": two}}), "k")
     assert len(found) == 200 and found.groupby("client")["operations_per_s"].sum().to_dict() == {0: 1e10, 1: 1e8}
+    many = ops | {"count": [3] * 101}
+    found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": many | {"error": [None] * 101}}}), "k", 10)
+    assert found["operations_per_s"].mul(100 / S).round(6).tolist() == [33, *[30] * 9]
     none = windows.completions(campaign_of(tmp_path, {"k": {}}), "k")
     assert none.empty and [*none] == [*found] == ["second", "client", "operations_per_s", "mb_per_s"]
 
@@ -109,12 +116,15 @@ def test_runs_that_name_no_schema_are_read_beside_others(tmp_path):
 
 def test_bounds_of_a_run(tmp_path):
     """From the last client's start, and the warm-up, to the first one's end, at the latest the deadline."""
-    clients = [{"start_ns": 1, "end_ns": 9}, {"start_ns": 3, "end_ns": 30}, {"start_ns": None, "end_ns": None}]
+    clients = [(1, 9), (3, 30), (None, None)]
+    clients = [{"start_ns": b and AGREED + b, "end_ns": e and AGREED + e} for b, e in clients]
     fixed = {"fixed": {"warm_up_ns": 2, "bin_ns": 50}}
     told = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
     found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **told)).set_index("key")
-    assert found.loc["k"].to_dict() == {"agreed_ns": 0, "overlap_begin_ns": 5, "first_end_ns": 9, "bin_ns": 50}
-    assert found.loc["none"].tolist() == [0, 2, 10, 100 * MS]
+    assert found.loc["k"].to_dict() == {
+        **{"agreed_ns": AGREED, "overlap_begin_ns": AGREED + 5, "first_end_ns": AGREED + 9, "bin_ns": 50}
+    }
+    assert found.loc["none"].tolist() == [AGREED, AGREED + 2, AGREED + 10, 100 * MS]
 
 
 # Latencies of bins
@@ -157,6 +167,11 @@ def test_when_the_last_harm_was_undone(acts, at, undone):
     for order in itertools.permutations(events):
         run = {"deadline_ns": 99, "events": [*order]}
         assert (roles.undone_ns(run), roles.was_undone(run)) == (at, undone)
+
+
+def test_a_run_without_acts():
+    for run in ({}, {"events": None}, {"events": [{"kind": "state", "time_ns": 3}]}):
+        assert roles.events(run, "act") == [] and roles.faulted_ns(run) is None and roles.was_undone(run)
 
 
 def test_what_undoes_the_harm_of_another_actor_undoes_nothing():
