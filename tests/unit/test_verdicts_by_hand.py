@@ -9,7 +9,7 @@ import pytest
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import judging
 from storelab.analysis.tables import verdicts
-from storelab.analysis.tables.verdicts import cases, rules
+from storelab.analysis.tables.verdicts import cases, claims, rules
 from storelab.analysis.tables.verdicts.runs import Runs
 from storelab.analysis.tables.verdicts.subject import Group, Subject
 from storelab.core import records
@@ -105,6 +105,17 @@ def test_where_no_rule_fires_it_says_what_would_tell():
     assert (row["verdict"], row["also"]) == ("not known", "")
     assert row["evidence"] == "nothing was recorded that could tell" and "a calibration" in row["would_tell"]
     assert row["where"] == "2 clients, 8 workers per client" and row["engine"] == "loadgen"
+    assert [*row] == list(verdicts.COLUMNS) and (row["store"], row["deployment"], row["workload"]) == ("a", "a", "get")
+    assert row["what"] == "1 MB objects"
+
+
+def test_where_the_best_rate_was_names_what_was_varied():
+    """Clients and workers always, others where they were varied, none that the workload lacks."""
+    axes = {"store": "a", "workload": "get", "clients": 2, "workers": None, "buckets": 5, "front_ends": 1}
+    best, other = Group(axes, (2.0,)), Group(axes | {"buckets": 1}, (1.0,))
+    s = Subject(best, {}, (best, other), pd.DataFrame({"state": ["ok"]}), pd.DataFrame())
+    row = verdicts._row({"store": "a", "workload": "get", "metric": "rate"}, s)
+    assert row["where"] == "2 clients, 5 buckets" and row["unit"] == "objects/s"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +138,8 @@ def test_what_neither_side_took_is_told_from_a_tenth_of_the_host_on(client, serv
     assert ("taken by the kernel and by other programs" in said) == (taken is not None)
     assert taken is None or f", {taken} taken by" in said
     assert ("is not known" in said) == (shared and server is None)
+    assert said.startswith(f"host 90 % busy: clients {rules._n(client)}") and " of 10 cores" in said
+    assert (", server " in said) == (server is not None)
 
 
 # Claims
@@ -221,6 +234,99 @@ def test_a_ratio_needs_two_sides_that_were_measured():
     of = claim(rule="ratio", along="buckets", at_least=1.2)
     for values in ([1, 9], [9, 1], [1, 1], ["least", 1], ["worst", "least"]):
         assert cases.RULES["ratio"](of | {"values": values}, three(1, 2, 3), "rate_per_s") is None
+
+
+def test_the_fastest_is_that_with_the_highest_median_and_a_store_may_bear_any_name():
+    sides = {"best": [1.0, 1.0, 90.0], "b": [2.0, 2.0, 2.0], "least": [3.0]}
+    of = claim(along="store", values=["b", "best", "most", "worst", "gone"])
+    assert cases._picked(of, sides) == ["b", "best", "least", "best", None]
+
+
+# The rules, of runs whose factors are seen at a glance
+
+SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)
+ONE = judging.Bound(1.0)
+
+
+def around(*factors, scatter=SCATTER):
+    return [[f * s for s in scatter] for f in factors]
+
+
+def test_an_order_with_steps_that_nobody_can_tell():
+    """Two runs against six have no test (2 / C(8, 2) is above 5 %). What rises cannot be told then; a step that surely falls refutes all the same."""
+    few, low, high = [1.0, 1.01], *around(2, 4)
+    found = judging.order([few, low, high])
+    assert math.isnan(found.p) and "too few" in found.reason and found.value == pytest.approx(2, rel=0.05)
+    found = judging.order([high, low, [9.0, 9.1]])
+    alone = judging.ratio(high, low, ONE).p
+    assert found.value == pytest.approx(0.5) and found.p == pytest.approx(2 * alone) and found.reason == ""
+    found = judging.order([low, high, few])
+    assert found.value == pytest.approx(0.25, rel=0.05) and math.isnan(found.p) and "too few" in found.reason
+    level = judging.order([[5.0] * 6, [5.0] * 6, [1.0] * 2])
+    assert level.value == pytest.approx(0.2) and math.isnan(level.p)
+    assert math.isnan(judging.order([[5.0] * 6, [5.0] * 6, [9.0] * 2]).p), "a step of exactly 1 falls not"
+    none = judging.order([low, [], high])
+    assert math.isnan(none.p) and "no run" in none.reason
+
+
+def test_an_order_whose_steps_are_level_or_fall():
+    same = around(1, 1, 1)
+    assert judging.order(same).p == 1.0, "all alike: a p of 1, whatever number of steps"
+    falling = around(4, 2, 2.001, 2.002)
+    assert judging.order(falling).p == pytest.approx(3 * judging.ratio(falling[0], falling[1], ONE).p)
+    fallen = around(1.001, 1, 1, scatter=(0.5, 2.0, 0.6, 1.7, 0.8, 1.25))
+    assert judging.order(fallen).value < 1 and judging.order(fallen).p == 1.0, "no p above 1"
+
+
+def test_a_ratio_that_was_chosen_of_many():
+    a, b = around(1, 2)
+    alone = judging.ratio(a, b, ONE)
+    assert alone.p == pytest.approx(2 / math.comb(12, 6)) and alone.reason == ""
+    assert judging.ratio(a, b, ONE, 10).p == pytest.approx(10 * alone.p) and judging.ratio(a, b, ONE, 10**4).p == 1.0
+    assert "too few" in judging.ratio(a[:3], b[:3], ONE).reason
+
+
+def test_a_case_without_a_test_counts_in_no_correction():
+    """A claim on one store with six runs a side, p = 2 / C(12, 6); beside it forty stores with one run a side, which have none."""
+
+    def of_store(name, runs):
+        return pd.DataFrame(
+            {"store": name, "buckets": b, "rate_per_s": v, "key": f"{name} {b}", "clients": 1}
+            for b, own in zip((1, 5), around(1, 2, scatter=SCATTER[:runs]), strict=True)
+            for v in own
+        )
+
+    said = {"says": "So.", "source": "me", "published": None, "campaigns": []}
+    mine = {"mine": claim(rule="ratio", along="buckets", values=[1, 5], at_least=1.5, **said)}
+    rows = pd.concat([of_store("a", 6), *(of_store(f"b{i}", 1) for i in range(40))], ignore_index=True)
+    found = claims.judged(mine, {"throughput": rows}).set_index("system")
+    assert found.loc["a", "p"] == pytest.approx(2 / math.comb(12, 6)) and found.loc["a", "verdict"] == "confirmed"
+    assert found.drop("a")["p"].isna().all() and set(found.drop("a")["verdict"]) == {"cannot tell"}
+    assert found.drop("a")["reason"].str.contains("1 against 1 runs are too few").all()
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "tells"),
+    [
+        ([1, 2, 4], [1, 2, 4], False),  # a run at each value: no scatter
+        ([1, 1, 2], [1, 1, 2], False),  # one degree of freedom
+        ([1, 2, 4, 8], [1, 2, 4, 8], False),
+        ([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.2], True),
+        ([1, 1, 2, 4, 8], [1.0, 1.1, 2.0, 4.0, 8.0], True),
+    ],
+)
+def test_an_exponent_needs_repetitions(x, y, tells):
+    found = judging.slope(x, y, judging.Bound(0.5))
+    assert found.value == pytest.approx(1, abs=0.06)
+    assert math.isfinite(found.p) == math.isfinite(found.low) == tells and (found.reason == "") == tells
+    assert tells or f"{len(x)} runs at {len(set(x))} values" in found.reason
+
+
+def test_an_exponent_without_scatter_is_sure_on_either_side_of_the_bound():
+    found = judging.slope([1, 1, 2, 2], [3, 3, 3, 3], judging.Bound(0.5))
+    assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 0)
+    for x, y in (([1, 0, 2, 2], [1, 1, 2, 2]), ([1, 1, 2, 2], [1, -1, 2, 2])):
+        assert "no exponent" in judging.slope(x, y, ONE).reason
 
 
 # Rows that claims are judged on

@@ -83,7 +83,8 @@ def ratio(a: Iterable[float], b: Iterable[float], bound: Bound, chosen: int = 1)
     x, y = medians.known(a), medians.known(b)
     of = ratios.ratio(x, y)
     p = ratios.ratio(x * bound.at, y).p
-    return Found(of.ratio, of.low, of.high, min(1.0, p * chosen), reason=of.reason)
+    p = float(np.minimum(1.0, p * chosen))  # NaN stays: no test, which counts in no correction
+    return Found(of.ratio, of.low, of.high, p, reason=of.reason)
 
 
 def level(values: Iterable[float], bound: Bound) -> Found:
