@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from common import ROOT, absent, options, report, run, say, sized
@@ -30,17 +32,24 @@ def planted(text: str, fault: dict[str, str]) -> str:
     return text.replace(fault["before"], fault["after"])
 
 
-def tested(
-    folder: Path, environ: dict[str, str], packages: tuple[str, ...], limit_s: float = TIME_OUT_S
-) -> tuple[bool, str]:
-    """Whether their tests pass within `limit_s`, and what Go says. Only packages that the change reaches are built anew."""
-    command = ["go", "test", *packages]
+@contextmanager
+def there(folder: Path, fault: dict[str, str]) -> Iterator[None]:
+    """The fault stands in its file, for so long."""
+    file = folder / fault["file"]
+    text = file.read_text()
+    file.write_text(planted(text, fault))
+    yield
+    file.write_text(text)
+
+
+def go(words: list[str], folder: Path, environ: dict[str, str], limit_s: float = TIME_OUT_S) -> tuple[bool, str]:
+    """Whether go does that within `limit_s` and finds nothing wrong, and what it says. It builds anew only what a change reaches."""
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=limit_s, check=False
+            ["go", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return False, f"the tests did not end in {limit_s:g} s"
+        return False, f"it did not end in {limit_s:g} s"
     return done.returncode == 0, done.stdout + done.stderr
 
 
@@ -55,19 +64,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder, environ = Path(scratch) / "loadgen", golang.go_environ(Path(scratch))
         shutil.copytree(ROOT / "loadgen", folder)
-        passed, told = tested(folder, environ, packages, FIRST_S)
+        passed, told = go(["test", *packages], folder, environ, FIRST_S)
         if not passed:
             say(told)
             sys.exit("loadgen_mutants: the tests fail without a fault")
-        for n, fault in enumerate(chosen, 1):
-            file = folder / fault["file"]
-            text = file.read_text()
-            file.write_text(planted(text, fault))
-            passed, told = tested(folder, environ, packages)
-            file.write_text(text)
-            if "[build failed]" in told or "[setup failed]" in told:
+        for fault in chosen:  # before any is judged: all that was judged would be lost
+            with there(folder, fault):
+                built, told = go(["build", "./..."], folder, environ, FIRST_S)
+            if not built:
                 say(told)
                 sys.exit(f"loadgen_mutants: {fault['file']}: this fault does not compile: {fault['after']}")
+        for n, fault in enumerate(chosen, 1):
+            with there(folder, fault):
+                passed, told = go(["test", *packages], folder, environ)
             killed.append(float(not passed))
             say(f"loadgen_mutants: {n} of {len(chosen)}: {'SURVIVED' if passed else 'killed'}: {fault['means']}")
     share = sum(killed) / len(killed)

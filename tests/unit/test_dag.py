@@ -92,12 +92,14 @@ def test_a_notebook_rests_on_what_its_cells_import():
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_rests_on_all_that_its_command_loads_and_reads(truth, target):
     files = set(truth[target]["files"])
     assert len(files) > 25 and not files - absolute(code.rests_on(TARGETS[target]))
 
 
+@pytest.mark.heavy
 def test_published_numbers_count(truth):
     assert any(f.endswith(".csv") for f in truth["tables"]["files"])
     assert all(
@@ -119,6 +121,7 @@ def test_every_module_of_the_analysis_is_rested_on():
     assert {"/".join(parts[: 1 + (parts[0] == "report")]) for parts in outside} == NOT_OF_THE_PAPER
 
 
+@pytest.mark.heavy
 def test_a_figure_rests_on_all_that_runs_while_it_is_drawn(truth):
     ran = truth["figures"]["ran"]
     assert sum(len(files) > 5 for files in ran.values()) > 3

@@ -1,6 +1,5 @@
 """Tables from example records whose rates are known exactly (tests/make_examples.py), and from measured examples."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -222,15 +221,6 @@ def test_same_records_give_the_same_tables(example, tmp_path):
     make(tmp_path)
     for path in build.build(tmp_path):
         assert path.read_bytes() == (example / "tables" / path.name).read_bytes()
-
-
-def test_twenty_points_a_second(tmp_path):
-    """Of processor time, since other tests may run beside."""
-    sweeps = {"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1, 2]}}}
-    count = len(make(tmp_path, failed=(), sweeps=sweeps, repetitions=30))
-    begin = time.process_time()
-    build.build(tmp_path)
-    assert count / (time.process_time() - begin) > 20
 
 
 @pytest.mark.parametrize("folder", MEASURED, ids=lambda p: p.name)
