@@ -251,3 +251,54 @@ def test_measuring_a_point_by_its_key_refuses_what_check_refuses(tmp_path, monke
     with pytest.raises(UserError, match=f"engine {axes['engine']} has no {words}"):
         point.point(config, points, points[0].key)
     assert not list(tmp_path.iterdir())
+
+
+def test_http_as_a_way_of_its_own_is_for_stores_that_speak_it():
+    """S3 is HTTP; a file and root:// are not."""
+    for workload, engine in (("read_entries", "planned"), ("read_volume", "planned"), ("events", "planned")):
+        for protocol, can in (("s3", True), ("http", True), ("root", False)):
+            check(workload, protocol=protocol, engine=engine)
+            if can:
+                check(workload, protocol=protocol, engine=engine, transport="http")
+                continue
+            with pytest.raises(UserError) as caught:
+                check(workload, protocol=protocol, engine=engine, transport="http")
+            assert caught.value.place == "sweeps.sweep.axes.transport" and protocol in caught.value.problem
+
+
+def test_the_factor_that_would_fit():
+    """A campaign says 500 clients. Whatever the factor was, one that makes at most 100.4 of them rounds to 100."""
+    for scale in (0.5, 1.0, 2.0):
+        sweep = {"workload": "put", "axes": {"clients": 500, "workers": 3}, "scaled_axes": ["clients"]}
+        told = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
+        told |= {"stores": {"a": {"kind": "s3", "endpoint": "http://h"}}, "sweeps": {"s": sweep}, "scale": scale}
+        config = Config.model_validate(told)
+        (one,) = plan.make(config, WORKLOADS)
+        assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3
+        assert check_axes.factor(config, one, "clients", 100) == ", or set `scale` to 0.2"
+        assert check_axes.factor(config, one, "clients", 0) == "", "none is so small"
+        assert check_axes.factor(config, one, "workers", 1) == check_axes.factor(config, one, "buckets", 1) == ""
+        fits = plan.make(config.model_copy(update={"scale": 0.2}), WORKLOADS)
+        assert [p.axes["clients"] for p in fits] == [100]
+
+
+def test_parts_are_of_uploads_that_have_several():
+    """Part and object in MiB: an object of one part needs no multipart upload; s5cmd counts in MiB, obstore in bytes."""
+    for workload, engine, part, size, multipart, said in (
+        ("put", "s5cmd", 16, 64, True, ""),
+        ("put", "s5cmd", 16, 64, False, "takes no multipart uploads"),
+        ("put", "s5cmd", 64, 64, False, ""),
+        ("put", "s5cmd", 65, 64, False, ""),
+        ("put", "s5cmd", 63, 64, False, "takes no multipart uploads"),
+        ("get", "s5cmd", 16, 64, False, ""),
+        ("put", "s5cmd", 16.5, 64, True, "is no multiple of"),
+        ("put", "obstore", 16.5, 64, True, ""),
+        ("put", "s5cmd", 0, 64, False, ""),
+    ):
+        axes = {"engine": engine, "part_size": int(part * MIB), "object_size": size * MIB}
+        if not said:
+            check(workload, multipart, **axes)
+            continue
+        with pytest.raises(UserError, match=said) as caught:
+            check(workload, multipart, **axes)
+        assert caught.value.place == "sweeps.sweep.axes.part_size"

@@ -141,6 +141,54 @@ def test_buckets_are_dealt_to_accounts(tmp_path):
                 )
 
 
+def test_a_store_is_asked_whether_it_can_be_deployed_so(tmp_path):
+    """With the axes of the point, before anything else of it is judged."""
+    asked = []
+
+    def variant(axes):
+        asked.append(axes)
+        raise UserError("axes.backing", "it has no memory", "sweep disk")
+
+    config, points = made(tmp_path, sweep(front_ends=9))
+    error = refused(lambda: rights(config, points, variant=variant))
+    assert (error.place, error.problem, asked) == ("axes.backing", "it has no memory", [points[0].axes])
+
+
+REPLICATE = {"s": {"workload": "replicate", "axes": {"stratum0": "b"}}}
+TWO = {
+    "a": {"kind": "s3", "endpoint": "http://127.0.0.1:9"},
+    "b": {"kind": "s3", "endpoint": "http://127.0.0.1:10"},
+}
+
+
+def test_a_second_store_is_one_that_can_stand_beside_the_first(tmp_path):
+    """Defined, of the same protocol, one that keeps objects, and not read-only."""
+    for stores, changes, said in (
+        (TWO, {}, ""),
+        (TWO, {"protocol": "http"}, "store b (kind s3) cannot stand beside a"),
+        (TWO, {"keeps": False}, "store b (kind s3) cannot stand beside a"),
+        (TWO | {"b": TWO["b"] | {"read_only": True}}, {}, "store b is read-only, and a release is published to it"),
+        ({"a": TWO["a"]}, {}, "no one defined the store 'b'"),
+    ):
+        config, points = made(tmp_path, REPLICATE, stores=stores)
+        fakes = {"a": Fake(config, "a")} | ({"b": Fake(config, "b", **changes)} if "b" in stores else {})
+        if not said:
+            check.rights(config, points, WORKLOADS, fakes)
+            continue
+        error = refused(lambda c=config, p=points, f=fakes: check.rights(c, p, WORKLOADS, f))
+        assert error.place == "sweeps.s.axes.stratum0" and said in error.problem, changes
+
+
+def test_a_second_store_must_be_there_too(tmp_path, monkeypatch):
+    """It is asked once, whatever the number of points; where none is named, nobody else is."""
+    monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
+    for sweeps, times in ((REPLICATE, 1), (sweep(), 0)):
+        config, points = made(tmp_path, sweeps, stores=TWO, repetitions=3)
+        fakes = {name: Fake(config, name) for name in TWO}
+        check.programs(points, fakes)
+        assert len(points) >= 3 and (fakes["a"].required, fakes["b"].required) == (1, times)
+
+
 def test_each_account_has_a_bucket_and_a_client(tmp_path):
     for axes, problem in (
         ({"accounts": 3, "buckets": 3, "clients": 3}, ""),
