@@ -76,6 +76,27 @@ def test_several_ranges_are_tried_where_each_request_gets_two():
         assert (found.ranges == 200) == known and ((together, 64) in clock.calls[-3:]) == known
 
 
+def test_only_the_last_three_trials_put_several_ranges_into_a_request():
+    """What one request takes is measured with one range in each, and the transport has its number back, after an error too."""
+    held = []
+
+    class Seen(Clock):
+        def fetch(self, starts, stops):
+            held.append(self.ranges)
+            if len(held) == fails:
+                raise OSError("gone")
+            super().fetch(starts, stops)
+
+    fails = 0
+    measured(one := Seen(links.replace(TRUE, ranges=50), ranges=50), 8_000_000)
+    assert held == [1] * (len(held) - 3) + [50] * 3 and len(held) > 15 and one.ranges == 50
+    held.clear()
+    fails = 2
+    with pytest.raises(OSError, match="gone"):
+        measured(one := Seen(ranges=50))
+    assert held == [1, 1] and one.ranges == 50
+
+
 def test_the_fastest_rate_is_one_that_was_seen():
     """Of a server that sends a byte in ten seconds, too."""
     now = [0.0]
@@ -171,6 +192,46 @@ def test_a_plan_is_costed_by_even_parts_before_they_are_moved_to_begins(monkeypa
     odd = np.array([0, 1_240_000])
     even = choose.plan(odd, np.array([1_240_000, 760_000]), Link(0.0, 0.0, 0.0, 1e9, 1e6, 2), pieces=(1_000_000,))
     assert given == [[], [0, 1_240_000]] and even.start.tolist() == [0, 1_000_000]
+
+
+def test_a_plan_of_few_runs_is_one_that_no_gap_more_or_less_makes_quicker():
+    """40 runs: all plans that differ by one gap, costed here; it takes several steps to get there from one gap for all."""
+    rng = np.random.default_rng(4)
+    link = Link(1e-3, 1e-4, 1e-3, 4e8, 1e8, 4, ((2**16, 1e-4), (2**18, 3e-3), (2**20, 4e-3)))
+    steps = 0
+    for _ in range(12):
+        sizes, gaps = rng.integers(1000, 200_000, 40), rng.integers(1, 300_000, 40)
+        offsets = np.cumsum(gaps + sizes) - sizes
+        stops = offsets + sizes
+
+        def took(cut):
+            at = np.flatnonzero(cut)
+            return link.seconds(stops[np.append(at, 39)] - offsets[np.append(0, at + 1)])  # noqa: B023
+
+        found = choose.plan(offsets, sizes, link, pieces=())
+        cut = np.isin(stops[:-1], found.stop)
+        assert found.seconds == pytest.approx(took(cut))
+        assert found.seconds <= min(took(cut ^ (np.arange(39) == i)) for i in range(39)) + 1e-12
+        by_gap = [gaps[1:] > gap for gap in (0, *gaps)]
+        start = min(by_gap, key=took)
+        steps = max(steps, int((start ^ cut).sum()))
+    assert steps > 1
+
+
+def test_up_to_ten_runs_all_ways_to_merge_are_tried(monkeypatch):
+    """Two for each gap; of eleven runs those near the best of one gap for all: itself, and one more or less."""
+    tried = []
+
+    class Spied(choose._Tried):
+        def __init__(self, ways, link, pieces):
+            super().__init__(ways, link, pieces)
+            tried.append(len(self.cuts))
+
+    monkeypatch.setattr(choose, "_Tried", Spied)
+    for runs, counts in ((2, [2]), (9, [256]), (10, [512]), (11, [2, 11])):
+        tried.clear()
+        choose.plan(np.arange(runs) * 100_000, np.full(runs, 30_000), TRUE, pieces=())
+        assert tried[: len(counts)] == counts and len(set(tried[1:])) == len(counts) - 1, runs
 
 
 # uproot's reads
