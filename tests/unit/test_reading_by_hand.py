@@ -1,7 +1,6 @@
 """What reads of ROOT files stand on, by hand: side-cars, kept headers, batches, folders of a client, rows, links, clocks, processes."""
 
 import json
-import socket
 import threading
 from dataclasses import asdict
 from itertools import pairwise
@@ -300,14 +299,12 @@ def test_what_decides_a_link():
 
 
 def test_a_clock_that_was_closed_answers_no_more():
-    """Its thread has ended, and its port is free."""
+    """Its thread has ended, and its socket is closed."""
     server = clocks.Server(["127.0.0.1"])
-    ((host, port),) = server.addresses
     assert server.thread.is_alive() and server.thread.name == "clock" and server.thread.daemon
     server.close()
     assert not server.thread.is_alive() and server.thread not in threading.enumerate()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind((host, port))
+    assert server.socket.fileno() == -1
 
 
 def test_a_number_that_another_process_got_is_not_of_the_tree(monkeypatch):

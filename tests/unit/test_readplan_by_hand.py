@@ -97,6 +97,25 @@ def test_only_the_last_three_trials_put_several_ranges_into_a_request():
     assert held == [1, 1] and one.ranges == 50
 
 
+def test_places_that_are_asked_for_are_bytes_of_the_object():
+    """Whole numbers, within it; of several ranges in a request each time other ones, none a neighbour of another."""
+    for size in (50_000, 1_000_003, 120_000_001):
+        asked = []
+
+        class Seen(Clock):
+            def fetch(self, starts, stops):
+                asked.append(starts)  # noqa: B023
+                assert all(type(b) is int for b in (*starts, *stops)) and 0 <= min(starts) <= max(stops) <= size  # noqa: B023
+                super().fetch(starts, stops)
+
+        measured(Seen(links.replace(TRUE, ranges=50), ranges=50), size)
+        count = min(16 * 50, size // 1200)
+        assert [len(starts) for starts in asked[-3:]] == [count] * 3 and len(
+            {*itertools.chain(*asked[-3:])}
+        ) == 3 * count
+        assert all(b - a == size // count for starts in asked[-3:] for a, b in itertools.pairwise(starts))
+
+
 def test_the_fastest_rate_is_one_that_was_seen():
     """Of a server that sends a byte in ten seconds, too."""
     now = [0.0]
@@ -393,16 +412,16 @@ def test_what_waits_when_a_transport_closes_is_not_begun():
 
         def work(go=go, begun=begun):
             begun.release()
-            return go.wait(3)
+            return go.wait(60)
 
         flying = [one.pool.submit(work) for _ in range(2)]
         for _ in flying:
-            assert begun.acquire(timeout=3)
+            assert begun.acquire(timeout=60)
         waiting = [one.pool.submit(work) for _ in range(3)]
         one.close()
         assert not any(f.done() for f in flying) and all(f.cancelled() for f in waiting)
         go.set()
-        assert [f.result(3) for f in flying] == [True, True]
+        assert [f.result(60) for f in flying] == [True, True]
 
 
 def test_a_wrong_answer_is_an_error_of_the_network():
