@@ -11,8 +11,10 @@ from pathlib import Path
 import golden
 import pyarrow.parquet as pq
 import pytest
+from make_examples import ONE_EACH, make
 
 from storelab.analysis.report import build, details, library, page, rows
+from storelab.analysis.tables import build as tables
 from storelab.core.errors import UserError
 
 CAMPAIGNS = ("reference", "failures", "soak")
@@ -56,6 +58,14 @@ def test_every_figure_has_its_caption_and_its_place(pages, name):
     figures = pages[name]["figures"]
     assert list(figures) == list(captions) and len(figures) >= 1
     assert {name: figure["caption"] for name, figure in figures.items()} == captions
+
+
+def test_a_campaign_in_which_every_point_failed_has_a_page(tmp_path):
+    make(tmp_path, failed=("put", "get", "read_entries"), sweeps=ONE_EACH, repetitions=1)
+    tables.build(tmp_path)
+    build.build(tmp_path)
+    facts = dict(page.read((tmp_path / "report.html").read_text())["head"]["facts"])
+    assert facts["Points"] == "3 planned, 0 count, 3 failed" and "Measured" not in facts
 
 
 def near(a, b, relative: float = 1e-5) -> bool:

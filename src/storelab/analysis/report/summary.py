@@ -42,13 +42,13 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
     told = [f"{len(points)} planned", f"{states.get('ok', 0)} count"]
     told += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
     seal = evidence.seal_of(campaign.raw)
-    started = points["started"].dropna()
-    when = list(dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (started.min(), started.max())))
+    started = sorted(points["started"].dropna())  # none where every point failed
+    when = dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (*started[:1], *started[-1:]))
     facts = {
         "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
         "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
         "Engines": ", ".join(dict.fromkeys(_engines(campaign))),
-        "Measured": " to ".join(when) if len(started) else "",
+        "Measured": " to ".join(when),
         "Points": ", ".join(told),
         "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
         "Length of a point": words.span(points["duration_s"], "s"),
