@@ -21,9 +21,10 @@ from storelab.stores.base import Store
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
-# A shell lets what it runs in the background ignore Ctrl-C, and so would the programs that tests send it to.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send them to.
+for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, handler)
 
 # `make test` has pytest keep what it compiled; copies of the checkout, whose files tests edit, get no bytecode.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,16 @@ from storelab.stores.managed.lan import Lan
 from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
 from storelab.stores.xrootd.joined import JoinedAccess
+from storelab.stores.xrootd import store as module
 from storelab.stores.xrootd.settings import Settings
 from storelab.stores.xrootd.store import XRootD
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch):
+    """Nothing is started: whether XRootD is there makes no difference."""
+    monkeypatch.setattr(XRootD, "program", lambda self: Path("/usr/bin/xrootd"))
+    monkeypatch.setattr(module, "program", lambda name, kind, place: Path("/usr/bin", name))
 
 
 def store(tmp_path, **settings) -> XRootD:
