@@ -24,6 +24,7 @@ KINDS = {
     "hdfs": "storelab.stores.hdfs.store:HDFS",
     "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
     "openafs": "storelab.stores.posix.openafs:OpenAFS",
+    "garage": "storelab.stores.garage.store:Garage",
     "rclone": "storelab.stores.rclone:Rclone",
     "nullserver": "storelab.stores.nullserver:NullServer",
     "directory": "storelab.stores.posix.directory:Directory",

@@ -6,13 +6,11 @@ stamp stay in `<tools>/bin`.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import mmap
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
 from storelab.install import Part, Progress, project
 from storelab.install.go_toolchain import PINS, go_of, least_of
-from storelab.install.running import check_room, run
+from storelab.install.running import alone, check_room, run
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
         scratch = tools / "cache" / program.kind  # what a killed build left there is used again
-        with _alone(tools, progress), contextlib.ExitStack() as end:
+        with alone(tools, progress), contextlib.ExitStack() as end:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if present(program, tools):
@@ -144,18 +142,6 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
             f"{error.filename or tools}: {error.strerror}",
             "name a folder to write in with STORELAB_TOOLS",
         ) from None
-
-
-@contextlib.contextmanager
-def _alone(tools: Path, progress: Progress) -> Iterator[None]:
-    """One build at a time in a tools folder."""
-    with (tools / "lock").open("w") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another `storelab install` to end")
-            fcntl.flock(f, fcntl.LOCK_EX)
-        yield
 
 
 def go_environ(scratch: Path) -> dict[str, str]:

@@ -4,13 +4,14 @@ May import: `host`, `core`.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -19,6 +20,7 @@ from storelab.install import Progress
 
 LONGEST = 3600.0  # seconds for one command
 EVERY = 20.0  # seconds between two lines of progress
+DOWNLOADS = ("go: downloading", "Downloaded ")  # how lines begin in which Go and Cargo tell what they fetched
 MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # how lines begin in which apt, debootstrap, Maven and pip tell what failed
 
 
@@ -61,6 +63,18 @@ def check_room(tools: Path, needed: float, what: str) -> None:
         )
 
 
+@contextlib.contextmanager
+def alone(tools: Path, progress: Progress) -> Iterator[None]:
+    """One build at a time in a tools folder."""
+    with (tools / "lock").open("w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another `storelab install` to end")
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
 def pip(*arguments: str) -> None:
     """`pip install` of what is pinned by hash. Raises MeasurementFailed."""
     told([sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", *arguments], "pip", 1800)
@@ -100,7 +114,7 @@ def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: P
         lines = [
             line
             for line in log.read_text(errors="replace").splitlines()
-            if line.strip() and not line.startswith("go: downloading")
+            if line.strip() and not line.lstrip().startswith(DOWNLOADS)
         ]
         raise MeasurementFailed(
             f"install: {Path(command[0]).name} {command[1]} failed: {' | '.join(lines[-4:])[-600:]}"
@@ -120,6 +134,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _so_far(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    modules = sum(line.startswith("go: downloading") for line in lines)
-    return f"{modules} modules downloaded, {len(lines) - modules} packages compiled"
+    lines = [line.lstrip() for line in log.read_text(errors="replace").splitlines()]
+    got = sum(line.startswith(DOWNLOADS) for line in lines)
+    crates = sum(line.startswith("Compiling ") for line in lines)
+    if crates or any(line.startswith("Downloaded ") for line in lines):
+        return f"{got} crates downloaded, {crates} compiled"
+    return f"{got} modules downloaded, {len(lines) - got} packages compiled"

@@ -4,13 +4,22 @@ import errno
 import http.client
 import socket
 import ssl
+from collections.abc import Mapping
 from contextlib import closing
 
 
 def get(
-    host: str, port: int, path: str, timeout: float, tls: bool = False, method: str = "GET", body: bytes | None = None
+    host: str,
+    port: int,
+    path: str,
+    timeout: float,
+    tls: bool = False,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate.
+    """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate;
+    timeout: in seconds.
 
     Raises OSError, http.client.HTTPException.
     """
@@ -20,7 +29,7 @@ def get(
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         wire = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
     with closing(wire):
-        wire.request(method, path, body)
+        wire.request(method, path, body, headers or {})
         answer = wire.getresponse()
         return answer.status, answer.read()
 

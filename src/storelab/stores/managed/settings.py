@@ -27,7 +27,7 @@ class ListeningSettings(ManagedSettings):
         default_factory=list,
         description=(
             "On a host with several addresses: front-end i listens on the i-th of these, in turn (SeaweedFS, Ceph, "
-            "versitygw)."
+            "versitygw, Garage)."
         ),
     )
     advertise: Host | None = Field(

@@ -1,0 +1,152 @@
+"""Building Rust programs from crates: as an ordinary user, with the Cargo of this machine.
+
+A program is pinned by version and by the hash of its crate, which holds a Cargo.lock with the hash of every other one
+(`--locked`). What is compiled (some GB) goes when the build ends, or stays where CARGO_TARGET_DIR says; crates stay in
+Cargo's own folder. The binary and its stamp stay in `<tools>/bin`. May import: `host`, `core`.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_json, write_json
+from storelab.host.processes import ask
+from storelab.install import Part, Progress
+from storelab.install.running import alone, check_room, run, told
+
+HOME = "~/.cargo"  # where Rust's own installer puts Cargo, and Cargo its crates
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of crates.
+
+    kind: of the store, also the name of crate and binary; sha256: of the crate; features: in place of its default
+    ones; least: Cargo's version at least; tools: (program, Debian's package) that its build needs besides; needs: for
+    people; room: bytes of disk while it is built.
+    """
+
+    kind: str
+    version: str
+    sha256: str
+    features: tuple[str, ...]
+    least: tuple[int, ...]
+    tools: tuple[tuple[str, str], ...]
+    needs: str
+    room: float
+
+    def parts(self, tools: Path) -> list[Part]:
+        """The recipe of this program."""
+        return [
+            Part(
+                f"{self.kind} {self.version}, built from source",
+                self.needs,
+                lambda: present(self, tools),
+                lambda progress: install(self, tools, progress),
+            )
+        ]
+
+
+def _wanted(program: Program) -> dict[str, str]:
+    return {"crate": program.kind, "version": program.version, "sha256": program.sha256} | {
+        "features": " ".join(program.features)
+    }
+
+
+def _binary(program: Program, tools: Path) -> Path:
+    return tools / "bin" / program.kind
+
+
+def present(program: Program, tools: Path) -> bool:
+    """True if its binary is there and its stamp tells that it was built from today's pins."""
+    binary = _binary(program, tools)
+    with contextlib.suppress(UserError, OSError):
+        return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
+    return False
+
+
+def _home() -> Path:
+    return Path(os.environ.get("CARGO_HOME") or HOME).expanduser()
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """(1, 85, 0) of `cargo 1.85.0 (d73d2caf9 2024-12-31)`; () for what is no release."""
+    found = re.match(r"(?:cargo )?(\d+)\.(\d+)\.(\d+)(?=\s|\Z)", version)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def cargo_of(program: Program) -> Path:
+    """Cargo from PATH, or from where Rust's own installer puts it, if that is new enough. Raises UserError where neither
+    is, or where something else is missing that the build needs."""
+    least, own = ".".join(map(str, program.least)), _home() / "bin"
+    mend = f"install Rust {least} or newer"
+    found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))
+    if not found:
+        raise UserError("install", f"there is no cargo in PATH or {own}, which builds {program.kind}", mend)
+    versions = {path: numbers(told([path, "--version"], "cargo --version", 60)) for path in found}
+    fit = [path for path, version in versions.items() if version >= program.least]
+    if not fit:
+        has = ".".join(map(str, versions[found[0]])) or "no release"
+        raise UserError("install", f"{found[0]} is {has}, and {program.kind} needs {least}", mend)
+    if missing := [package for name, package in program.tools if not shutil.which(name)]:
+        mend = f"apt-get install {' '.join(missing)}, or the like of it on another system"
+        raise UserError("install", f"the build of {program.kind} needs {' and '.join(missing)}", mend)
+    return Path(fit[0])
+
+
+def install(program: Program, tools: Path, progress: Progress) -> None:
+    """Build and place it; nothing is placed when the build fails.
+
+    Raises UserError (no Cargo, no room, tools folder not writable), MeasurementFailed where Cargo fails.
+    """
+    cargo = cargo_of(program)
+    try:
+        (tools / "bin").mkdir(parents=True, exist_ok=True)
+        scratch = tools / "cache" / program.kind  # what a killed build left there is used again
+        with alone(tools, progress), contextlib.ExitStack() as end:
+            scratch.mkdir(parents=True, exist_ok=True)
+            end.callback(shutil.rmtree, scratch, ignore_errors=True)
+            if present(program, tools):
+                return  # another `storelab install` was quicker
+            check_room(tools, program.room, f"the build takes {program.room / 1e9:.1f} GB")
+            _build(program, cargo, tools, scratch, progress)
+    except OSError as error:
+        where = error.filename or tools
+        raise UserError(
+            "install", f"{where}: {error.strerror}", "name a folder to write in with STORELAB_TOOLS"
+        ) from None
+
+
+def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: Progress) -> None:
+    binary, temporary = _binary(program, tools), tools / "bin" / f".{program.kind}.{os.getpid()}"
+    progress(f"downloading and building with {cargo}")
+    environ = {"CARGO_TARGET_DIR": str(scratch / "target")} | os.environ
+    environ["PATH"] = os.pathsep.join(filter(None, [str(cargo.parent), os.environ.get("PATH", "")]))  # rustc beside it
+    command = [str(cargo), "install", program.kind, "--version", f"={program.version}", "--locked", "--no-track"]
+    command += ["--no-default-features", "--features", ",".join(program.features), "--root", str(temporary)]
+    try:
+        run(command, scratch, environ, scratch / "build.log", progress)
+        _check(program, temporary / "bin" / program.kind)
+        (temporary / "bin" / program.kind).replace(binary)
+        write_json(binary.with_suffix(".json"), _wanted(program) | {"bytes": binary.stat().st_size})
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(program: Program, binary: Path) -> None:
+    """Raises MeasurementFailed where this was not built from the pinned crate, or does not run."""
+    crates = _home().glob(f"registry/cache/*/{program.kind}-{program.version}.crate")
+    if program.sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in crates}:
+        raise MeasurementFailed(f"install: {program.kind} {program.version} is not the crate that storelab pins")
+    done = ask([binary, "--version"], 60)
+    if done.returncode or program.version not in done.stdout + done.stderr:
+        raise MeasurementFailed(
+            f"install: the {program.kind} that was built is not {program.version}, or does not run here"
+        )
+    with binary.open("rb") as f:
+        os.fsync(f.fileno())

@@ -1,0 +1,161 @@
+"""Garage on this machine: 1..7 nodes that hold data, and up to ten that answer S3, one process each.
+
+An AGPL program, run unmodified as a process of its own. Every node is a front-end; where more front-ends are asked than
+nodes hold data, the further ones hold none (Garage's gateways). Nodes speak with each other and are administered on
+loopback. See docs/stores/garage.md.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from storelab.core.answers import NO, Told
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_json, write_json
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.garage import admin
+from storelab.stores.garage.settings import CONFIGURATION, COPIES, PROGRAM, Settings
+from storelab.stores.managed.administration import KEYS, listed
+from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.target import ASK_S
+
+NODES = 10  # the most: each has three ports of the block
+INLINE = 3072  # bytes: a smaller object lies with its metadata
+
+
+class Garage(Managed):
+    Settings = Settings
+    system = "Garage"
+    version_pattern = r"(?:cargo:|v)(\d\S*)"
+    front = "node-"
+    most_front_ends = NODES
+    most_accounts = 32
+    port_block = 32
+    start_timeout = 30.0
+
+    recipe = PROGRAM.parts
+
+    def require(self) -> None:
+        self.program()
+        self.require_servers(COPIES[self.settings.redundancy], "nodes")
+
+    def _nodes(self) -> int:
+        """How many nodes there must be: those that hold data, and gateways that the layout knows.
+
+        A majority of all nodes decides on buckets and keys; a gateway that stays away would count against it.
+        """
+        note = self.data / "layout.json"
+        return max(self.settings.servers, read_json(note)["nodes"] if note.exists() else 0)
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        names = {*front_ends, *(f"{self.front}{i}" for i in range(1, self._nodes() + 1))}
+        return (sorted(names, key=self._number),)
+
+    def _address(self, name: str, what: str) -> str:
+        """Address and port of a node: for `s3`, for the other nodes (`rpc`), for its administration (`admin`)."""
+        number = self._number(name)
+        host = self.address(number) if what == "s3" else LOOPBACK
+        return f"{host}:{self.settings.port + ('s3', 'rpc', 'admin').index(what) * NODES + number - 1}"
+
+    def _configuration(self, name: str) -> str:
+        ports = {what: self._address(name, what) for what in ("s3", "rpc", "admin")}
+        return CONFIGURATION.format(name=name, data=self.data, copies=COPIES[self.settings.redundancy], **ports)
+
+    def make_ready(self) -> None:
+        s, note = self.settings, self.data / "layout.json"
+        old = read_json(note) if note.exists() else {"servers": s.servers, "redundancy": s.redundancy, "nodes": 0}
+        if old["redundancy"] != s.redundancy:
+            told = f"the data in {self.data} were laid out for {old['redundancy']}, which Garage does not change"
+            raise UserError(f"{self.place}.redundancy", told, "set it back, or give a new folder")
+        if old["servers"] > s.servers:
+            told = f"the data in {self.data} are on {old['servers']} nodes"
+            raise UserError(f"{self.place}.servers", told, "set it to that, or give a new folder")
+        self.require_paths(r'["\\]', self.data)
+        for name in (f"{self.front}{i}" for i in range(1, NODES + 1)):
+            (self.folder / f"{name}.toml").write_text(self._configuration(name))
+        if not note.exists() or old["servers"] < s.servers:
+            write_json(note, old | {"servers": s.servers})
+
+    def daemon(self, name: str) -> Daemon:
+        """How the node `node-1` … runs.
+
+        What nodes know each other by, and the token of the administration, come by the environment, since all users
+        see a command line.
+        """
+        root = self.root_keys()
+        host, _, port = self._address(name, "s3").rpartition(":")
+        ports = [int(self._address(name, what).rpartition(":")[2]) for what in ("rpc", "admin")]
+        environ = {
+            "GARAGE_RPC_SECRET": hashlib.sha256(root.secret_key.encode()).hexdigest(),
+            "GARAGE_ADMIN_TOKEN": root.secret_key,
+            "NO_COLOR": "1",
+            "RUST_LOG": "garage=warn,netapp=warn",
+        }
+        argv = (str(self.program()), "-c", str(self.folder / f"{name}.toml"), "server")
+        return Daemon(name, argv, host, (int(port), *ports), self._asked(name).lives, 10.0, environ)
+
+    def _asked(self, name: str) -> admin.Node:
+        host, _, port = self._address(name, "admin").rpartition(":")
+        return admin.Node(self.place, name, host, int(port), self.root_keys().secret_key)
+
+    def started(self, daemon: Daemon) -> None:
+        self.daemons.note(daemon.name, configuration=self._configuration(daemon.name))
+
+    def healthy(self, daemon: Daemon) -> bool:
+        """Whether a node that runs can stay: one that was started with another configuration cannot."""
+        known = self.daemons.records()[daemon.name].get("configuration")
+        return known == self._configuration(daemon.name) and daemon.healthy(3.0)
+
+    def make_accounts(self, accounts: int) -> None:
+        """First the nodes are made one cluster: keys are kept by a majority of them."""
+        names, note = self.front_ends(), self.data / "layout.json"
+        ids = {name: (self.data / name / "meta" / "node_key.pub").read_bytes().hex() for name in names}
+        peers = [f"{node}@{self._address(name, 'rpc')}" for name, node in ids.items()]
+        write_json(note, read_json(note) | {"nodes": len(names)})
+        nodes = [self._asked(name) for name in names]
+        admin.join(nodes, ids, peers, self.settings.servers)
+        there = admin.keys(nodes[0])
+        for i, keys in enumerate(self.make_keys(accounts)):
+            if keys["access_key"] not in there:
+                admin.allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
+
+    def administration(self) -> list[Told]:
+        own = [self.credentials(i).access_key for i in range(self.accounts())]
+        told = "Garage has keys and no users; a bucket can be opened to several keys"
+        return [listed("ListKeys", admin.keys(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, told)]
+
+    # Faults
+
+    def data_actors(self) -> list[str]:
+        return [f"{self.front}{i}" for i in range(1, self.settings.servers + 1)]
+
+    def bears(self) -> int:
+        return COPIES[self.settings.redundancy] - 1
+
+    def condition(self) -> Condition:
+        """As the first node that answers has the cluster: nodes it meets, blocks that wait to be copied or removed."""
+        for name in self.front_ends():
+            try:
+                health = self._asked(name).ask("GetClusterHealth", seconds=ASK_S)
+                status = self._asked(name).ask("GetClusterStatus", seconds=ASK_S)
+            except MeasurementFailed:
+                continue
+            up, servers = health["storageNodesUp"], self.settings.servers
+            waiting = sum(node.get("resyncQueueLen") or 0 for node in status["nodes"])
+            detail = f"{name}: {up} of {servers} nodes with data, {health['partitionsAllOk']} of "
+            detail += f"{health['partitions']} partitions whole, {waiting} blocks waiting"
+            state = {"healthy": CLEAN, "degraded": DEGRADED}.get(health["status"], DOWN)
+            return Condition(RECOVERING if state == CLEAN and waiting else state, detail)
+        return Condition(DOWN, "no node answers")
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {"gateways": max(0, len(self.front_ends()) - self.settings.servers)}
+
+    def keeps_overwritten(self, size_bytes: int) -> bool:
+        """A block that nothing refers to any more goes after ten minutes; nothing makes that sooner."""
+        return size_bytes >= INLINE
+
+    def ask_version(self, program: Path) -> str:
+        return super().ask_version(program).rstrip(",")
