@@ -76,7 +76,7 @@ def main() -> None:
                 sys.exit(f"loadgen_mutants: {fault['file']}: this fault does not compile: {fault['after']}")
         for n, fault in enumerate(chosen, 1):
             with there(folder, fault):
-                passed, told = go(["test", *packages], folder, environ)
+                passed, told = go(["test", "-failfast", *packages], folder, environ)
             killed.append(float(not passed))
             say(f"loadgen_mutants: {n} of {len(chosen)}: {'SURVIVED' if passed else 'killed'}: {fault['means']}")
     share = sum(killed) / len(killed)
