@@ -175,6 +175,7 @@ def test_which_kinds_have_a_ceiling():
         "ceph",
         "versitygw",
         "minio",
+        "rclone",
         "s3",
     }
 

@@ -72,7 +72,7 @@ def test_a_boolean_may_come_as_text(folder, value, measure):
         ),
         (
             {"stores": {"far": {"kind": "s4"}}},
-            "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, glusterfs, openafs, nullserver, directory, s3, root, http, webhdfs",
+            "command line: stores.far.kind: no store of kind 's4'; one of: seaweedfs, ceph, versitygw, minio, nginx, xrootd, hdfs, glusterfs, openafs, rclone, nullserver, directory, s3, root, http, webhdfs",
         ),
         (
             {"limits": {"stored_bytes": "4 KB"}},

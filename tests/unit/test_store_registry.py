@@ -126,7 +126,7 @@ def test_what_is_installed_is_known_by_the_stores():
     assert "slurmd" in install.parts("slurm", Path("none"))[0].what
     with pytest.raises(
         UserError,
-        match=r"no store 'tape' to install; one of: seaweedfs, ceph, .*, hdfs, glusterfs, openafs, nullserver, slurm, ",
+        match=r"no store 'tape' to install; one of: seaweedfs, ceph, .*, hdfs, glusterfs, openafs, rclone, nullserver, slurm, ",
     ):
         install.parts("tape", Path("none"))
     assert "SeaweedFS 4.47" in install.parts("seaweedfs", Path("none"))[0].what

