@@ -22,6 +22,7 @@ from storelab.install import golang
 LIST = Path(__file__).parent / "mutation" / "loadgen.toml"
 PACKAGES = ("./job/...", "./load/...", "./records/...", "./sigv4/...")
 TIME_OUT_S = 120  # a fault may make a loop endless; the tests take ten seconds
+ENDS = "-timeout=100s"  # by itself before that, so that go leaves no test running
 FIRST_S = 900  # nothing is compiled yet
 
 
@@ -38,8 +39,10 @@ def there(folder: Path, fault: dict[str, str]) -> Iterator[None]:
     file = folder / fault["file"]
     text = file.read_text()
     file.write_text(planted(text, fault))
-    yield
-    file.write_text(text)
+    try:
+        yield
+    finally:
+        file.write_text(text)
 
 
 def go(words: list[str], folder: Path, environ: dict[str, str], limit_s: float = TIME_OUT_S) -> tuple[bool, str]:
@@ -76,7 +79,7 @@ def main() -> None:
                 sys.exit(f"loadgen_mutants: {fault['file']}: this fault does not compile: {fault['after']}")
         for n, fault in enumerate(chosen, 1):
             with there(folder, fault):
-                passed, told = go(["test", *packages], folder, environ)
+                passed, told = go(["test", "-failfast", ENDS, *packages], folder, environ)
             killed.append(float(not passed))
             say(f"loadgen_mutants: {n} of {len(chosen)}: {'SURVIVED' if passed else 'killed'}: {fault['means']}")
     share = sum(killed) / len(killed)

@@ -89,7 +89,8 @@ def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> 
         for i, (key, figure) in enumerate(figures.items()):
             found.append(f"| {'' if i else script} | `{key}` | {figure['n']} | {value(figure)} |")
         if left_out := len(result["figures"]) - len(figures):
-            found.append(f"| | {left_out} more | | in `results/{label}.json` |")
+            first = "" if figures else script
+            found.append(f"| {first} | {left_out}{' more' if figures else ' figures'} | | in `results/{label}.json` |")
         servers = ", ".join(f"{kind} {version}" for kind, version in result["servers"].items())
         facts = (result["date"], f"`{result['commit']}`", result["usable_cores"], result["kernel"], servers)
         about.append(f"| {script} | {' | '.join(map(str, facts))} |")

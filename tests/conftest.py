@@ -11,7 +11,12 @@ from pathlib import Path
 import ports
 import pyarrow.parquet as pq
 import pytest
-from scheduling import TESTBEDS, pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  (hooks)
+from scheduling import (  # noqa: F401  (hooks)
+    TESTBEDS,
+    pytest_collection_modifyitems,
+    pytest_runtest_setup,
+    pytest_xdist_make_scheduler,
+)
 
 from storelab.core import plan
 from storelab.core.config import Config

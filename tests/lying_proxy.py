@@ -83,7 +83,7 @@ class LyingProxy:
 
     def __enter__(self) -> Self:
         for server in self.servers:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

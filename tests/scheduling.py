@@ -1,12 +1,17 @@
-"""Which tests may run beside each other, and in which order: hooks that conftest.py takes."""
+"""Which tests may run beside each other, in which order, and for how long: hooks that conftest.py takes."""
 
 import contextlib
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+BEGUN = time.monotonic()
+MINUTES = "STORELAB_TEST_MINUTES"  # of the environment: tests of which no more begin after it
 
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
@@ -41,6 +46,14 @@ ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests."""
     items.sort(key=lambda item: ORDER.get(item.path.stem, len(ORDER)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A run that must end in its time on a slow machine too says what it left out. Before any fixture starts something."""
+    most = float(os.environ.get(MINUTES, "inf"))
+    if time.monotonic() - BEGUN > 60 * most:
+        pytest.skip(f"not begun: {most:g} minutes of tests are over ({MINUTES})")
 
 
 @pytest.hookimpl(optionalhook=True)

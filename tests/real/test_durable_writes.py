@@ -212,7 +212,7 @@ def test_a_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
     Counting.got, Counting.answered, workers = [], [], 6
     server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     attempt = tmp_path / "attempt"

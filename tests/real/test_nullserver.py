@@ -164,7 +164,7 @@ def scratch(tmp_path_factory):
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not shutil.which("go"), reason=NO_GO)
-@pytest.mark.parametrize("command", ["vet", "test"])
+@pytest.mark.parametrize("command", ["vet", pytest.param("test", marks=pytest.mark.alone)])
 def test_the_go_tests(scratch, command):
     """With the race detector where there is a gcc; both commands then share what is compiled for it."""
     race = ["-race"] if shutil.which("gcc") else []

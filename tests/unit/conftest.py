@@ -1,14 +1,18 @@
 """What unit tests share: one example campaign, and no pictures: to render figures takes 8 times as long as all else about them."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import make_examples
 import pytest
 from matplotlib.figure import Figure
 
+from storelab import install
 from storelab.analysis.tables import build
 
+ESSENTIAL = ("nsenter", "unshare")  # of util-linux, which every Debian has
 LOOK_AT_PICTURES = ("test_figures", "test_figure_pictures", "test_golden", "test_history")
 
 
@@ -18,6 +22,21 @@ def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__ not in LOOK_AT_PICTURES:
             patch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def as_on_a_new_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What `storelab install` brings is not found, although this machine may have it: where a test needs a program of a
+    store, something stands in for it."""
+
+    def which(name: str, path: str) -> str | None:
+        found = shutil.which(name, path=path)
+        return None if found and Path(found).is_relative_to("/usr") and name not in ESSENTIAL else found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORELAB_TOOLS", str(tmp_path_factory.mktemp("tools")))
+        patch.setattr(install, "shutil", SimpleNamespace(which=which))
         yield
 
 

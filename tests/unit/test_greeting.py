@@ -34,7 +34,7 @@ def server(monkeypatch):
             pass
 
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield made
     made.shutdown()

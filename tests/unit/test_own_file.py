@@ -154,7 +154,7 @@ def test_a_url_is_downloaded_once_and_whole(mine, tmp_path):
             asked.append(self.command)
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", ports.block()), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             url = f"http://127.0.0.1:{server.server_port}/mine.root"
             path = own_file.fetch(url, tmp_path / "kept", "files.mine.path")

@@ -1,5 +1,6 @@
 """Tests on several workers, of which one dies: the others run what is left, and pytest ends."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,28 @@ def test_a_worker_that_dies_takes_only_its_test_along(tmp_path):
     )
     assert done.returncode == 1 and "crashed while running 'test_dying.py::test_dies'" in done.stdout, done.stdout
     assert "1 failed, 8 passed" in done.stdout, done.stdout
+
+
+def test_after_so_many_minutes_no_test_begins_and_each_says_so(tmp_path):
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom scheduling import *\n")
+    fixture = "import pytest, time\n@pytest.fixture(scope='module')\ndef store(): open('started', 'w')\n"
+    (tmp_path / "test_a.py").write_text("import time\ndef test_one(): time.sleep(1.3)\n")
+    (tmp_path / "test_b.py").write_text(f"{fixture}def test_two(store): pass\n")
+    told = []
+    for minutes in ("0.02", "5"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | {"STORELAB_TEST_MINUTES": minutes},
+        )
+        assert done.returncode == 0, done.stdout
+        told.append((done.stdout, (tmp_path / "started").exists()))
+    assert "1 passed, 1 skipped" in told[0][0] and not told[0][1]
+    assert "not begun: 0.02 minutes of tests are over (STORELAB_TEST_MINUTES)" in told[0][0]
+    assert "2 passed" in told[1][0] and told[1][1]
 
 
 class Worker:
