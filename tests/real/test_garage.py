@@ -165,7 +165,7 @@ def test_accounts_are_kept_apart(running):
 
 
 def test_a_node_is_killed_and_comes_back(running):
-    """Written and read while it is away; it has its copy in the end."""
+    """Written and read while it is away, and read when it is back."""
     bucket, way = bucket_for(running, "faulty"), running.access()
     bodies = {f"k{i}": os.urandom(50_000) for i in range(12)}
     given = [{"at": "200 ms", "act": "kill", "actor": "data.1"}, {"at": "3 s", "act": "restart", "actor": "data.1"}]
@@ -178,9 +178,9 @@ def test_a_node_is_killed_and_comes_back(running):
             way.write(bucket.name, key, body)
         assert {key: way.read(bucket.name, key) for key in bodies} == bodies
         clock.sleep_until(t0_ns + 4 * S)
-        runner.settle(60)
+        runner.settle(20)
     states = [e["state"] for e in runner.events if e["kind"] == "state"]
-    assert runner.failed() == [] and "degraded" in states and states[-1] != "down"
+    assert runner.failed() == [] and "degraded" in states and states[-1] == "clean"
     again = running.access(0, 1)
     assert {key: again.read(bucket.name, key) for key in bodies} == bodies
     assert running.status().state == "up"
@@ -346,7 +346,7 @@ def test_probe(lab):
     """What Garage is known not to do is listed here; the rest stands in docs/capabilities.md."""
     _, _, at = lab("asked")
     found = {(r["topic"], r["check"]): r["answer"] for r in pq.read_table(at / "answers.0.parquet").to_pylist()}
-    assert {found["accounts", c] for t, c in found if t == "accounts"} == {YES}
+    assert {found["accounts", c] for t, c in found if t == "accounts"} <= {YES, "differs"}, "404 in place of 403"
     assert found["ranges", "single range"] == found["objects", "put, get, head"] == YES
     assert found["multipart", "parts, complete"] == YES if ("multipart", "parts, complete") in found else True
     assert found["ranges", "multi-range 2"] == "no"

@@ -22,7 +22,7 @@ from storelab.install import wheels
 from storelab.measure import point
 from storelab.stores import all_stores
 from storelab.stores.protocols import s3_clients
-from storelab.stores.rclone import Rclone, Settings
+from storelab.stores.s3.rclone import Rclone, Settings
 from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.heavy
@@ -139,7 +139,7 @@ def test_keys_are_in_their_file_alone(fresh):
 KILLED = """
 import os, sys
 from pathlib import Path
-from storelab.stores.rclone import Rclone, Settings
+from storelab.stores.s3.rclone import Rclone, Settings
 store = Rclone("rcl", Settings(kind="rclone", port=int(sys.argv[1])), Path(sys.argv[2]))
 store.daemons._record = lambda *_: os.kill(os.getpid(), 9)
 store.up()

@@ -7,14 +7,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from storelab import install
 from storelab.core.answers import NO, YES
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import deployed, make
-from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING
+from storelab.stores.base import CLEAN, DEGRADED, DOWN
 from storelab.stores.garage import admin
 from storelab.stores.garage.settings import Settings
+from storelab.stores.protocols import s3
+from storelab.stores.protocols.access import StillHolds
 
 SECRET = "s" * 40
 # Answers of Garage 2.5.0 to GetClusterLayout of a new node, and of a cluster of two nodes with data and a gateway.
@@ -305,7 +308,7 @@ def asked(tmp_path, cluster, monkeypatch):
     ("status", "up", "whole", "waiting", "state"),
     [
         ("healthy", 3, 256, [0, None, 0], CLEAN),
-        ("healthy", 3, 256, [0, 4, 3], RECOVERING),
+        ("healthy", 3, 256, [0, 4, 3], CLEAN),
         ("degraded", 2, 0, [0, 7], DEGRADED),
         ("unavailable", 1, 0, [0], DOWN),
     ],
@@ -318,9 +321,9 @@ def test_what_the_cluster_says_of_itself(asked, cluster, status, up, whole, wait
         "GetClusterStatus": (200, {"nodes": [{"resyncQueueLen": n} for n in waiting]}),
     }
     told = asked.condition()
-    blocks = {CLEAN: 0, DOWN: 0}.get(state, 7)
+    blocks = sum(filter(None, waiting))
     assert told.state == state
-    assert told.detail == f"node-2: {up} of 3 nodes with data, {whole} of 256 partitions whole, {blocks} blocks waiting"
+    assert told.detail == f"node-2: {up} of 3 nodes with data, {whole} of 256 partitions whole, {blocks} blocks queued"
 
 
 def test_no_node_answers(asked, monkeypatch):
@@ -343,3 +346,36 @@ def _keys(s, n: int) -> list[dict[str, str]]:
     keys = s.make_keys(n)
     s.note_accounts(n)
     return keys
+
+
+# -- a bucket that was just emptied
+
+
+class Emptied:
+    """An S3 client of a store without versions that says `BucketNotEmpty` some times; `holds`: keys that it lists."""
+
+    def __init__(self, times, holds=()):
+        self.times, self.holds, self.dropped = times, holds, 0
+
+    def delete_bucket(self, **_):
+        self.times -= 1
+        if self.times >= 0:
+            raise ClientError({"Error": {"Code": "BucketNotEmpty"}}, "DeleteBucket")
+        self.dropped += 1
+
+    def get_paginator(self, _):
+        raise ClientError({"Error": {"Code": "NotImplemented"}}, "ListObjectVersions")
+
+    def list_objects_v2(self, **_):
+        return {"Contents": [{"Key": key} for key in self.holds]}
+
+
+def test_a_bucket_that_was_just_emptied_is_tried_again(monkeypatch):
+    monkeypatch.setattr(s3.time, "sleep", lambda _: None)
+    client = Emptied(3)
+    s3.S3Access(client, "stores.g").drop_bucket("b")
+    assert client.dropped == 1
+    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still holds theirs: it is left alone"):
+        s3.S3Access(Emptied(99, ["theirs"]), "stores.g").drop_bucket("b")
+    with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
+        s3.S3Access(Emptied(99), "stores.g").drop_bucket("b")

@@ -9,7 +9,7 @@ import pytest
 from storelab import install
 from storelab.core.errors import UserError
 from storelab.stores import make
-from storelab.stores.rclone import Settings
+from storelab.stores.s3.rclone import Settings
 
 
 def store(state: Path, **settings):

@@ -85,10 +85,10 @@ def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[s
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install what these KINDs need. What is there already stays as it is.
 
-    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, rclone, hdfs, glusterfs, openafs; seaweedfs: another
-    version, for upgrades), an engine (loadgen, root), a testbed (slurm, condor), slurm-plugin, Snakemake's executor for
-    Slurm, or squid, the HTTP cache of the workload launch. What is no Debian package goes into the folder that
-    STORELAB_TOOLS names, or else into storelab's folder in your cache.
+    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, garage, rclone, hdfs, glusterfs, openafs; seaweedfs:
+    another version, for upgrades), an engine (loadgen, root), a testbed (slurm, condor), slurm-plugin, Snakemake's
+    executor for Slurm, or squid, the HTTP cache of the workload launch. What is no Debian package goes into the folder
+    that STORELAB_TOOLS names, or else into storelab's folder in your cache.
     """
     import time
 

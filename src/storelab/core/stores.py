@@ -25,7 +25,7 @@ KINDS = {
     "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
     "openafs": "storelab.stores.posix.openafs:OpenAFS",
     "garage": "storelab.stores.garage.store:Garage",
-    "rclone": "storelab.stores.rclone:Rclone",
+    "rclone": "storelab.stores.s3.rclone:Rclone",
     "nullserver": "storelab.stores.nullserver:NullServer",
     "directory": "storelab.stores.posix.directory:Directory",
     "s3": "storelab.stores.s3.store:S3",

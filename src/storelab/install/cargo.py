@@ -81,8 +81,10 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def cargo_of(program: Program) -> Path:
-    """Cargo from PATH, or from where Rust's own installer puts it, if that is new enough. Raises UserError where neither
-    is, or where something else is missing that the build needs."""
+    """Cargo from PATH, or from where Rust's own installer puts it, if that is new enough.
+
+    Raises UserError where neither is, or where something else is missing that the build needs.
+    """
     least, own = ".".join(map(str, program.least)), _home() / "bin"
     mend = f"install Rust {least} or newer"
     found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))

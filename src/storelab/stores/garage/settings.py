@@ -15,7 +15,7 @@ PROGRAM = cargo.Program(
     (1, 89),
     (("cc", "gcc"), ("make", "make")),
     "crates, 100 MB to download; a long build",
-    4e9,
+    2e9,
 )
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
 # No scrub and no snapshot in the middle of a point; the region that clients of storelab sign for.

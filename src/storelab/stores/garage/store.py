@@ -13,7 +13,7 @@ from typing import Any
 from storelab.core.answers import NO, Told
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
-from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
 from storelab.stores.garage import admin
 from storelab.stores.garage.settings import CONFIGURATION, COPIES, PROGRAM, Settings
 from storelab.stores.managed.administration import KEYS, listed
@@ -135,7 +135,11 @@ class Garage(Managed):
         return COPIES[self.settings.redundancy] - 1
 
     def condition(self) -> Condition:
-        """As the first node that answers has the cluster: nodes it meets, blocks that wait to be copied or removed."""
+        """As the first node that answers has the cluster: nodes it meets, and blocks in its queues.
+
+        Those are for information: Garage looks at every block again after it was written, so that a queue is seldom
+        empty, and a node that was away does not count what it lacks. So it never says that it recovers.
+        """
         for name in self.front_ends():
             try:
                 health = self._asked(name).ask("GetClusterHealth", seconds=ASK_S)
@@ -145,9 +149,9 @@ class Garage(Managed):
             up, servers = health["storageNodesUp"], self.settings.servers
             waiting = sum(node.get("resyncQueueLen") or 0 for node in status["nodes"])
             detail = f"{name}: {up} of {servers} nodes with data, {health['partitionsAllOk']} of "
-            detail += f"{health['partitions']} partitions whole, {waiting} blocks waiting"
+            detail += f"{health['partitions']} partitions whole, {waiting} blocks queued"
             state = {"healthy": CLEAN, "degraded": DEGRADED}.get(health["status"], DOWN)
-            return Condition(RECOVERING if state == CLEAN and waiting else state, detail)
+            return Condition(state, detail)
         return Condition(DOWN, "no node answers")
 
     def deployment(self) -> dict[str, Any]:

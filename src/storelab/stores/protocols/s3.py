@@ -117,8 +117,27 @@ class S3Access(Access):
             except ERRORS as error:
                 if code(error) not in NOT_EMPTY:
                     raise
-                self._drop_old_versions(bucket, ours)
+                try:
+                    self._drop_old_versions(bucket, ours)
+                except ERRORS as unknown:
+                    if code(unknown) != "NotImplemented":
+                        raise
+                    self._drop_emptied(bucket)
+                    return
                 self.s3.delete_bucket(Bucket=bucket)
+
+    def _drop_emptied(self, bucket: str) -> None:
+        """From a store without versions, whose nodes learn of a deletion one after the other (Garage)."""
+        for pause in (*PAUSES, None):
+            try:
+                self.s3.delete_bucket(Bucket=bucket)
+                return
+            except ERRORS as error:
+                if code(error) not in NOT_EMPTY or pause is None:
+                    raise
+            for held in self.s3.list_objects_v2(Bucket=bucket, MaxKeys=1).get("Contents", []) if pause > 1 else ():
+                raise StillHolds(f"{self.place}: bucket {bucket} still holds {held['Key']}: it is left alone")
+            time.sleep(pause)
 
     def _drop_old_versions(self, bucket: str, ours: Ours) -> None:
         """What deleted objects leave in a bucket with versions (of a probe that was killed). All stays where somebody

@@ -1,1 +1,1 @@
-"""Any S3 endpoint, and presets of known systems. May import: what `stores` may."""
+"""Any S3 endpoint, presets of known systems, and rclone as an S3 server. May import: what `stores` may."""
