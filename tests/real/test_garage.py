@@ -178,7 +178,7 @@ def test_a_node_is_killed_and_comes_back(running):
             way.write(bucket.name, key, body)
         assert {key: way.read(bucket.name, key) for key in bodies} == bodies
         clock.sleep_until(t0_ns + 4 * S)
-        runner.settle(20)
+        runner.settle(60)  # others ask a lost node again after half a minute and more
     states = [e["state"] for e in runner.events if e["kind"] == "state"]
     assert runner.failed() == [] and "degraded" in states and states[-1] == "clean"
     again = running.access(0, 1)
