@@ -13,8 +13,8 @@ from storelab.stores.managed.answered import difference
 from storelab.stores.managed.lan import Lan
 from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
-from storelab.stores.xrootd.joined import JoinedAccess
 from storelab.stores.xrootd import store as module
+from storelab.stores.xrootd.joined import JoinedAccess
 from storelab.stores.xrootd.settings import Settings
 from storelab.stores.xrootd.store import XRootD
 
