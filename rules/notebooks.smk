@@ -14,7 +14,9 @@ rule execute_notebook:
     localrule: True
     params:
         convert="jupyter nbconvert --log-level ERROR --execute --to html --output-dir {folder}/notebooks",
+        # No notebook needs these libraries, which the page would fetch from the network.
+        alone="--HTMLExporter.require_js_url=data:, --HTMLExporter.mathjax_url=data:,",
     message:
         "notebook {wildcards.notebook} of {wildcards.folder}"
     shell:
-        "STORELAB_CAMPAIGN_DIR=$(realpath {wildcards.folder}) {params.convert} --output {wildcards.notebook} {input.notebook} 2>&1 | logged {log}"
+        "STORELAB_CAMPAIGN_DIR=$(realpath {wildcards.folder}) {params.convert} {params.alone} --output {wildcards.notebook} {input.notebook} 2>&1 | logged {log}"

@@ -251,6 +251,7 @@ func TestRanges(t *testing.T) {
 	s := serve(t, false)
 	for _, c := range []struct{ offset, kind, class string }{
 		{"random", "data", ""}, {"sequential", "data", ""}, {"30", "data", ""}, {"30", "whole", "NotPartial"}, {"30", "shifted", "WrongAnswer"},
+		{"30", "hanghalf", "NotPartial"}, // the whole object: its bytes are not waited for
 	} {
 		l := newLab(t, s.URL).with("GET_RANGE", map[string]any{"verify": 1, "range": map[string]any{"length": 10, "offset": c.offset}})
 		rows, out := l.objects(s, c.kind, 3).run(0.15)
@@ -262,6 +263,22 @@ func TestRanges(t *testing.T) {
 		if len(rows) < 10 || out.Differ != 0 {
 			t.Errorf("%s of %s: %d rows, %+v", c.offset, c.kind, len(rows), out)
 		}
+	}
+}
+
+func TestRandomRangesLieAllOverTheObject(t *testing.T) {
+	j := &job.Job{ObjectSize: 1000, Range: job.Range{Length: 10, Offset: "random"}, Objects: job.Objects{Key: []string{"k"}, Bucket: []int{0}}}
+	next := ranges(shuffled(j))(j, 0, sourcesRng(1))
+	var at task
+	least, most := int64(1000), int64(0)
+	for range 2000 {
+		if next(&at); at.from < 0 || at.to != at.from+10 || at.to > 1000 {
+			t.Fatalf("range [%d, %d) of 1000 bytes", at.from, at.to)
+		}
+		least, most = min(least, at.from), max(most, at.to)
+	}
+	if least > 20 || most < 980 {
+		t.Errorf("2000 ranges lie between %d and %d of 1000 bytes", least, most)
 	}
 }
 
@@ -395,9 +412,14 @@ func TestParts(t *testing.T) {
 		t.Errorf("GET: %+v", out)
 	}
 	parts["uploads"] = []any{map[string]any{"bucket": 0, "prefix": "badpart/"}}
-	_, out = newLab(t, s.URL).with("PUT", parts).run(0.1)
+	rows, out = newLab(t, s.URL).with("PUT", parts).run(0.1)
 	if out.Operations != 0 || out.ByClass["Http500"] != out.Errors || s.aborts != int(out.Errors) {
 		t.Errorf("failed parts: %d aborts, %+v", s.aborts, out)
+	}
+	for _, r := range rows { // of the part, not of the upload that had begun
+		if r.Status != 500 {
+			t.Errorf("a failed part: %+v", r)
+		}
 	}
 }
 

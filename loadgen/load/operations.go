@@ -24,7 +24,7 @@ type lane struct {
 type outcome struct {
 	first  int64 // absolute; 0: unknown
 	status int
-	number int // of objects, for operations on many; of pages, for a whole listing
+	number int // of keys of a listing; of pages, for a whole one
 }
 
 // do performs one operation. verify: compare the answer's bytes with the body's.
@@ -242,7 +242,7 @@ func (r *Run) deleteMany(c *conn, t *task, bucket string) (outcome, error) {
 	if err == nil && bytes.Contains(a.body, []byte("<Error>")) {
 		err = refused(a)
 	}
-	return outcome{status: a.status, number: len(t.many)}, err
+	return outcome{status: a.status}, err
 }
 
 // list requests one page.

@@ -133,6 +133,34 @@ func binned(t *testing.T, width int64) {
 	}
 }
 
+// By hand: the first bucket ends at 1 µs, each next one a fiftieth later, and holds its upper end. In an open loop latency counts from when the
+// operation was due.
+func TestLatenciesStandInTheirBuckets(t *testing.T) {
+	for i := 1; i < len(edges); i++ {
+		if wider := edges[i] - edges[i-1]; wider*50 > edges[i-1] || wider*50 <= edges[i-1]-50 {
+			t.Fatalf("a bucket from %d to %d", edges[i-1], edges[i])
+		}
+	}
+	for _, c := range []struct{ lasted, late, upper int64 }{
+		{1, 0, 1000}, {1000, 0, 1000}, {1001, 0, 1020}, {1020, 0, 1020}, {1021, 0, 1040}, {1000, 21, 1040},
+	} {
+		k := NewKeeper(plan(1, c.late > 0))
+		w := k.Worker(0)
+		for range 3 {
+			o := Op{Start: 5000, Lasted: c.lasted, Status: 200}
+			if c.late > 0 {
+				o.Due = 5000 - c.late
+			}
+			w.Note(&o)
+		}
+		w.Flush()
+		rows, totals := written(t, k)
+		if !totals.Binned || len(rows) != 1 || len(rows[0].LatencyHist) != 1 || rows[0].LatencyHist[0].UpperNs != c.upper || rows[0].LatencyHist[0].Count != 3 {
+			t.Errorf("%d ns, begun %d ns late, not in the bucket up to %d: %+v", c.lasted, c.late, c.upper, rows)
+		}
+	}
+}
+
 func TestClasses(t *testing.T) {
 	p := plan(1, false)
 	for i := range 300 {

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import browser
@@ -245,3 +246,52 @@ def test_nothing_is_wider_than_the_page(made, tab, size):
         for view in ("overview", "figures", "table/throughput", "points"):
             tab.go(f"#{view}?scale=log")
             assert tab.evaluate("document.documentElement.scrollWidth") <= size[0], (name, view)
+
+
+def test_on_a_narrow_page_a_row_is_a_card_with_all_of_it_in_sight(made, tab):
+    """What limited a store stands far to the right in a wide table."""
+    tab.open(made["reference"], size=(500, 900))
+    inside = "[...document.querySelectorAll('.cards')].every((c) => c.scrollWidth <= c.clientWidth)"
+    assert tab.evaluate(inside)
+    right = "[...document.querySelectorAll('.cards td')].filter((c) => c.dataset.of === 'limited by').map((c) => c.getBoundingClientRect().right)"
+    found = tab.evaluate(right)
+    assert len(found) == 7 and max(found) <= 500
+    tab.open(made["reference"])
+    assert (
+        tab.evaluate(inside)
+        and tab.evaluate("getComputedStyle(document.querySelector('.cards tr')).display") != "block"
+    )
+
+
+def test_a_value_between_two_that_are_missing_has_a_dot(made, tab):
+    tab.open(made["reference"], "#overview")
+    lines = [
+        {
+            "name": "p50",
+            "colour": "#0173b2",
+            "marker": "none",
+            "dash": "-",
+            "x": [1, 2, 3, 4, 5, 6],
+            "y": [2, None, 3, None, 4, 5],
+        }
+    ]
+    axis = {"label": "", "scale": "linear"}
+    panel = {"title": "", "x": axis, "y": axis, "value": "y", "lines": lines, "levels": []}
+    figures = {"f": {"title": "f", "caption": "", "note": "", "table": "points", "filtered": False, "panels": [panel]}}
+    tab.evaluate(f"storelab.replace({{figures: {json.dumps(figures)}}})")
+    tab.go("#figure/f")
+    tab.drawn()
+    dots = "[...document.querySelectorAll('.chart .mark-symbol path')].filter((p) => getComputedStyle(p).opacity > 0).length"
+    assert tab.evaluate(dots) == 2
+    quiet(tab, made["reference"])
+
+
+def test_steps_of_an_axis_stay_equal_where_it_is_short(made, tab):
+    tab.open(made["reference"], "#figure/earlier")
+    tab.drawn()
+    said = tab.evaluate(
+        "[...document.querySelectorAll('.chart')].map((c) => [...c.querySelectorAll('.mark-text.role-axis-label')].at(0)).map((g) => [...g.querySelectorAll('text')].filter((t) => getComputedStyle(t).opacity > 0).map((t) => t.textContent.replaceAll('\u202f', '')))"
+    )
+    for axis in said:
+        values = [float(text) for text in axis]
+        assert len(values) > 1 and len({round(b - a, 6) for a, b in pairwise(values)}) == 1, axis

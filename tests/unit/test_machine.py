@@ -102,7 +102,11 @@ def test_plan_of_a_measured_campaign():
     assert {p["key"] for p in told["points"] if p["state"] == "measured"} == heads
 
 
-def test_check(tmp_path):
+def test_check(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "loadgen").write_text("#!/bin/sh\n")  # only looked for
+    (tmp_path / "bin" / "loadgen").chmod(0o755)
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
     told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
     points = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")["points"]
     assert told["points"] == len(points) == sum(w["points"] for s in told["stores"] for w in s["workloads"])

@@ -18,7 +18,7 @@ from storelab.host import processes
 from storelab.stores import make
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING
 from storelab.stores.faults import acts
-from storelab.stores.managed import family
+from storelab.stores.managed import family, netns
 from storelab.stores.managed.netns import Namespace
 from storelab.stores.posix import glusterfs, mounted, openafs
 
@@ -344,6 +344,7 @@ def test_the_volume_is_open_to_everybody_and_made_once(tmp_path, monkeypatch):
 
 def test_a_directory_of_the_users_is_the_vice_partition(tmp_path, monkeypatch):
     monkeypatch.setattr(Namespace, "up", lambda self: None)
+    monkeypatch.setattr(netns, "program", lambda name, kind, place: Path("/usr/sbin", name))
     one = store("openafs", tmp_path / "state", directory=str(tmp_path / "lustre"))
     one.make_ready()
     assert (tmp_path / "lustre" / "vicepa" / "AlwaysAttach").exists()

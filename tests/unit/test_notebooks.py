@@ -5,6 +5,7 @@ import collections
 import itertools
 import json
 import os
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,14 @@ from pathlib import Path
 import golden
 import IPython.display
 import make_examples
+import nbformat
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import several
 from matplotlib.figure import Figure
+from nbconvert import HTMLExporter
 
 from storelab import readplan
 from storelab.analysis.explore import drill, earlier, faults, opened, overview, reads, scaling, systems, things
@@ -621,3 +624,13 @@ def test_the_notebooks_run_on_every_campaign(campaign, lab, there, undrawn_figur
         (at / "raw").symlink_to(ROOT / "results" / campaign / "raw")
     for notebook in NOTEBOOKS:
         assert there(notebook, campaign).shown
+
+
+def test_a_kept_notebook_asks_for_nothing_from_the_network():
+    """The options of the rule, and the template of nbconvert: no script, style or picture comes from elsewhere."""
+    options = dict(re.findall(r"--HTMLExporter\.(\w+)=([^\s\"]+)", (ROOT / "rules" / "notebooks.smk").read_text()))
+    assert set(options) == {"require_js_url", "mathjax_url"}
+    fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+    node = nbformat.read(ROOT / "notebooks" / "explore.ipynb", as_version=4)
+    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "by itself it asks"
+    assert fetched.findall(HTMLExporter(**options).from_notebook_node(node)[0]) == []

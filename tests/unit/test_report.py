@@ -7,13 +7,16 @@ import math
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import golden
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from make_examples import ONE_EACH, make
 
-from storelab.analysis.report import build, details, library, page, rows
+from storelab.analysis.report import build, details, library, page, rows, summary
+from storelab.analysis.report.drawn import one_line
 from storelab.analysis.tables import build as tables
 from storelab.core.errors import UserError
 
@@ -221,6 +224,38 @@ def test_the_summary_counts_what_failed(pages):
     assert [1, "failed: there is no record", [0]] in pages["failures"]["head"]["notes"]
     assert dict(pages["reference"]["head"]["facts"])["Points"] == "162 planned, 162 count"
     assert pages["reference"]["head"]["filters"]["size"] == [["4000", "4 kB"], ["10000000", "10 MB"]]
+
+
+def test_failures_of_invalid_points_are_told_beside_those_that_count():
+    points = pd.DataFrame({"state": ["ok", "invalid", "failed"], "errors": pd.array([3, 49162, None], "Int64")})
+    assert summary._failures(points) == "3, and 49 162 in invalid points"
+    assert summary._counted("5 GB", points) == "5 GB in points that count" and summary._counted("", points) == ""
+    assert summary._failures(points[:1]) == "3" and summary._counted("5 GB", points[:1]) == "5 GB"
+
+
+def test_the_libraries_of_an_engine_stand_in_brackets():
+    told = [("s5cmd", "v2.3.0"), ("uproot-s3fs", "uproot 5.7.7, s3fs 2026.9.0"), ("planned", None)]
+    runs = {str(i): {"engine": {"name": name, "version": version}} for i, (name, version) in enumerate(told)}
+    said = ["s5cmd v2.3.0", "uproot-s3fs (uproot 5.7.7, s3fs 2026.9.0)", "planned"]
+    assert summary._engines(SimpleNamespace(runs=runs)) == said
+
+
+def test_a_point_of_few_operations_has_few_steps_over_its_time():
+    """Or most steps would have none, and look like a standstill."""
+
+    def steps(operations: int, errors: int = 0) -> float:
+        clients = [{"operations": operations, "errors": errors}]
+        return 10**10 / details._step_ns(
+            {"start_ns": 0, "deadline_ns": 10**10, "engine": {"name": "obstore"}, "clients": clients}
+        )
+
+    assert [steps(0), steps(24), steps(100), steps(60, 40), steps(10**6)] == [10, 10, 20, 20, details.STEPS]
+
+
+def test_words_broken_behind_a_hyphen_are_joined_again():
+    assert (
+        one_line("a single value of front-\nends,\n all  of\n- them") == "a single value of front-ends, all of - them"
+    )
 
 
 class Markup(html.parser.HTMLParser):

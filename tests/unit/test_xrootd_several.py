@@ -9,6 +9,7 @@ import pytest
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.fsspec.answered import Answered
+from storelab.stores.managed import netns
 from storelab.stores.managed.answered import difference
 from storelab.stores.managed.lan import Lan
 from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
@@ -23,7 +24,8 @@ from storelab.stores.xrootd.store import XRootD
 def installed(monkeypatch):
     """Nothing is started: whether XRootD is there makes no difference."""
     monkeypatch.setattr(XRootD, "program", lambda self: Path("/usr/bin/xrootd"))
-    monkeypatch.setattr(module, "program", lambda name, kind, place: Path("/usr/bin", name))
+    for asks in (module, netns):
+        monkeypatch.setattr(asks, "program", lambda name, kind, place: Path("/usr/bin", name))
 
 
 def store(tmp_path, **settings) -> XRootD:

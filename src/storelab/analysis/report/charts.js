@@ -78,6 +78,13 @@ function axisOf(axis, type, numbers, fromZero) {
   return { scale, ticks };
 }
 
+/** Half a line of room below the first category, and above the last. */
+function besides(places) {
+  const ordered = [...places].sort((a, b) => a - b);
+  const room = Math.min(1, ...ordered.slice(1).map((place, i) => place - ordered[i])) / 2;
+  return [ordered[0] - room, ordered.at(-1) + room];
+}
+
 /** Ticks of a logarithmic axis: at 1, 2, 5 where it is short, else at powers of ten; of a very short one none. */
 function decades(least, most) {
   const span = most / least;
@@ -126,7 +133,7 @@ function vegaLiteOf(panel, state, width) {
   const placed = [...shown.map(others), ...areas.flatMap((a) => (across ? [a.y, a.y2] : [a.x, a.x2]))];
   const type = scaleOf(panel, state, measured);
   const names = Object.keys(panel.y.names ?? {}).length;
-  if (across && names) placed.push(-0.5, names - 0.5);
+  if (across && names) placed.push(...besides(Object.keys(panel.y.names).map(Number)));
   const otherType = !across && panel.x.scale === "log" && placed.every((n) => n > 0) ? "log" : "linear";
   const axes = {
     x: across ? axisOf(panel.x, type, measured, type === "linear") : axisOf(panel.x, otherType, placed, false),
@@ -134,6 +141,7 @@ function vegaLiteOf(panel, state, width) {
   };
   const letters = Math.floor(Math.min(260, width * 0.45) / 5.8); // of a line of a category's name
   const lines = Math.max(1, ...Object.values(panel.y.names ?? {}).map((words) => wrapped(words.replaceAll("\n", " "), letters)?.length ?? 1));
+  const plot = across && names ? width - 5.8 * Math.min(letters, Math.max(...Object.values(panel.y.names).map((words) => words.length))) - 20 : width - 50;
   const channel = (which, field) => ({
     field,
     type: "quantitative",
@@ -142,7 +150,8 @@ function vegaLiteOf(panel, state, width) {
       title: wrapped(panel[which].label, which === "y" && !names ? 34 : 60),
       titleLimit: 0,
       labelExpr: labelsOf(panel[which], which === "y" && names ? letters : 0),
-      ...(axes[which].ticks ? { values: axes[which].ticks } : { tickCount: which === "x" ? 6 : 5 }),
+      ...(axes[which].ticks ? { values: axes[which].ticks } : { tickCount: which === "x" ? Math.max(2, Math.min(6, Math.floor(plot / 60))) : 5 }),
+      labelOverlap: axes[which].ticks ? "greedy" : "parity", // steps stay equal
       grid: true,
       ...(which === "x" && Object.values(panel.x.names ?? {}).some((w) => w.length > 6) ? { labelAngle: -40 } : {}),
       ...(which === "y" && names ? { labelLimit: 0, labelOverlap: false } : {}),
@@ -180,8 +189,12 @@ function vegaLiteOf(panel, state, width) {
   });
   const marked = decorated.filter((v) => line(v).marker !== "none");
   const bare = decorated.filter((v) => line(v).marker === "none");
+  const next = (v, step) => values.some((other) => other.line === v.line && other.i === v.i + step && other.y !== null);
+  const lone = bare.filter((v) => line(v).dash !== "none" && !next(v, -1) && !next(v, 1));
   const symbol = { fill: { field: "fill", type: "nominal", scale: null }, stroke: { field: "colour", type: "nominal", scale: null }, shape: { field: "shape", type: "nominal", scale: null } };
   if (marked.length) layers.push({ data: { values: marked }, mark: { type: "point", size: 62, strokeWidth: 1.6, opacity: 1, tooltip: { content: "data" }, cursor: "pointer" }, encoding: { ...both, ...symbol } });
+  // A value between two that are missing has no line: without a dot nobody saw it.
+  if (lone.length) layers.push({ data: { values: lone }, mark: { type: "point", shape: "circle", size: 16, filled: true, opacity: 1 }, encoding: { ...both, ...own_colour } });
   // A line without symbols still tells its values.
   if (bare.length && bare.length <= 4000) layers.push({ data: { values: bare }, mark: { type: "point", size: 80, opacity: 0, tooltip: { content: "data" } }, encoding: both });
   // What the store said of itself stands in a row of its own, at the top.
@@ -207,7 +220,7 @@ function vegaLiteOf(panel, state, width) {
       aria: false,
       view: { stroke: null },
       text: { font: "system-ui, sans-serif" },
-      axis: { ...font, labelColor: look.soft, titleColor: look.ink, gridColor: look.grid, domainColor: look.line, tickColor: look.line, labelFontSize: 11, titleFontSize: 11.5, titleFontWeight: "normal", labelOverlap: "greedy", labelLineHeight: 12 },
+      axis: { ...font, labelColor: look.soft, titleColor: look.ink, gridColor: look.grid, domainColor: look.line, tickColor: look.line, labelFontSize: 11, titleFontSize: 11.5, titleFontWeight: "normal", labelSeparation: 4, labelLineHeight: 12 },
     },
   };
 }

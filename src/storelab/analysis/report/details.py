@@ -15,6 +15,8 @@ from storelab.core.records import HUNG
 
 PART = 40  # points in a block: to open one unpacks no more
 STEPS = 50  # places of a line over the time of a point
+FEWEST = 10  # places of a point with few operations: a step without one would look like a standstill
+EACH = 5  # operations that a step should have
 MOST_CLIENTS = 64  # of whom a point tells one by one
 MOST_LINES = 12  # daemons or interfaces in one panel
 LONGEST = 2000  # letters of a text
@@ -200,9 +202,10 @@ def _over_time(campaign: Campaign) -> dict[str, pd.DataFrame]:
 
 
 def _step_ns(run: Mapping[str, Any]) -> int:
-    """Length of a step: STEPS of them make the run; no less than a bin of operations."""
+    """Length of a step: STEPS of them make the run, fewer where operations are few; no less than a bin of these."""
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
-    whole = -(-lasts // STEPS)
+    operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
+    whole = -(-lasts // min(STEPS, max(FEWEST, operations // EACH)))
     return max(whole, scan.bin_ns(run)) if run["engine"].get("name") == "loadgen" else whole
 
 

@@ -2,6 +2,7 @@
 figures that no specification says. Knows matplotlib, and no figure.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +24,8 @@ SCALES = {"linear": "linear", "log": "log", "symlog": "symlog"}
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Words of a drawing, which were broken into lines between words and behind hyphens."""
+    return " ".join(re.sub(r"(?<=\w)-\n(?=\w)", "-", text).split())
 
 
 def frame(ax: Axes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ async function fill(turn, focus) {
   const at = scrollY;
   main.replaceChildren(...filled.filter(Boolean));
   menu(state);
-  filterBar(state, head);
+  filterBar(state, head, Object.keys(figureData).length > 0);
   document.title = `${main.querySelector("h1, h2")?.textContent ?? head.title} · ${head.name}`;
   document.documentElement.dataset.ready = String(turn);
   if (focus) {
@@ -42,7 +42,8 @@ function menu(state) {
   document.getElementById("views").replaceChildren(h("ul", {}, Object.entries(MENU).map(link)));
 }
 
-function filterBar(state, head) {
+/** figures: whether there are any, whose axis can be chosen. */
+function filterBar(state, head, figures) {
   const bar = document.getElementById("filters");
   const go = (changes) => {
     const keep = document.activeElement?.dataset?.key;
@@ -62,8 +63,8 @@ function filterBar(state, head) {
   scale.addEventListener("change", () => go({ scale: scale.value }));
   const any = FILTERS.some((name) => state[name].size);
   const clear = any ? h("button", { type: "button", "data-key": "clear", onclick: () => go({ store: new Set(), engine: new Set(), size: new Set() }) }, "Show all") : null;
-  bar.replaceChildren(h("div", {}, ...chips, h("label", {}, "Axis of values ", scale), clear ?? ""));
-  bar.hidden = false;
+  bar.replaceChildren(h("div", {}, ...chips, figures ? h("label", {}, "Axis of values ", scale) : "", clear ?? ""));
+  bar.hidden = !figures && !chips.length;
 }
 
 // --- theme ---

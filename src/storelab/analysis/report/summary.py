@@ -47,19 +47,30 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
     facts = {
         "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
         "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
-        "Engines": ", ".join(dict.fromkeys(_engines(campaign))),
+        "Engines": "; ".join(dict.fromkeys(_engines(campaign))),
         "Measured": " to ".join(when),
         "Points": ", ".join(told),
         "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
         "Length of a point": words.span(points["duration_s"], "s"),
-        "Moved": str(known.get("bytes_moved", "")),
-        "Operations": words.number(float(known["operations"])) if known.get("operations") else "",
-        "Failed operations": words.number(float(known["errors"])) if known.get("errors") else "",
+        "Moved": _counted(str(known.get("bytes_moved", "")), points),
+        "Operations": _counted(words.number(float(known["operations"])) if known.get("operations") else "", points),
+        "Failed operations": _failures(points),
         "Machines": "; ".join(dict.fromkeys(_machines(campaign))),
         "storelab": ", ".join(dict.fromkeys(_versions(campaign))),
         "Records": f"sealed {seal['time']}" if seal else "not sealed",
     }
     return [[name, value] for name, value in facts.items() if value]
+
+
+def _counted(said: str, points: pd.DataFrame) -> str:
+    """A sum over the points that count, and that it is one, where others were measured too."""
+    return f"{said} in points that count" if said and (points["state"] == "invalid").any() else said
+
+
+def _failures(points: pd.DataFrame) -> str:
+    """Operations that failed; those of invalid points are most, and would be missed in the sum of points that count."""
+    ok, invalid = (int(points.loc[points["state"] == state, "errors"].sum()) for state in ("ok", "invalid"))
+    return f"{words.number(ok)}, and {words.number(invalid)} in invalid points" if invalid else words.number(ok)
 
 
 def _system(campaign: Campaign, store: str) -> str:
@@ -73,8 +84,11 @@ def _system(campaign: Campaign, store: str) -> str:
 
 
 def _engines(campaign: Campaign) -> list[str]:
+    """Each with its version; of several libraries in brackets."""
     engines = [run.get("engine") or {} for run in campaign.runs.values()]
-    return [f"{e['name']} {e.get('version') or ''}".strip() for e in engines if e.get("name")]
+    versions = [str(e.get("version") or "") for e in engines]
+    said = [f"({v})" if ", " in v else v for v in versions]
+    return [f"{e['name']} {v}".strip() for e, v in zip(engines, said, strict=True) if e.get("name")]
 
 
 def _machines(campaign: Campaign) -> list[str]:

@@ -1,6 +1,7 @@
 // Tables: sorted by click and key, searched, filtered, downloaded as CSV with every digit of the file.
 
 const FIRST = 100; // rows that are shown at first
+const CARDS = 40; // a table of no more rows stands whole in its view, and has a card for each row where the page is narrow
 
 /** Column by column to row by row. */
 function rowsOf(table) {
@@ -72,9 +73,10 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
   const cellOf = (row, i) => {
     const value = text(row[i]);
     const own = cell?.(columns[i], value, row);
-    if (own) return h("td", {}, own);
-    if (numeric[i]) return h("td", { class: "number", title: value.length > 6 ? value : null }, short(value));
-    return h("td", { class: value.length > 40 ? "words" : value.length < 22 ? "short" : null }, value);
+    const of = { "data-of": columns[i] }; // its heading, where a narrow page shows a row as a card
+    if (own) return h("td", of, own);
+    if (numeric[i]) return h("td", { ...of, class: "number", title: value.length > 6 ? value : null }, short(value));
+    return h("td", { ...of, class: value.length > 40 ? "words" : value.length < 22 ? "short" : null }, value);
   };
   const render = () => {
     const rows = chosen();
@@ -97,7 +99,7 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
       ...rows.slice(0, shown).map((row) => {
         const points = given.behind?.[row.at(-1)];
         const to = points ? h("a", { href: link(points), "aria-label": `points behind row ${row.at(-1) + 1}` }, `${points.split(" ").length}`) : "";
-        return h("tr", {}, ...(hasPoints ? [h("td", { class: "number" }, to)] : []), ...visible().map((i) => cellOf(row, i)));
+        return h("tr", {}, ...(hasPoints ? [h("td", { class: "number", "data-of": "points" }, to)] : []), ...visible().map((i) => cellOf(row, i)));
       }),
     );
     more.hidden = rows.length <= shown;
@@ -123,5 +125,6 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
   const save = h("button", { type: "button", onclick: () => download(`${given.name}.csv`, csvOf(columns, chosen().map((row) => row.slice(0, -1)))) }, "Download CSV");
   const tools = compact ? null : h("div", { class: "tools" }, h("label", {}, "Find ", find), filled.every(Boolean) ? null : h("label", {}, empty, " empty columns too"), save, count, more);
   render();
-  return h("div", {}, tools, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": given.title }, h("table", {}, h("caption", { class: compact ? "hidden" : null }, given.title), h("thead", {}, head), body)));
+  const few = compact && given.rows.length <= CARDS;
+  return h("div", {}, tools, h("div", { class: few ? "scroll cards" : "scroll", tabindex: "0", role: "region", "aria-label": given.title }, h("table", {}, h("caption", { class: compact ? "hidden" : null }, given.title), h("thead", {}, head), body)));
 }

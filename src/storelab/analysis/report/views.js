@@ -56,7 +56,7 @@ function overview(page) {
 function failures(page) {
   const given = page.given("points", "Points that count in no median", (row, columns) => ["failed", "invalid"].includes(row[columns.indexOf("state")]));
   if (!given.rows.length) return [];
-  return [h("h2", {}, "Failed and invalid points"), tableOf(page.some(given, { key: "key", state: "state", reason: "reason" }), {}, page.runs, { compact: true, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
+  return [h("h2", {}, "Failed and invalid points"), tableOf({ ...page.some(given, { key: "key", state: "state", reason: "reason" }), behind: [] }, {}, page.runs, { compact: true, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
 }
 
 function stateCell(column, value) {
@@ -79,15 +79,16 @@ function claims(page) {
   const judged = every.rows.map((row) => row[at("verdict")] !== "not measured here");
   const pick = (want) => ({ ...every, rows: every.rows.filter((_, i) => judged[i] === want), behind: every.behind.filter((_, i) => judged[i] === want) });
   const [here, others] = [pick(true), pick(false)];
-  const unit = (row, value, name) => (row[at(value)] ? `${short(row[at(value)])} ${row[at(name)]}`.trim() : "");
+  const rough = (value) => short(Number(Number(value).toPrecision(3)));
+  const unit = (row, value, name) => (row[at(value)] ? `${isNumber(row[at(value)]) ? rough(row[at(value)]) : row[at(value)]} ${row[at(name)]}`.trim() : "");
   const value = (row) => {
-    const ends = row[at("low")] && row[at("high")] ? ` [${short(row[at("low")])}, ${short(row[at("high")])}]` : "";
-    return row[at("value")] ? `${short(row[at("value")])}${ends} ${row[at("unit")]}`.trim() : "";
+    const ends = row[at("low")] && row[at("high")] ? ` [${rough(row[at("low")])}, ${rough(row[at("high")])}]` : "";
+    return row[at("value")] ? `${rough(row[at("value")])}${ends} ${row[at("unit")]}`.trim() : "";
   };
   const told = {
     ...here,
-    columns: ["finding", "source", "published", "here on", "verdict", "value", "expected", "evidence", "reason"],
-    rows: here.rows.map((row) => [row[at("says")], row[at("source")], unit(row, "published", "published_unit"), row[at("system")], row[at("verdict")], value(row), row[at("expected")], row[at("evidence")], row[at("reason")]]),
+    columns: ["finding", "here on", "verdict", "expected", "value", "why", "published", "source"],
+    rows: here.rows.map((row) => [row[at("says")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
   };
   return [
     h("h2", {}, "Findings of earlier evaluations"),
@@ -115,7 +116,7 @@ function plot(page, name, single = false) {
   return h(
     "article",
     { class: "plot", id: `figure-${name}`, "aria-label": figure.title || name },
-    h("h2", {}, single ? figure.title || name : h("a", { href: linkTo(state, "figure", name) }, figure.title || name)),
+    h(single ? "h1" : "h2", {}, single ? figure.title || name : h("a", { href: linkTo(state, "figure", name) }, figure.title || name)),
     filtering && !figure.filtered ? h("p", { class: "small" }, "The filters do not choose among the values of this figure.") : null,
     legendOf(figure.panels),
     h(
@@ -136,7 +137,7 @@ function describe(figure, panel) {
   return [figure.title, panel.title, what, names.length ? `curves: ${[...new Set(names)].join("; ")}` : "", "the numbers follow below"].filter(Boolean).join(". ");
 }
 
-const figures = (page) => [h("h1", {}, "Figures"), h("p", { class: "under" }, "Hover over a value to read it, click it to see the points behind it."), ...Object.keys(page.figures).map((name) => plot(page, name)), Object.keys(page.figures).length ? null : h("p", { class: "empty" }, "The campaign has no data for any figure.")];
+const figures = (page) => [h("h1", {}, "Figures"), Object.keys(page.figures).length ? h("p", { class: "under" }, "Hover over a value to read it, click it to see the points behind it.") : null, ...Object.keys(page.figures).map((name) => plot(page, name)), Object.keys(page.figures).length ? null : h("p", { class: "empty" }, "The campaign has no data for any figure.")];
 
 function figure(page, name) {
   if (!page.figures[name]) return missing(`There is no figure ${name}.`);
@@ -148,7 +149,7 @@ const missing = (said) => [h("h1", {}, "Not in this page"), h("p", { class: "emp
 // --- tables ---
 
 function tables(page) {
-  const names = Object.keys(page.tables);
+  const names = Object.keys(page.tables).sort();
   const rows = (name) => page.tables[name].rows;
   return [
     h("h1", {}, "Tables"),

@@ -16,6 +16,7 @@ const MOODS = { waiting: "waiting", running: "measuring", between: "measuring", 
 function span(seconds) {
   if (seconds === null || seconds === undefined) return "";
   const whole = Math.round(seconds);
+  if (seconds < 9.95) return `${Number(seconds.toFixed(1))} s`;
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
   return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
@@ -29,7 +30,7 @@ function sizeOf(bytes) {
 }
 
 const last = (column) => column?.at(-1) ?? null;
-const some = (value, words) => (value === null || value === undefined ? "–" : words(value));
+const some = (value, words, none = "–") => (value === null || value === undefined ? none : words(value));
 
 // --- small charts, as SVG: one path for each line ---
 
@@ -51,9 +52,9 @@ function strip(title, lines) {
     return path;
   });
   const top = h("span", { class: "most" });
-  const from = h("span");
-  const element = h("figure", { class: "strip" }, h("figcaption", {}, title), top, picture, h("div", { class: "times" }, from, h("span", {}, "now")));
-  const draw = (at, values, words) => {
+  const [from, until] = [h("span"), h("span", {}, "now")];
+  const element = h("figure", { class: "strip" }, h("figcaption", {}, title), top, picture, h("div", { class: "times" }, from, until));
+  const draw = (at, values, words, stale) => {
     const known = values.flat().filter((v) => v !== null);
     const most = Math.max(...known, 0);
     const [first, end] = [at[0] ?? 0, at.at(-1) ?? 1];
@@ -70,9 +71,10 @@ function strip(title, lines) {
       });
       path.setAttribute("d", steps.join("") || "M0,0");
     });
-    top.textContent = known.length ? `to ${words(most)}` : "nothing is told";
-    from.textContent = at.length > 1 ? `${Math.round(end - first)} s ago` : "";
-    picture.setAttribute("aria-label", `${title}: ${known.length ? `at most ${words(most)}, now ${lines.map((name, i) => `${SIDES[name] ?? ""} ${some(last(values[i]), words)}`.trim()).join(", ")}` : "nothing is told"}`);
+    top.textContent = known.length ? `to ${words(most)}` : "no data";
+    from.textContent = at.length > 1 ? `${Math.round(end - first)} s ${stale ? "before" : "ago"}` : "";
+    until.textContent = stale ? "its end" : "now";
+    picture.setAttribute("aria-label", `${title}: ${known.length ? `at most ${words(most)}, ${stale ? "at the end" : "now"} ${lines.map((name, i) => `${SIDES[name] ?? ""} ${some(last(values[i]), words)}`.trim()).join(", ")}` : "no data"}`);
   };
   return { element, draw };
 }
@@ -144,26 +146,26 @@ function live(page) {
     number.textContent = `Point ${state.number} of ${state.points}${stale ? ", as it was told last" : ""}`;
     pointSaid.textContent = `${state.point.store} ${state.point.workload} ${state.point.said}`;
     progress.value = state.point.duration_s ? elapsed / state.point.duration_s : 0;
-    stage.textContent = `${STAGES[state.stage] ?? state.stage}: ${span(elapsed)} of ${span(state.point.duration_s)}${state.clients_told ? `, ${state.clients_told} of ${state.point.clients} clients tell` : ""}${state.reason ? `. ${state.reason}` : ""}`;
+    stage.textContent = `${STAGES[state.stage] ?? state.stage}${state.start_ns ? `: ${span(elapsed)} of ${span(state.point.duration_s)}` : ""}${state.clients_told ? `, ${state.clients_told} of ${state.point.clients} clients tell` : ""}${state.reason ? `. ${state.reason}` : ""}`;
     const seconds = state.seconds;
     tiles.operations.value.textContent = some(last(seconds.operations_per_s), (v) => short(Math.round(v)));
-    tiles.operations.more.textContent = some(state.operations, (v) => `${short(v)} in all`);
+    tiles.operations.more.textContent = some(state.operations, (v) => `${short(v)} in all`, "");
     tiles.bytes.value.textContent = some(last(seconds.bytes_per_s), (v) => `${sizeOf(v)}/s`);
-    tiles.bytes.more.textContent = some(state.bytes, (v) => `${sizeOf(v)} in all`);
+    tiles.bytes.more.textContent = some(state.bytes, (v) => `${sizeOf(v)} in all`, "");
     tiles.errors.value.textContent = some(state.errors, short);
     tiles.errors.value.className = state.errors ? "failed" : "";
-    tiles.errors.more.textContent = some(last(seconds.errors_per_s), (v) => `${short(v)} in the last second`);
+    tiles.errors.more.textContent = some(last(seconds.errors_per_s), (v) => `${short(Math.round(v))} in ${stale ? "its" : "the"} last second`, "");
     tiles.memory.value.textContent = some(state.client_rss_bytes, (v) => `${sizeOf(v)} clients`);
-    tiles.memory.more.textContent = some(state.server_rss_bytes, (v) => `${sizeOf(v)} store`);
+    tiles.memory.more.textContent = some(state.server_rss_bytes, (v) => `${sizeOf(v)} store`, "");
     for (const { column, meter, value } of meters) {
       const busy = last(seconds[column]);
       meter.max = state.cores ?? 1;
       meter.value = busy ?? 0;
       value.textContent = some(busy, (v) => `${v.toFixed(2)} of ${state.cores} cores`);
     }
-    rates.draw(seconds.at_s, [seconds.operations_per_s], (v) => short(Math.round(v)));
-    data.draw(seconds.at_s, [seconds.bytes_per_s], (v) => `${sizeOf(v)}/s`);
-    cores.draw(seconds.at_s, Object.keys(SIDES).map((name) => seconds[name]), (v) => v.toFixed(2));
+    rates.draw(seconds.at_s, [seconds.operations_per_s], (v) => short(Math.round(v)), stale);
+    data.draw(seconds.at_s, [seconds.bytes_per_s], (v) => `${sizeOf(v)}/s`, stale);
+    cores.draw(seconds.at_s, Object.keys(SIDES).map((name) => seconds[name]), (v) => v.toFixed(2), stale);
   };
   const out = [h("h1", {}, page.head.title), mood, h("p", { class: "under" }, `Campaign ${page.head.name}`, age), whole, h("p", {}, counted, left), made, point, wrong, recent];
   if (told) write();
