@@ -202,7 +202,7 @@ def _over_time(campaign: Campaign) -> dict[str, pd.DataFrame]:
 
 
 def _step_ns(run: Mapping[str, Any]) -> int:
-    """Length of a step: STEPS of them make the run, fewer where there are few operations; no less than a bin of these."""
+    """Length of a step: STEPS of them make the run, fewer of few operations; no less than a bin of these."""
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
     operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
     whole = -(-lasts // min(STEPS, max(FEWEST, operations // EACH)))
