@@ -99,6 +99,14 @@ def test_a_cargo_that_is_too_old(rust, tmp_path, version, line):
     assert not (tmp_path / "tools").exists()
 
 
+def test_the_least_version_is_enough(rust):
+    exact, program = replace(TINY, least=(1, 89, 0)), rust("1.89.0")
+    assert cargo.cargo_of(exact) == program
+    rust("1.88.9")
+    with pytest.raises(UserError, match=r"is 1\.88\.9, and tiny needs 1\.89\.0"):
+        cargo.cargo_of(exact)
+
+
 def test_cargo_where_rusts_installer_puts_it_and_an_old_one_in_path(rust, tmp_path, monkeypatch):
     program, old = rust(), tmp_path / "system" / "cargo"
     old.parent.mkdir()
