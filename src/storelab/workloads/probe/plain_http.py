@@ -123,14 +123,26 @@ class Connection:
     def send(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Reply:
-        """`target`: path and query as they stand in the request line. Only what HTTP needs is added to `headers`."""
+        """`target`: path and query as they stand in the request line. Only what HTTP needs is added to `headers`.
+
+        A server may close a kept connection just when it is used again: what only reads is then asked once more, over
+        a new one (RFC 9112, 9.3.1)."""
+        opened = self.opened
+        try:
+            return self._sent(method, target, headers or {}, body)
+        except ConnectionError:  # http.client's RemoteDisconnected is one
+            if method not in ("GET", "HEAD") or self.opened != opened:
+                raise
+        return self._sent(method, target, headers or {}, body)
+
+    def _sent(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         if (wait := self._last + self.pace_s - time.monotonic()) > 0:
             time.sleep(wait)
         self._last = time.monotonic()
         connection = self._open()
         try:
             try:
-                connection.request(method, target, body, {"Host": self.host, **(headers or {})})
+                connection.request(method, target, body, {"Host": self.host, **headers})
             except (BrokenPipeError, ConnectionResetError):
                 if not body:  # a server that refuses need not read the body: its answer may be there all the same
                     raise
