@@ -298,7 +298,7 @@ def test_a_link_of_its_own_binds_although_the_host_is_shared(tmp_path, carried, 
         run["nodes"] = [watched | {"node": c["client"], "ranks": [c["client"]]} for c in run["clients"]]
         records.write_summed(path, run | {"coordinator": run["host"], "shared_machine": True})
     evidence.write_sums(tmp_path / "raw")
-    build.build(tmp_path)
+    build.build(tmp_path, ["points", "throughput", "numbers"])
     for name in ("points", "throughput"):
         t = build.read(tmp_path, name)
         t = t[t["workload"] == "put"]
@@ -355,7 +355,7 @@ def test_a_calibration_is_no_result_of_a_store(example):
 
 def test_without_calibration_nothing_is_claimed(tmp_path):
     make(tmp_path, failed=(), repetitions=1, sweeps={"up": {"workload": "put", "duration": "4 s"}})
-    build.build(tmp_path)
+    build.build(tmp_path, ["calibration", "points", "throughput"])
     assert (
         build.read(tmp_path, "calibration").empty
         and list(build.read(tmp_path, "calibration").columns) == calibrated.COLUMNS
@@ -412,7 +412,7 @@ def test_a_campaign_of_calibrations_alone_has_its_table(tmp_path):
         sweeps={"c": sweep},
         repetitions=3,
     )
-    build.build(tmp_path)
+    build.build(tmp_path, ["calibration", "throughput"])
     t = build.read(tmp_path, "calibration")
     assert (
         len(t) == 2

@@ -82,7 +82,7 @@ def campaigns(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
     make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)
-    build.build(folder / "half")
+    build.build(folder / "half", ["points", "environment"])
     path = folder / "half" / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
@@ -149,7 +149,7 @@ def many_points(tmp_path_factory):
     axes = {"object_size": "4 kB", "workers": list(range(1, 21))}
     sweeps = {w: {"workload": w, "duration": "4 s", "axes": axes} for w in ("put", "get")}
     make(folder, failed=(), repetitions=6, sweeps=sweeps)
-    build.build(folder)
+    build.build(folder, ["points", "environment"])
     path = folder / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]

@@ -76,7 +76,7 @@ def test_front_ends_on_shared_cores_say_that_they_cannot_tell(tmp_path):
         }
     }
     make(tmp_path, sweeps=sweeps)
-    build.build(tmp_path)
+    build.build(tmp_path, ["throughput"])
     table = build.read(tmp_path, "throughput")
     fig = draw(catalogue.FIGURES["front_ends"], table)
     assert "it cannot tell" in fig.get_supxlabel().replace("\n", " ") and "cannot tell" in catalogue.caption(

@@ -165,7 +165,8 @@ def test_ratios_by_brute_force(a, b):
     k = int((below <= 0.025).sum())
     if not k:
         assert math.isnan(found.low) and math.isnan(found.p) and found.verdict == "cannot tell"
-        assert found.reason == f"{len(a)} against {len(b)} runs are too few for a 95 % interval; 4 against 4 are enough"
+        single = "one run against one is" if len(a) == len(b) == 1 else f"{len(a)} against {len(b)} runs are"
+        assert found.reason == f"{single} too few for a 95 % interval; 4 against 4 are enough"
         return
     assert (found.low, found.high) == pytest.approx((math.exp(pairs[k - 1]), math.exp(pairs[-k])), rel=1e-9)
     assert found.coverage == pytest.approx(1 - 2 * below[k - 1]) and found.row()["coverage_percent"] == pytest.approx(

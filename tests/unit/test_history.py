@@ -46,7 +46,7 @@ def one(tmp_path_factory):
     """A campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
     make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
-    build.build(folder)
+    build.build(folder, ["points", "environment"])
     return folder
 
 

@@ -73,7 +73,7 @@ def test_without_points_there_is_a_header():
 def test_in_the_tables_of_a_campaign(tmp_path):
     sweeps = {"download": {"workload": "get", "duration": "4 s", "axes": {"clients": [1, 2, 4]}}}
     make(tmp_path, failed=(), repetitions=8, sweeps=sweeps)
-    build.build(tmp_path)
+    build.build(tmp_path, ["noise", "numbers", "scaling"])
     table, found = build.read(tmp_path, "noise"), build.read(tmp_path, "numbers").set_index("name")["value"]
     assert list(table["workload"]) == ["get"] * 3 + ["all"]
     # the imagined even repetitions are a little faster than the odd ones, and nothing else scatters: the test must see it

@@ -30,7 +30,7 @@ def built(folder, change=None) -> tuple[pd.DataFrame, pd.DataFrame]:
         change(path)
     if change:
         evidence.write_sums(folder / "raw")
-    build.build(folder)
+    build.build(folder, ["sparse", "events"])
     sparse = build.read(folder, "sparse")
     return sparse[sparse["workload"] == "read_entries"], build.read(folder, "events")
 

@@ -29,7 +29,7 @@ SWEEPS = {
 def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("threads")
     make(folder, use_stores=["alpha", "beta"], sweeps=SWEEPS, repetitions=2, failed=())
-    build.build(folder)
+    build.build(folder, ["resources", "throughput"])
     return folder
 
 
@@ -69,7 +69,7 @@ def test_memory_is_that_of_all_clients_at_one_moment(tmp_path):
     make(
         tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"clients": 3}}}, repetitions=1, failed=()
     )
-    build.build(tmp_path)
+    build.build(tmp_path, ["resources"])
     r = build.read(tmp_path, "resources").iloc[0]
     assert (r["client_rss_median_mb"], r["open_median_sockets"]) == (240, 24)
 
@@ -154,7 +154,7 @@ def test_figures_of_one_client(example, name):
 
 def test_no_threads_no_figure(tmp_path, example):
     make(tmp_path, failed=("read_entries",), repetitions=1, sweeps=ONE_EACH)
-    build.build(tmp_path)
+    build.build(tmp_path, ["throughput"])
     assert draw(catalogue.FIGURES["threads"], build.read(tmp_path, "throughput")) is None
     old = build.read(example, "resources")
     assert draw(catalogue.FIGURES["client_resources"], old[old["store"] == "beta"]) is None, (

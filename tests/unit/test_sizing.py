@@ -20,7 +20,7 @@ def campaign(tmp_path_factory):
     for calibrate in (False, True):
         folder = tmp_path_factory.mktemp("campaign")
         make(folder, repetitions=1, failed=(), **({"calibrate": True, "sweeps": SWEEPS} if calibrate else {}))
-        build.build(folder)
+        build.build(folder, ["calibration", "throughput", "points", "numbers"])
         out[calibrate] = folder
     return out
 

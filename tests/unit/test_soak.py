@@ -198,7 +198,7 @@ def test_older_records_and_those_without_a_monitor_tell_no_memory(tmp_path):
             told = records.read_json(place / "run.json") | {"schema": 3}
             records.write_summed(place / "run.json", told)
     soaked.evidence.write_sums(tmp_path / "raw")
-    build.build(tmp_path)
+    build.build(tmp_path, ["soak"])
     found = build.read(tmp_path, "soak").query("does == 'get' and role != role").set_index("part")
     assert found["client_rss_mb"].tolist()[:2] == [80, 80] and math.isnan(found.loc[3, "client_rss_mb"])
     assert found["server_files"].tolist()[:1] == [51] and found["server_files"].isna().tolist() == [False, True, True]

@@ -93,7 +93,8 @@ def level(values: Iterable[float], bound: Bound) -> Found:
     x = medians.known(values)
     of = medians.summarise(x)
     if of.n < medians.LEAST:
-        return Found(of.median, reason=f"{of.n} runs are too few for a 95 % interval; {medians.LEAST} are enough")
+        few = "1 run is" if of.n == 1 else f"{of.n} runs are"
+        return Found(of.median, reason=f"{few} too few for a 95 % interval; {medians.LEAST} are enough")
     met = int(sum(bound.met(v) for v in x))
     p = 2 * float(bdtr(min(met, of.n - met), of.n, 0.5))
     return Found(of.median, of.low, of.high, min(1.0, p))

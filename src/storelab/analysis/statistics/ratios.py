@@ -110,7 +110,8 @@ def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False)
 
 
 def too_few(n: int, m: int) -> str:
-    return f"{n} against {m} runs are too few for a 95 % interval; 4 against 4 are enough"
+    few = "one run against one is" if n == m == 1 else f"{n} against {m} runs are"
+    return f"{few} too few for a 95 % interval; 4 against 4 are enough"
 
 
 def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False) -> Ratio:

@@ -5,6 +5,7 @@ What a table holds stands in the module of its name. MB = 10^6 bytes; the unit e
 `high` are those of `statistics.medians`.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,19 +29,19 @@ class Tables(Made):
         super().__init__({"campaign": campaign, "plan": campaign.plan, "tables": self}, TABLE, GIVEN)
 
 
-def build(campaign_dir: Path) -> list[Path]:
-    """Verify the raw records, then write all tables atomically. Raises UserError: altered, missing or unmeasured
-    points."""
-    made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir).items()}
+def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
+    """Verify the raw records, then write all tables, or those of these names, atomically. Raises UserError: altered,
+    missing or unmeasured points."""
+    made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir, names).items()}
     for path, text in made.items():
         records.write_atomic(path, text)
     return list(made)
 
 
-def texts(campaign_dir: Path) -> dict[str, bytes]:
+def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """File -> what `build` writes into it."""
     tables = Tables(load(campaign_dir))
-    made = {name: tables[name] for name in NAMES}  # all of them, before one is written
+    made = {name: tables[name] for name in names}  # all of them, before one is written
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
 

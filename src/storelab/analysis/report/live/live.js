@@ -73,7 +73,7 @@ function strip(title, lines) {
     });
     top.textContent = known.length ? `to ${words(most)}` : "no data";
     from.textContent = at.length > 1 ? `${Math.round(end - first)} s ${stale ? "before" : "ago"}` : "";
-    until.textContent = stale ? "its end" : "now";
+    until.textContent = stale ? "the end" : "now";
     picture.setAttribute("aria-label", `${title}: ${known.length ? `at most ${words(most)}, ${stale ? "at the end" : "now"} ${lines.map((name, i) => `${SIDES[name] ?? ""} ${some(last(values[i]), words)}`.trim()).join(", ")}` : "no data"}`);
   };
   return { element, draw };
@@ -125,7 +125,7 @@ function live(page) {
     spoken = words;
     const now = performance.now();
     const old = told.age_s === null ? null : told.age_s + (now - came) / 1000;
-    age.textContent = old === null ? "" : `, data of ${old < 10 ? old.toFixed(1) : Math.round(old)} s ago`;
+    age.textContent = old === null ? "" : `, data of ${old < 10 ? `${old.toFixed(1)} s` : span(old)} ago`;
     const shares = [counts.done - counts.invalid, counts.invalid, counts.failed];
     parts.forEach((part, i) => part.style.setProperty("width", `${planned ? (100 * shares[i]) / planned : 0}%`));
     counted.textContent = `${counts.done} of ${planned} points done${counts.invalid ? ` (${counts.invalid} invalid)` : ""}, ${counts.failed} failed, ${counts["to come"]} to come`;
@@ -154,7 +154,7 @@ function live(page) {
     tiles.bytes.more.textContent = some(state.bytes, (v) => `${sizeOf(v)} in all`, "");
     tiles.errors.value.textContent = some(state.errors, short);
     tiles.errors.value.className = state.errors ? "failed" : "";
-    tiles.errors.more.textContent = some(last(seconds.errors_per_s), (v) => `${short(Math.round(v))} in ${stale ? "its" : "the"} last second`, "");
+    tiles.errors.more.textContent = some(last(seconds.errors_per_s), (v) => `${short(Math.round(v))} in the last second`, "");
     tiles.memory.value.textContent = some(state.client_rss_bytes, (v) => `${sizeOf(v)} clients`);
     tiles.memory.more.textContent = some(state.server_rss_bytes, (v) => `${sizeOf(v)} store`, "");
     for (const { column, meter, value } of meters) {
