@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from scheduling import Files
 
 TESTS = Path(__file__).parents[1]
@@ -13,6 +14,7 @@ DIES = "import os\ndef test_first(): pass\ndef test_dies(): os._exit(1)\ndef tes
 SLEEPS = "import time\ndef test_one(): time.sleep(0.2)\n"
 
 
+@pytest.mark.heavy  # two rounds of workers: twenty seconds
 def test_a_worker_that_dies_takes_only_its_test_along(tmp_path):
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom scheduling import *\n")
     for name in "abcdef":
@@ -40,6 +42,7 @@ def test_a_worker_that_dies_takes_only_its_test_along(tmp_path):
     assert "1 failed, 8 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.heavy
 def test_after_so_many_minutes_no_test_begins_and_each_says_so(tmp_path):
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom scheduling import *\n")
     fixture = "import pytest, time\n@pytest.fixture(scope='module')\ndef store(): open('started', 'w')\n"
