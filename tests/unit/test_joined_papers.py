@@ -338,6 +338,9 @@ def test_the_rules_are_asked_for_each_campaign_and_the_paper(at_root):
 def test_records_with_a_name_of_their_own_have_no_file(at_root):
     assert not (REPO / "campaigns" / "compared.yaml").exists()
     assert list(joined("compared reference").campaigns) == ["results/compared", "results/reference"]
+    assert list(joined("compared").campaigns) == ["results/compared"]
+    with pytest.raises(UserError, match="'compared' is not there"):
+        joined("compared", measure=True)
 
 
 def test_the_layout_of_a_conference_makes_a_file_of_its_own(at_root):

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 WIDE = 100  # letters of a line of text
 STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em;color:#222}"
-    "h1{font-size:1.5em;margin-bottom:.1em}h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
-    "table{border-collapse:collapse}th,td{padding:.15em 1em .15em 0;text-align:right;font-weight:normal}"
-    "th{border-bottom:1px solid #888}th:first-child,td:first-child{text-align:left}"
-    "figure{margin:1em 0}svg{max-width:100%;height:auto}"
+    ":root{color-scheme:light dark}"
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em;"
+    "color:light-dark(#222,#ddd);background:light-dark(#fff,#16181b)}"
+    "h1{font-size:1.5em;margin-bottom:.1em;overflow-wrap:anywhere}h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
+    ".wide{overflow-x:auto}table{border-collapse:collapse}"
+    "th,td{padding:.15em 1em .15em 0;text-align:right;font-weight:normal;white-space:nowrap}"
+    "th{border-bottom:1px solid #888}th:first-child,td:first-child{text-align:left;white-space:normal;min-width:7em}"
+    "figure{margin:1em 0;background:#fff;border-radius:4px}svg{width:100%;min-width:38em;height:auto}"
 )
 
 
@@ -44,12 +47,15 @@ class Section:
 
         out = [f"<h2>{html.escape(self.title)}</h2>"]
         if self.rows:
-            out += ["<table>", row(self.head, "th"), *(row(r, "td") for r in self.rows), "</table>"]
+            out += [f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(self.title)}"><table>']
+            out += [row(self.head, "th"), *(row(r, "td") for r in self.rows), "</table></div>"]
         for line in self.lines:
             inset = len(line) - len(line.lstrip())
             out.append(f'<p style="margin-left:{inset / 2:g}em">{html.escape(line.strip())}</p>')
         if self.drawing:
-            out.append(f'<figure role="img" aria-label="{html.escape(self.shows)}">{self.drawing}</figure>')
+            out.append(
+                f'<figure class="wide" role="img" aria-label="{html.escape(self.shows)}">{self.drawing}</figure>'
+            )
         return out
 
 
@@ -67,7 +73,8 @@ class Page:
 
     def html(self) -> str:
         title = html.escape(self.title)
-        lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{title}</title>"]
+        lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">']
+        lines += ['<meta name="viewport" content="width=device-width, initial-scale=1">', f"<title>{title}</title>"]
         lines += [f"<style>{STYLE}</style></head><body>", f"<h1>{title}</h1>", f"<p>{html.escape(self.under)}</p>"]
         for section in self.sections:
             lines += section.html()

@@ -115,6 +115,10 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     named = overrides.get("campaign")
     if isinstance(named, str) and len(several := named.split()) > 1:
         return prepare_joined([named_so(overrides, name, main) for name in several], main, verifying)
+    if isinstance(named, str) and "name" not in overrides:
+        own = named_so(overrides, named, main)
+        if "name" in own and not config.load_rebuild(main, (), own).measure:
+            overrides = own
     light = config.load_rebuild(main, (), overrides)
     if light.layout != "article" and not light.measure:
         return prepare_joined([overrides], main, verifying)

@@ -17,7 +17,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
 from storelab.install import Part, Progress
-from storelab.install.running import alone, check_room, run, told
+from storelab.install.running import build_once, run, told
 
 HOME = "~/.cargo"  # where Rust's own installer puts Cargo, and Cargo its crates
 
@@ -107,21 +107,14 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     Raises UserError (no Cargo, no room, tools folder not writable), MeasurementFailed where Cargo fails.
     """
     cargo = cargo_of(program)
-    try:
-        (tools / "bin").mkdir(parents=True, exist_ok=True)
-        scratch = tools / "cache" / program.kind  # what a killed build left there is used again
-        with alone(tools, progress), contextlib.ExitStack() as end:
-            scratch.mkdir(parents=True, exist_ok=True)
-            end.callback(shutil.rmtree, scratch, ignore_errors=True)
-            if present(program, tools):
-                return  # another `storelab install` was quicker
-            check_room(tools, program.room, f"the build takes {program.room / 1e9:.1f} GB")
-            _build(program, cargo, tools, scratch, progress)
-    except OSError as error:
-        where = error.filename or tools
-        raise UserError(
-            "install", f"{where}: {error.strerror}", "name a folder to write in with STORELAB_TOOLS"
-        ) from None
+    build_once(
+        program.kind,
+        program.room,
+        tools,
+        progress,
+        lambda: present(program, tools),
+        lambda scratch: _build(program, cargo, tools, scratch, progress),
+    )
 
 
 def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: Progress) -> None:

@@ -19,7 +19,7 @@ from storelab.core.records import read_json, write_json
 from storelab.host.processes import ask
 from storelab.install import Part, Progress, project
 from storelab.install.go_toolchain import PINS, go_of, least_of
-from storelab.install.running import alone, check_room, run
+from storelab.install.running import build_once, run
 
 
 @dataclass(frozen=True)
@@ -126,22 +126,14 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
 
     Raises UserError (no room, tools folder not writable), MeasurementFailed where Go fails.
     """
-    try:
-        (tools / "bin").mkdir(parents=True, exist_ok=True)
-        scratch = tools / "cache" / program.kind  # what a killed build left there is used again
-        with alone(tools, progress), contextlib.ExitStack() as end:
-            scratch.mkdir(parents=True, exist_ok=True)
-            end.callback(shutil.rmtree, scratch, ignore_errors=True)
-            if present(program, tools):
-                return  # another `storelab install` was quicker
-            check_room(tools, program.room, f"the build takes {program.room / 1e9:.1f} GB")
-            _build(program, tools, scratch, progress)
-    except OSError as error:
-        raise UserError(
-            "install",
-            f"{error.filename or tools}: {error.strerror}",
-            "name a folder to write in with STORELAB_TOOLS",
-        ) from None
+    build_once(
+        program.kind,
+        program.room,
+        tools,
+        progress,
+        lambda: present(program, tools),
+        lambda scratch: _build(program, tools, scratch, progress),
+    )
 
 
 def go_environ(scratch: Path) -> dict[str, str]:

@@ -5,13 +5,14 @@ May import: `host`, `core`.
 
 import contextlib
 import fcntl
+import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -75,9 +76,47 @@ def alone(tools: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
+def build_once(
+    kind: str,
+    room: float,
+    tools: Path,
+    progress: Progress,
+    there: Callable[[], bool],
+    build: Callable[[Path], None],
+) -> None:
+    """Build one kind alone, in a folder that goes at the end, unless it is `there`: another install may have been quicker.
+
+    room: bytes of disk that the build takes. Raises UserError (no room, tools folder not writable), and what the build
+    raises.
+    """
+    scratch = tools / "cache" / kind  # what a killed build left there is used again
+    try:
+        (tools / "bin").mkdir(parents=True, exist_ok=True)
+        with alone(tools, progress), contextlib.ExitStack() as end:
+            scratch.mkdir(parents=True, exist_ok=True)
+            end.callback(shutil.rmtree, scratch, ignore_errors=True)
+            if not there():
+                check_room(tools, room, f"the build takes {room / 1e9:.1f} GB")
+                build(scratch)
+    except OSError as error:
+        where = error.filename or tools
+        raise UserError(
+            "install", f"{where}: {error.strerror}", "name a folder to write in with STORELAB_TOOLS"
+        ) from None
+
+
 def pip(*arguments: str) -> None:
-    """`pip install` of what is pinned by hash. Raises MeasurementFailed."""
-    told([sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", *arguments], "pip", 1800)
+    """`pip install` of what is pinned by hash; by uv where this Python has no pip, as in environments that uv makes.
+
+    Raises UserError where neither is there, MeasurementFailed.
+    """
+    if importlib.util.find_spec("pip"):
+        by = [sys.executable, "-m", "pip", "install"]
+    elif uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent)):
+        by = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        raise UserError("install", f"{sys.executable} has no pip, and uv is not in PATH", "python -m ensurepip")
+    told([*by, "--quiet", "--require-hashes", *arguments], "pip", 1800)
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
