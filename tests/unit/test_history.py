@@ -275,7 +275,9 @@ def test_the_page_and_the_figure(found, tmp_path):
     page = (tmp_path / "x.html").read_text()
     assert page.count("<svg") == 1 and "src=" not in page and "@import" not in page and 'href="http' not in page
     HTMLParser().feed(page)
-    assert "color-scheme:light dark" in page and page.count('<div class="wide" tabindex="0"') == page.count("<table>") == 2
+    assert (
+        "color-scheme:light dark" in page and page.count('<div class="wide" tabindex="0"') == page.count("<table>") == 2
+    )
     assert "from here on slower" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
