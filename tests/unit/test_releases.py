@@ -57,6 +57,23 @@ def table(tmp_path):
     return releases.table(releases.of_runs(campaign), points, BY)
 
 
+def test_what_a_stratum_lacks_in_the_end():
+    """By hand: 50 objects at stratum 0, 40 at stratum 1; another run is whole, and one is not valid."""
+    days = pd.DataFrame(
+        [
+            (key, stratum, n, held)
+            for key, late in (("a", 10), ("b", 0), ("c", 50))
+            for n, before in ((2, 0), (1, 20))  # the order of the rows says nothing
+            for stratum, held in ((0, 50 - before), (1, 50 - before - late))
+        ],
+        columns=["key", "stratum", "day", "repository_objects"],
+    )
+    points = pd.DataFrame({"key": ["a", "b", "c"], "state": ["ok", "ok", "invalid"]})
+    found = releases.with_points(days, points)
+    told = {(r["key"], r["stratum"]): (r["missing"], r["objects"]) for _, r in found.iterrows()}
+    assert told == {("a", 0): (0, 50), ("a", 1): (10, 50), ("b", 0): (0, 50), ("b", 1): (0, 50)}
+
+
 def column(table, stratum, name):
     return [None if pd.isna(v) else float(v) for v in table[table["stratum"] == stratum].sort_values("day")[name]]
 

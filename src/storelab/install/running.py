@@ -84,7 +84,8 @@ def build_once(
     there: Callable[[], bool],
     build: Callable[[Path], None],
 ) -> None:
-    """Build one kind alone, in a folder that goes at the end, unless it is `there`: another install may have been quicker.
+    """Build one kind alone, in a folder that goes at the end, unless it is `there`: another install may have been
+    quicker.
 
     room: bytes of disk that the build takes. Raises UserError (no room, tools folder not writable), and what the build
     raises.

@@ -73,6 +73,18 @@ def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
     return lags
 
 
+def with_points(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run and stratum: its columns of points.csv, stratum; objects: those that stratum 0 holds in the
+    end; missing: how many fewer this stratum holds. days: `of_runs`."""
+    last = days.sort_values("day").groupby(["key", "stratum"], as_index=False).last()
+    zero = last.loc[last["stratum"] == 0, ["key", "repository_objects"]].rename(
+        columns={"repository_objects": "objects"}
+    )
+    found = last[["key", "stratum", "repository_objects"]].merge(zero, on="key")
+    found["missing"] = (found["objects"] - found["repository_objects"]).clip(lower=0)
+    return points[points["state"] == "ok"].merge(found.drop(columns="repository_objects"), on="key")
+
+
 @TABLE("releases", "release_days", "plain", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), stratum and day: medians over the valid runs of METRICS with interval

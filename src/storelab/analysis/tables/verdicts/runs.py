@@ -8,6 +8,7 @@ import pandas as pd
 
 from storelab.analysis.parts import words
 from storelab.analysis.tables import events, latency, resources, roles, sparse
+from storelab.analysis.tables.distribution import releases
 from storelab.analysis.tables.systems import space
 from storelab.core.axes import BY_COLUMN
 from storelab.core.campaign.claims import COUNTED, MEASURED, TOLD
@@ -29,6 +30,7 @@ class Runs(dict[str, pd.DataFrame]):
             "resources": lambda: resources.with_points(tables["campaign"], tables["rated"]),
             "space": lambda: space.runs(tables["campaign"], tables["plain"]),
             "roles": lambda: roles.with_points(tables["role_phases"], tables["points"], tables["roles_by"]),
+            "releases": lambda: releases.with_points(tables["release_days"], tables["plain"]),
             "recovery": lambda: roles.with_points(tables["recoveries"], tables["points"], tables["roles_by"]),
         }
         self._tables = tables
