@@ -124,7 +124,10 @@ def test_a_seal_of_before_is_read_and_sealed_anew(copy):
         evidence.seal_of(copy / "raw")
 
 
-@pytest.mark.parametrize("name", ["reference", "testbed2015", "probes", "compared"])
+SEALED = {"reference", "testbed2015", "probes", "compared"} | {p.name for p in ROOT.glob("results/*-small")}
+
+
+@pytest.mark.parametrize("name", sorted(SEALED))
 def test_the_sealed_campaigns_bear_sums_of_their_own(name):
     raw = ROOT / "results" / name / "raw"
     assert evidence.verify(raw) > 30 and "summed" in evidence.seal_of(raw)
