@@ -113,7 +113,7 @@ def planned(n: int, seconds: float) -> dict[str, list[float]]:
                     out["start_error_p99_ms"].append(float(np.quantile(late, 0.99)) / 1e6)
                     out["mix_error_percent"].append(mix_error(rows["op"].to_pylist()))
                     if summary["not_begun"]:
-                        say(f"roles: {summary['not_begun']} operations never began")
+                        say(f"roles: operations that never began: {summary['not_begun']}")
                     if arrivals == "poisson":
                         due = np.sort(rows["intended_ns"].to_numpy())
                         out["poisson_ks_p"].append(kolmogorov_smirnov(np.diff(due), 1e9 / rate))
