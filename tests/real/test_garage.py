@@ -4,33 +4,28 @@ import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import managed
 import ports
-import psutil
 import pyarrow.parquet as pq
 import pytest
 from laboratory import anything, bucket_for, gone
 
 from storelab import install
-from storelab.core import clock, plan
+from storelab.core import clock
 from storelab.core.answers import YES
 from storelab.core.campaign.faults import Act, resolved
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import cargo
-from storelab.measure import point
 from storelab.measure.faults.runner import Runner
-from storelab.stores import all_stores
 from storelab.stores.garage.settings import PROGRAM, Settings
 from storelab.stores.garage.store import Garage
 from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.heavy
@@ -60,10 +55,7 @@ def new(state: Path, port: int, **settings) -> Garage:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    try:
-        install.program("garage", "garage", "tests")
-    except UserError:
-        pytest.skip("Garage is not installed: storelab install garage (a long build, which CI leaves out)")
+    managed.skip_without("garage", " (a long build, which CI leaves out)")
 
 
 @pytest.fixture
@@ -85,11 +77,6 @@ def running(tmp_path_factory):
         store.down()
 
 
-def left_behind(store: Garage) -> list[str]:
-    folder = str(store.folder)
-    return [str(p.pid) for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or ())]
-
-
 def test_up_and_down_are_idempotent(fresh):
     fresh.up()
     pids = fresh.actors()
@@ -99,16 +86,12 @@ def test_up_and_down_are_idempotent(fresh):
     status, deployment = fresh.status(), fresh.deployment()
     assert status.state == "up" and status.version == fresh.version()
     assert deployment["daemons"] == {"node": 1} and deployment["redundancy"] == "none" and deployment["gateways"] == 0
-    listening = {c.laddr.ip for c in psutil.Process(pids["node-1"]).net_connections("inet") if c.status == "LISTEN"}
-    assert listening == {"127.0.0.1"}
-    assert {p for _, p in _listening(pids["node-1"])} == set(fresh.daemon("node-1").ports)
+    listening = managed.listening([pids["node-1"]])
+    assert {ip for ip, _ in listening} == {"127.0.0.1"}
+    assert {port for _, port in listening} == set(fresh.daemon("node-1").ports)
     stopped = fresh.down()
     assert stopped == list(pids.values()) and gone(stopped)
-    assert fresh.down() == [] and fresh.status().state == "down" and left_behind(fresh) == []
-
-
-def _listening(pid: int) -> set[tuple[str, int]]:
-    return {tuple(c.laddr) for c in psutil.Process(pid).net_connections("inet") if c.status == "LISTEN"}
+    assert fresh.down() == [] and fresh.status().state == "down" and managed.left_behind(fresh) == []
 
 
 def test_the_version_is_the_pinned_one(running):
@@ -187,35 +170,14 @@ def test_a_node_is_killed_and_comes_back(running):
 
 
 def test_suspended_it_takes_no_cpu_and_wakes_up(running):
-    bucket, processes = bucket_for(running, "sleep"), [psutil.Process(p) for p in running.actors().values()]
-    running.suspend()
-    running.suspend()
-    assert {p.status() for p in processes} == {psutil.STATUS_STOPPED}
-    before = [p.cpu_times()[:2] for p in processes]
-    time.sleep(0.3)
-    assert [p.cpu_times()[:2] for p in processes] == before
-    running.up(4, 3)
-    running.access().write(bucket.name, "k", b"awake")
-    assert running.access(0, 3).read(bucket.name, "k") == b"awake"
-    assert [psutil.Process(p) for p in running.actors().values()] == processes
+    managed.sleeps_and_wakes(running, 4, 3)
 
 
 def test_data_accounts_gateways_and_keys_outlive_a_restart(fresh):
-    fresh.up(2, 2)
-    mine = [bucket_for(fresh, "kept", i, account=i) for i in range(2)]
-    keys = [fresh.credentials(i).access_key for i in range(2)]
-    bodies = {f"d/k{i}": os.urandom(20_000 * i) for i in range(12)}
-    for i, bucket in enumerate(mine):
-        for key, body in bodies.items():
-            fresh.access(i).write(bucket.name, key, body)
-    assert len(fresh.down()) == 2
-    again = new(fresh.state, fresh.settings.port)
-    again.up()
+    again, bucket = managed.outlives_a_restart(fresh, new, 2)
     assert set(again.actors()) == {"node-1", "node-2"}, "the gateway has a vote on buckets"
-    assert again.accounts() == 2 and [again.credentials(i).access_key for i in range(2)] == keys
-    for i, bucket in enumerate(mine):
-        assert {k: again.access(i, 1).read(bucket.name, k) for k in bodies} == bodies
-    assert again.used_bytes() > sum(map(len, bodies.values()))
+    assert len(again.access(0, 1).read(bucket, "d/k1")) == 20_000
+    assert again.used_bytes() > 20_000 * sum(range(12)), "blocks that are alike are kept once"
     again.access(0).make_bucket(again.bucket("kept", 7).name)
 
 
@@ -244,7 +206,7 @@ def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
     after.up(2)
     assert set(after.actors()) == set(pids)
     after.daemons.file.unlink()
-    assert len(new(fresh.state, fresh.settings.port).down()) == 2 and left_behind(after) == []
+    assert len(new(fresh.state, fresh.settings.port).down()) == 2 and managed.left_behind(after) == []
 
 
 KILLED = """
@@ -267,9 +229,9 @@ def test_killed_in_the_middle_of_up(tmp_path, port_block, when):
     command = [sys.executable, "-c", KILLED, str(port_block), str(tmp_path), when]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     store = new(tmp_path, port_block, servers=3, redundancy="replica-3")
-    assert len(left_behind(store)) == 3
+    assert len(managed.left_behind(store)) == 3
     store.down()
-    assert left_behind(store) == []
+    assert managed.left_behind(store) == []
     try:
         store.up()
         store.access().write(bucket_for(store, "after").name, "k", b"x")
@@ -284,7 +246,7 @@ def test_a_taken_port_leaves_nothing_running(fresh):
         pytest.raises(UserError, match=f"port {port} of node-1 is taken by"),
     ):
         fresh.up()
-    assert fresh.actors() == {} and left_behind(fresh) == []
+    assert fresh.actors() == {} and managed.left_behind(fresh) == []
 
 
 def test_a_node_that_cannot_start_says_why_and_leaves_nothing(fresh):
@@ -292,7 +254,7 @@ def test_a_node_that_cannot_start_says_why_and_leaves_nothing(fresh):
     (fresh.data / "node-1").write_text("no folder")
     with pytest.raises(MeasurementFailed, match=r"stores\.gar: node-1 ended while it started; its log says: "):
         fresh.up()
-    assert fresh.actors() == {} and left_behind(fresh) == []
+    assert fresh.actors() == {} and managed.left_behind(fresh) == []
 
 
 def test_keys_are_in_their_files_alone(running):
@@ -302,35 +264,14 @@ def test_keys_are_in_their_files_alone(running):
         running.daemon("node-1").environ["GARAGE_RPC_SECRET"],
         *(k.secret_key for k in accounts),
     }
-    texts = []
-    for path in (p for p in running.folder.rglob("*") if p.is_file() and running.data not in p.parents):
-        if path.name in ("accounts.json", "root.json"):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        else:
-            texts.append(path.read_bytes())
-    texts += [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running.actors().values()]
-    assert len(texts) > 10 and not [s for s in secrets for text in texts if s.encode() in text]
-    environ = Path(f"/proc/{running.actors()['node-1']}/environ").read_bytes()  # readable by the same user alone
-    assert not any(k.secret_key.encode() in environ for k in accounts)
+    assert managed.told_elsewhere(running, secrets, ("accounts.json", "root.json")) == []
+    assert managed.in_environment(running, [k.secret_key for k in accounts]) == []
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """What measures the points of a sweep: (rows of operations, record, folder of the point)."""
-    folder = tmp_path_factory.mktemp("measured")
-    common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
-    common |= {"repetitions": 1, "calibrate": False, "use_stores": ["one"], "sweeps": SWEEPS}
-    config = Config.model_validate(common | {"stores": {"one": {"kind": "garage", "port": ports.block()}}})
-    points = {p.sweep: p for p in plan.make(config, WORKLOADS)}
-
-    def measured(sweep: str):
-        record = point.point(config, list(points.values()), points[sweep].key)
-        at = config.raw / points[sweep].key
-        assert all(c["ok"] for c in record["checks"]), record["checks"]
-        return [r for table in sorted(at.glob("ops.*.parquet")) for r in pq.read_table(table).to_pylist()], record, at
-
-    yield measured
-    all_stores(config)["one"].down()
+    with managed.measuring(tmp_path_factory.mktemp("measured"), "garage", SWEEPS) as measured:
+        yield measured
 
 
 def test_put_and_get_by_engines(lab):

@@ -7,8 +7,8 @@ import stat
 import time
 from pathlib import Path
 
+import managed
 import ports
-import psutil
 import pytest
 from laboratory import anything, bucket_for, gone
 
@@ -29,10 +29,7 @@ def new(state: Path, port: int, **settings) -> MinIO:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    try:
-        install.program("minio", "minio", "tests")
-    except UserError:
-        pytest.skip("MinIO is not installed: storelab install minio")
+    managed.skip_without("minio")
 
 
 @pytest.fixture
@@ -63,8 +60,7 @@ def test_up_and_down_are_idempotent(fresh):
     status, deployment = fresh.status(), fresh.deployment()
     assert status.state == "up" and status.version == fresh.version()
     assert deployment["daemons"] == {"minio": 1} and deployment["redundancy"] == "ec-2-2" and deployment["drives"] == 4
-    listening = {c.laddr.ip for c in psutil.Process(pids["minio-1"]).net_connections("inet") if c.status == "LISTEN"}
-    assert listening <= {"127.0.0.1", "::1"}
+    assert {ip for ip, _ in managed.listening(pids.values())} <= {"127.0.0.1", "::1"}
     stopped = fresh.down()
     assert stopped == list(pids.values()) and gone(stopped)
     assert fresh.down() == [] and fresh.status().state == "down"
@@ -128,19 +124,7 @@ def test_killed_it_comes_back(running):
 
 
 def test_suspended_it_takes_no_cpu_and_wakes_up(running):
-    bucket, process = bucket_for(running, "sleep"), psutil.Process(running.actors()["minio-1"])
-    running.suspend()
-    running.suspend()
-    assert process.status() == psutil.STATUS_STOPPED
-    before = process.cpu_times()[:2]
-    time.sleep(0.3)
-    assert process.cpu_times()[:2] == before
-    running.resume()
-    running.access().write(bucket.name, "k", b"awake")
-    running.suspend()
-    running.up()  # wakes it too
-    assert running.access().read(bucket.name, "k") == b"awake"
-    assert psutil.Process(running.actors()["minio-1"]) == process
+    managed.sleeps_and_wakes(running)
 
 
 def test_with_a_drive_away_it_reads_and_writes(running):
@@ -192,19 +176,7 @@ def test_with_two_drives_away_it_only_reads(running):
 
 
 def test_data_accounts_and_keys_outlive_a_restart(fresh):
-    fresh.up(1, 2)
-    mine = [bucket_for(fresh, "kept", i, account=i) for i in range(2)]
-    keys = [fresh.credentials(i).access_key for i in range(2)]
-    bodies = {f"d/k{i}": os.urandom(20_000 * i) for i in range(12)}
-    for i, bucket in enumerate(mine):
-        for key, body in bodies.items():
-            fresh.access(i).write(bucket.name, key, body)
-    fresh.down()
-    again = new(fresh.state, fresh.settings.port)
-    again.up()
-    assert again.accounts() == 2 and [again.credentials(i).access_key for i in range(2)] == keys
-    for i, bucket in enumerate(mine):
-        assert {k: again.access(i).read(bucket.name, k) for k in bodies} == bodies
+    managed.outlives_a_restart(fresh, new)
 
 
 @pytest.mark.parametrize(
@@ -250,35 +222,15 @@ def test_another_redundancy_restarts_it_and_fewer_drives_are_refused(fresh):
 
 def test_https(tmp_path, port_block):
     store = new(tmp_path / "state", port_block, tls=True)
-    try:
-        store.up(1, 2)
-        end = store.endpoints()[0]
-        assert end.url.startswith("https://") and store.deployment()["tls"]
-        bucket = bucket_for(store, "tls", 0, account=1)
-        store.access(1).write(bucket.name, "k", b"secret")
-        assert store.access(1).read(bucket.name, "k") == b"secret"
-        stranger = s3_clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
-        with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
-            stranger.list_buckets()
-        assert stat.S_IMODE((store.folder / "tls" / "private.key").stat().st_mode) == 0o600
-    finally:
-        store.down()
+    managed.is_encrypted(store, 1, 2)
+    assert stat.S_IMODE((store.folder / "tls" / "private.key").stat().st_mode) == 0o600
 
 
 def test_keys_are_in_their_files_alone(running):
-    accounts, root = [running.credentials(i) for i in range(3)], running.root_keys()
-    texts = []
-    for path in (p for p in running.folder.rglob("*") if p.is_file() and running.data not in p.parents):
-        if path.name in ("accounts.json", "root.json"):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        else:
-            texts.append(path.read_bytes())
-    pid = running.actors()["minio-1"]
-    assert len(texts) > 3
-    for text in (*texts, Path(f"/proc/{pid}/cmdline").read_bytes()):
-        assert not any(k.encode() in text for keys in (*accounts, root) for k in (keys.access_key, keys.secret_key))
-    environ = Path(f"/proc/{pid}/environ").read_bytes()  # readable by the same user alone
-    assert not any(k.encode() in environ for keys in accounts for k in (keys.access_key, keys.secret_key))
+    accounts = [running.credentials(i) for i in range(3)]
+    secrets = [key for keys in (*accounts, running.root_keys()) for key in (keys.access_key, keys.secret_key)]
+    assert managed.told_elsewhere(running, secrets, ("accounts.json", "root.json")) == []
+    assert managed.in_environment(running, [k for keys in accounts for k in (keys.access_key, keys.secret_key)]) == []
 
 
 def test_a_crash_of_the_manager_leaves_no_stranger(fresh):

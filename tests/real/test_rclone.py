@@ -4,26 +4,19 @@ import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
-import ports
-import psutil
+import managed
 import pyarrow.parquet as pq
 import pytest
 from laboratory import bucket_for, gone
 
-from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import wheels
-from storelab.measure import point
-from storelab.stores import all_stores
 from storelab.stores.protocols import s3_clients
 from storelab.stores.s3.rclone import Rclone, Settings
-from storelab.workloads import WORKLOADS
 
 pytestmark = pytest.mark.heavy
 WINDOWS = {"duration": "400 ms", "warm_up": "1 ms"}
@@ -59,11 +52,6 @@ def fresh(tmp_path, port_block):
     new(tmp_path / "state", port_block).down()
 
 
-def left_behind(store: Rclone) -> list[str]:
-    folder = str(store.folder)
-    return [str(p.pid) for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or ())]
-
-
 def test_up_and_down_are_idempotent(fresh):
     fresh.up(1, 2)
     pids = fresh.actors()
@@ -73,10 +61,9 @@ def test_up_and_down_are_idempotent(fresh):
     status, deployment = fresh.status(), fresh.deployment()
     assert status.state == "up" and status.version == fresh.version() == wheels.RCLONE_VERSION
     assert deployment["daemons"] == {"s3": 1} and deployment["redundancy"] == "none"
-    listening = {c.laddr.ip for c in psutil.Process(pids["s3-1"]).net_connections("inet") if c.status == "LISTEN"}
-    assert listening == {"127.0.0.1"}
+    assert {ip for ip, _ in managed.listening(pids.values())} == {"127.0.0.1"}
     stopped = fresh.down()
-    assert stopped == list(pids.values()) and gone(stopped) and left_behind(fresh) == []
+    assert stopped == list(pids.values()) and gone(stopped) and managed.left_behind(fresh) == []
     assert fresh.down() == [] and fresh.status().state == "down"
 
 
@@ -107,33 +94,14 @@ def test_every_key_reaches_every_bucket(fresh):
 
 
 def test_https(tmp_path, port_block):
-    store = new(tmp_path / "state", port_block, tls=True)
-    try:
-        store.up()
-        end = store.endpoints()[0]
-        assert end.url.startswith("https://") and store.deployment()["tls"]
-        bucket = bucket_for(store, "tls")
-        store.access().write(bucket.name, "k", b"secret")
-        assert store.access().read(bucket.name, "k") == b"secret"
-        stranger = s3_clients.client(type(end)(end.url), store.credentials())  # without our certificate
-        with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
-            stranger.list_buckets()
-    finally:
-        store.down()
+    managed.is_encrypted(new(tmp_path / "state", port_block, tls=True))
 
 
 def test_keys_are_in_their_file_alone(fresh):
     fresh.up(1, 2)
     known = fresh.keys()
     keys = [key for pair in known for key in (pair["access_key"], pair["secret_key"])]
-    texts = []
-    for path in (p for p in fresh.folder.rglob("*") if p.is_file() and fresh.data not in p.parents):
-        if path.name == "accounts.json":
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        else:
-            texts.append(path.read_bytes())
-    texts.append(Path(f"/proc/{fresh.actors()['s3-1']}/cmdline").read_bytes())
-    assert len(texts) > 3 and not [key for key in keys for text in texts if key.encode() in text]
+    assert managed.told_elsewhere(fresh, keys, ("accounts.json",)) == []
 
 
 KILLED = """
@@ -151,38 +119,30 @@ def test_killed_in_the_middle_of_up(tmp_path, port_block):
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     store = new(tmp_path, port_block)
     store.down()
-    assert left_behind(store) == []
+    assert managed.left_behind(store) == []
 
 
 def test_a_taken_port_leaves_nothing_running(fresh):
     port = fresh.settings.port
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError, match=f"port {port} of s3-1 is taken by"):
         fresh.up()
-    assert fresh.actors() == {} and left_behind(fresh) == []
+    assert fresh.actors() == {} and managed.left_behind(fresh) == []
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """What measures the points of a sweep: (rows of operations, record, folder of the point)."""
-    folder = tmp_path_factory.mktemp("measured")
-    common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
-    common |= {"repetitions": 1, "calibrate": False, "use_stores": ["one"], "sweeps": SWEEPS}
-    config = Config.model_validate(common | {"stores": {"one": {"kind": "rclone", "port": ports.block()}}})
-    points = {p.sweep: p for p in plan.make(config, WORKLOADS)}
+    """What measures the point of a sweep; again where rclone's own race ended it, see its page."""
+    with managed.measuring(tmp_path_factory.mktemp("measured"), "rclone", SWEEPS) as measured:
 
-    def measured(sweep: str, tries: int = 4):
-        try:
-            record = point.point(config, list(points.values()), points[sweep].key)
-        except MeasurementFailed as error:  # rclone's own race, see its page
-            if "InternalError" not in str(error) or tries == 1:
-                raise
-            return measured(sweep, tries - 1)
-        at = config.raw / points[sweep].key
-        assert all(c["ok"] for c in record["checks"]), record["checks"]
-        return [r for table in sorted(at.glob("ops.*.parquet")) for r in pq.read_table(table).to_pylist()], record, at
+        def tried(sweep: str, tries: int = 4):
+            try:
+                return measured(sweep)
+            except MeasurementFailed as error:
+                if "InternalError" not in str(error) or tries == 1:
+                    raise
+                return tried(sweep, tries - 1)
 
-    yield measured
-    all_stores(config)["one"].down()
+        yield tried
 
 
 def test_put_and_get_by_engines(lab):

@@ -3,12 +3,11 @@
 import os
 import signal
 import socket
-import stat
 import time
 from pathlib import Path
 
+import managed
 import ports
-import psutil
 import pytest
 from laboratory import anything, bucket_for, gone
 
@@ -29,10 +28,7 @@ def new(state: Path, port: int, **settings) -> Versitygw:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    try:
-        install.program("versitygw", "versitygw", "tests")
-    except UserError:
-        pytest.skip("versitygw is not installed: storelab install versitygw")
+    managed.skip_without("versitygw")
 
 
 @pytest.fixture
@@ -65,13 +61,7 @@ def test_up_and_down_are_idempotent(fresh):
     status, deployment = fresh.status(), fresh.deployment()
     assert status.state == "up" and status.version == fresh.version()
     assert deployment["daemons"] == {"s3": 4} and deployment["front_ends"] == 4 and deployment["redundancy"] == "none"
-    listening = {
-        c.laddr.ip
-        for p in fresh.actors().values()
-        for c in psutil.Process(p).net_connections("inet")
-        if c.status == "LISTEN"
-    }
-    assert listening == {"127.0.0.1"}
+    assert {ip for ip, _ in managed.listening(fresh.actors().values())} == {"127.0.0.1"}
     stopped = fresh.down()
     assert len(stopped) == 4 and gone(stopped)
     assert fresh.down() == [] and fresh.status().state == "down"
@@ -149,36 +139,14 @@ def test_a_killed_gateway_comes_back(running):
 
 
 def test_suspended_it_takes_no_cpu_and_wakes_up(running):
-    bucket, processes = bucket_for(running, "sleep"), [psutil.Process(p) for p in running.actors().values()]
-    running.suspend()
-    running.suspend()
-    assert {p.status() for p in processes} == {psutil.STATUS_STOPPED}
-    before = [p.cpu_times()[:2] for p in processes]
-    time.sleep(0.3)
-    assert [p.cpu_times()[:2] for p in processes] == before
-    running.resume()
-    running.access(0, 2).write(bucket.name, "k", b"awake")
-    running.suspend()
-    running.up(3)  # wakes it too
-    assert running.access().read(bucket.name, "k") == b"awake"
-    assert [psutil.Process(p) for p in running.actors().values()] == processes
+    managed.sleeps_and_wakes(running, 3)
 
 
 def test_data_accounts_and_keys_outlive_a_restart(fresh):
-    fresh.up(1, 2)
-    mine = [bucket_for(fresh, "kept", i, account=i) for i in range(2)]
-    keys = [fresh.credentials(i).access_key for i in range(2)]
-    bodies = {f"d/k{i}": os.urandom(1000 * i) for i in range(20)}
-    for i, bucket in enumerate(mine):
-        for key, body in bodies.items():
-            fresh.access(i).write(bucket.name, key, body)
-    fresh.down()
-    again = new(fresh.state, fresh.settings.port)
+    again, bucket = managed.outlives_a_restart(fresh, new)
     again.up(2)
-    assert again.accounts() == 2 and [again.credentials(i).access_key for i in range(2)] == keys
-    for i, bucket in enumerate(mine):
-        assert {k: again.access(i, 1).read(bucket.name, k) for k in bodies} == bodies
-    assert again.used_bytes() > sum(map(len, bodies.values()))
+    assert len(again.access(0, 1).read(bucket, "d/k1")) == 20_000
+    assert again.used_bytes() > 2 * 20_000 * sum(range(12))
 
 
 def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
@@ -195,37 +163,15 @@ def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
 
 
 def test_https(tmp_path, port_block):
-    store = new(tmp_path / "state", port_block, tls=True)
-    try:
-        store.up(2, 2)
-        end = store.endpoints(2)[1]
-        assert end.url.startswith("https://") and store.deployment()["tls"]
-        bucket = bucket_for(store, "tls", 0, account=1)
-        store.access(1, 0).write(bucket.name, "k", b"secret")
-        assert store.access(1, 1).read(bucket.name, "k") == b"secret"
-        stranger = s3_clients.client(type(end)(end.url), store.credentials(1))  # without our certificate
-        with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
-            stranger.list_buckets()
-    finally:
-        store.down()
+    managed.is_encrypted(new(tmp_path / "state", port_block, tls=True), 2, 2)
 
 
 def test_keys_are_in_their_files_alone(running):
     accounts = [running.credentials(i) for i in range(3)]
-    root, secret = running.root_keys(), {"accounts.json", "root.json", "users.json", "users.json.backup"}
-    texts = []
-    for path in (p for p in running.folder.rglob("*") if p.is_file() and running.data not in p.parents):
-        if path.name in secret:
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        else:
-            texts.append(path.read_bytes())
-    cmdlines = [Path(f"/proc/{p}/cmdline").read_bytes() for p in running.actors().values()]
-    environs = [Path(f"/proc/{p}/environ").read_bytes() for p in running.actors().values()]
-    assert len(texts) > 3
-    for text in (*texts, *cmdlines):
-        assert not any(k.encode() in text for keys in (*accounts, root) for k in (keys.access_key, keys.secret_key))
-    for text in environs:  # readable by the same user alone
-        assert not any(k.encode() in text for keys in accounts for k in (keys.access_key, keys.secret_key))
+    secrets = [key for keys in (*accounts, running.root_keys()) for key in (keys.access_key, keys.secret_key)]
+    files = ("accounts.json", "root.json", "users.json", "users.json.backup")
+    assert managed.told_elsewhere(running, secrets, files) == []
+    assert managed.in_environment(running, [k for keys in accounts for k in (keys.access_key, keys.secret_key)]) == []
 
 
 def test_a_taken_port_leaves_nothing_running(fresh):
