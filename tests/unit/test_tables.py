@@ -181,7 +181,14 @@ def test_a_missing_point_is_named_with_the_count(fresh):
     for name in ("ops.0.parquet", "ops.1.parquet"):
         (fresh / "raw/alpha/put/rep~002" / name).unlink(missing_ok=True)
     evidence.write_sums(fresh / "raw")
-    with pytest.raises(UserError, match=r"alpha/put/.*was not measured \(2 of 4 points\)"):
+    wanted = r"alpha/put/.*was not measured \(2 of 4 points\); .*`make measure CAMPAIGN=%s`"
+    with pytest.raises(UserError, match=wanted % fresh.name):
+        build.build(fresh)
+    path = fresh / "raw/plan.json"
+    told = records.read_json(path)
+    records.write_summed(path, {k: v for k, v in told.items() if k not in records.SUM_KEYS} | {"file": "other"})
+    evidence.write_sums(fresh / "raw")
+    with pytest.raises(UserError, match=wanted % f"other CONFIG=name={fresh.name}"):
         build.build(fresh)
 
 

@@ -182,11 +182,10 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     number = verify(raw) if (raw / SUMS).exists() or not lost else 0
     if lost:
         problem = f"was not measured ({len(lost)} of {len(keys)} points)"
-        raise UserError(
-            str(raw / lost[0]),
-            problem,
-            f"measure what is missing: `make measure CAMPAIGN={raw.parent.name}`; what is there stays",
-        )
+        name, file = raw.parent.name, plan.get("file") or raw.parent.name
+        command = f"make measure CAMPAIGN={file}" + (f" CONFIG=name={name}" if file != name else "")
+        mend = f"measure what is missing: `{command}`, with the settings it began with; what is there stays"
+        raise UserError(str(raw / lost[0]), problem, mend)
     return number
 
 

@@ -130,12 +130,12 @@ def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFra
 
 def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list[str], list[str], pd.DataFrame]:
     """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point
-    go where the figure is about a sweep; then axes become panels, that with the fewest values first, as long as
-    another one is left."""
+    go where the figure is about a sweep; then axes become panels, that with the fewest values first, but what the
+    figure colours last, as long as another one is left."""
     most = NARROW if spec.columns else TELLABLE
     while True:
         names = [c for c in _telling(spec, rows, by) if c not in by]
-        several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: rows[c].nunique())
+        several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: (c in spec.hue, rows[c].nunique()))
         groups = [g for _, g in _groups(spec, rows, by)]
         crowded = max(len(g[names].drop_duplicates()) for g in groups) > most
         swept = rows.groupby([*by, *names], dropna=False)[spec.x].transform("nunique") > 1
