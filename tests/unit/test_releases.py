@@ -57,21 +57,25 @@ def table(tmp_path):
     return releases.table(releases.of_runs(campaign), points, BY)
 
 
-def test_what_a_stratum_lacks_in_the_end():
-    """By hand: 50 objects at stratum 0, 40 at stratum 1; another run is whole, and one is not valid."""
-    days = pd.DataFrame(
-        [
-            (key, stratum, n, held)
-            for key, late in (("a", 10), ("b", 0), ("c", 50))
-            for n, before in ((2, 0), (1, 20))  # the order of the rows says nothing
-            for stratum, held in ((0, 50 - before), (1, 50 - before - late))
-        ],
-        columns=["key", "stratum", "day", "repository_objects"],
-    )
-    points = pd.DataFrame({"key": ["a", "b", "c"], "state": ["ok", "ok", "invalid"]})
-    found = releases.with_points(days, points)
-    told = {(r["key"], r["stratum"]): (r["missing"], r["objects"]) for _, r in found.iterrows()}
-    assert told == {("a", 0): (0, 50), ("a", 1): (10, 50), ("b", 0): (0, 50), ("b", 1): (0, 50)}
+def test_days_that_stratum_1_did_not_get():
+    """By hand: in `a` it missed day 2 and got it with day 3, in `b` the last one is missing, in `c` it got none; `d` is not valid, and `e`
+    has no stratum 1."""
+    rows = [
+        ("a", 0, 1, "published", 10), ("a", 1, 1, "published", 15), ("a", 0, 2, "published", 20), ("a", 1, 2, "failed", 25),
+        ("a", 0, 3, "published", 30), ("a", 1, 3, "published", 35), ("a", 0, 4, "failed", 40), ("a", 1, 4, "unchanged", 45),
+        ("b", 1, 1, "published", 15), ("b", 0, 1, "published", 10), ("b", 0, 2, "published", 20), ("b", 1, 2, "failed", 25),
+        ("c", 0, 1, "published", 10), ("c", 1, 1, "failed", 15),
+        ("d", 0, 1, "published", 10), ("d", 1, 1, "failed", 15),
+        ("e", 0, 1, "published", 10),
+    ]  # fmt: skip
+    days = pd.DataFrame(rows, columns=["key", "stratum", "day", "state", "end_ns"])
+    points = pd.DataFrame({"key": list("abcde"), "state": ["ok"] * 3 + ["invalid", "ok"], "days": 4})
+    found = releases.with_points(days, points).set_index("key")
+    assert {key: (r["behind"], r["published_days"]) for key, r in found.iterrows()} == {
+        "a": (0, 3),
+        "b": (1, 2),
+        "c": (1, 1),
+    }
 
 
 def column(table, stratum, name):

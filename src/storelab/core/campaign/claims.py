@@ -36,7 +36,7 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "recovery": {"failed_operations": ()},
     "consistency": {"anomalies": ("tried",)},
     "durability": dict.fromkeys(("lost", "corrupted", "stale", "resurrected", "wrong", "unreadable"), ("read",)),
-    "releases": {"missing": ("objects",)},
+    "releases": {"behind": ("published_days",)},
 }
 ANSWERED = "capabilities"
 TOLD = {  # columns of a table beside the axes
@@ -45,7 +45,6 @@ TOLD = {  # columns of a table beside the axes
     "recovery": ("role", "does"),
     "durability": ("when",),
     "consistency": ("scenario", "front_end"),
-    "releases": ("stratum",),
     ANSWERED: ("topic", "check"),
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))

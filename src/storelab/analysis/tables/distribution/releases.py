@@ -30,10 +30,10 @@ COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 
 @GIVEN("release_days", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per run, stratum and day: key, stratum, day, state, the columns of METRICS, COUNTS; factor."""
+    """One row per run, stratum and day: key, stratum, day, state, end_ns, the columns of METRICS, COUNTS; factor."""
     files = {path: key for path, key in campaign.files("days").items() if "release" in _fixed(campaign, key)}
     if not files:
-        columns = ["key", "stratum", "day", "state", "factor", *map("_".join, METRICS), *COUNTS]
+        columns = ["key", "stratum", "day", "state", "end_ns", "factor", *map("_".join, METRICS), *COUNTS]
         return pd.DataFrame(columns=columns)
     con = duckdb.connect()
     con.register("files", pd.DataFrame({"filename": list(files), "key": list(files.values())}))
@@ -74,15 +74,15 @@ def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
 
 
 def with_points(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run and stratum: its columns of points.csv, stratum; objects: those that stratum 0 holds in the
-    end; missing: how many fewer this stratum holds. days: `of_runs`."""
-    last = days.sort_values("day").groupby(["key", "stratum"], as_index=False).last()
-    zero = last.loc[last["stratum"] == 0, ["key", "repository_objects"]].rename(
-        columns={"repository_objects": "objects"}
+    """One row per valid run with a stratum 1: its columns of points.csv; published_days: of stratum 0; behind: those of
+    them that stratum 1 did not get, neither by themselves nor with a later one. days: `of_runs`."""
+    done, both = days[days["state"] == PUBLISHED], days.loc[days["stratum"] == 1, "key"].unique()
+    zero = done[(done["stratum"] == 0) & done["key"].isin(both)]
+    last = zero["key"].map(done[done["stratum"] == 1].groupby("key")["end_ns"].max())
+    found = (
+        zero.assign(behind=~(last >= zero["end_ns"])).groupby("key")["behind"].agg(published_days="size", behind="sum")
     )
-    found = last[["key", "stratum", "repository_objects"]].merge(zero, on="key")
-    found["missing"] = (found["objects"] - found["repository_objects"]).clip(lower=0)
-    return points[points["state"] == "ok"].merge(found.drop(columns="repository_objects"), on="key")
+    return points[points["state"] == "ok"].merge(found, left_on="key", right_index=True)
 
 
 @TABLE("releases", "release_days", "plain", "by")
