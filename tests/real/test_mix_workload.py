@@ -106,7 +106,7 @@ def test_objects_that_vanish_are_seen(lab, seaweedfs, keys, monkeypatch):
 def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
-    places = [bucket_for(seaweedfs, "staged", i) for i in range(2)]
+    places = [bucket_for(seaweedfs, "by-loadgen", i) for i in range(2)]
     files = [tmp_path / "a", tmp_path / "b"]
     for i, path in enumerate(files):
         path.write_bytes(bytes([i]) * 100)
