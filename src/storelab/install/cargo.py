@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -107,12 +108,13 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
     Raises UserError (no Cargo, no room, tools folder not writable), MeasurementFailed where Cargo fails.
     """
     cargo = cargo_of(program)
+    there = partial(present, program, tools)
     build_once(
         program.kind,
         program.room,
         tools,
         progress,
-        lambda: present(program, tools),
+        there,
         lambda scratch: _build(program, cargo, tools, scratch, progress),
     )
 

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -126,13 +127,9 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
 
     Raises UserError (no room, tools folder not writable), MeasurementFailed where Go fails.
     """
+    there = partial(present, program, tools)
     build_once(
-        program.kind,
-        program.room,
-        tools,
-        progress,
-        lambda: present(program, tools),
-        lambda scratch: _build(program, tools, scratch, progress),
+        program.kind, program.room, tools, progress, there, lambda scratch: _build(program, tools, scratch, progress)
     )
 
 
