@@ -34,7 +34,7 @@ from matplotlib.ticker import FixedLocator
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
-LONG = ("testbed2015", "reads", "systems", "transfers")  # their test is marked heavy
+LONG = ("reference", "testbed2015", "reads", "systems", "transfers")  # their test is marked heavy
 NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 

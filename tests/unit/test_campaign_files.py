@@ -23,6 +23,10 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; a
         for preset in PRESETS
     },
     **{
+        ("reference", preset): "sweeps.volume.stores: 'seaweedfs' is none of the campaign's stores; used: uds"
+        for preset in PRESETS
+    },
+    **{
         ("fill", preset): "sweeps.overwrites.stores: 'ceph' is none of the campaign's stores; used: uds"
         for preset in PRESETS
     },
@@ -72,6 +76,15 @@ def test_planned_or_refused_as_expected(campaign, preset):
     with pytest.raises(UserError) as caught:
         checked(campaign, preset)
     assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_reference_is_planned_where_its_testbed_is():
+    """The file that its own comment names: all its stores have two front-ends there, and the null server an address."""
+    settings = config.load(ROOT / "config.yaml", [ROOT / "envs/testbed-links.yaml"], {"campaign": "reference"})
+    check.limits(settings, plan.make(settings, WORKLOADS))
+    ends = {name: settings.stores[name].front_end_addresses for name in settings.use_stores}
+    assert ends == dict.fromkeys(("seaweedfs", "ceph", "versitygw"), ["10.99.0.241", "10.99.0.242"])
+    assert settings.launcher.kind == "srun" and settings.stores["nullserver"].address == settings.launcher.address
 
 
 def test_a_file_of_ones_own_is_planned_where_it_is_named():

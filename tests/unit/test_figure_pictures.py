@@ -1,10 +1,13 @@
 """Reference pictures: a figure that looks different is seen. `python tests/unit/test_figure_pictures.py --update` renews them.
 
-Small pictures in tests/data/pictures/, of the figures of recorded campaigns, with the font that matplotlib brings and without hinting.
+Small pictures in tests/data/pictures/, of the figures of recorded campaigns, with the font that matplotlib brings and without hinting;
+larger ones in docs/pictures/, of those figures of the reference campaign that README.md shows.
 What is left of differences between renderers is parts of a pixel: so both pictures are blurred, and the mean differences of tiles are
-compared. The same figure gives about 1 (the stored pictures have 64 colours), a median that moves by 5 % of its value 4 or more.
+compared. The same figure gives about 1 (the stored pictures have 256 colours), a median that moves by 5 % of its value 4 or more.
 """
 
+import io
+import re
 import shutil
 import sys
 import tempfile
@@ -27,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "tests" / "data" / "pictures"
 GOLDEN = ROOT / "tests" / "data" / "golden"
 RECORDS = {"reference": ROOT / "results/reference/raw", "transfers": GOLDEN / "transfers/raw"}
-DPI = 60
+DPI, COLOURS = 60, 256
+SHOWN, SHOWN_DPI = ROOT / "docs" / "pictures", 110
 PLAIN = {"font.family": "DejaVu Sans", "text.hinting": "none", "text.hinting_factor": 1}
 TILE, MOST = 16, 3.5  # pixels; mean difference of a tile, of 255
 
@@ -48,10 +52,20 @@ def drawn(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
             yield figure, picture
 
 
-def png(spec: Declared, table: pd.DataFrame) -> bytes | None:
+def png(spec: Declared, table: pd.DataFrame, dpi: int = DPI) -> bytes | None:
     with mpl.rc_context(PLAIN):
         fig = draw(spec, table)
-        return write.render(fig, "png", DPI) if fig else None
+        return write.render(fig, "png", dpi) if fig else None
+
+
+def shown(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """(figure, PNG) of each figure that README.md shows, from the tables of the reference campaign."""
+    tabled("reference", folder)
+    figures = catalogue.of(records.read_json(folder / "raw" / "plan.json"))
+    for name in re.findall(r"\(docs/pictures/(\w+)\.png\)", (ROOT / "README.md").read_text()):
+        picture = png(figures[name], build.read(folder, figures[name].table), SHOWN_DPI)
+        assert picture
+        yield name, picture
 
 
 def difference(first: Path, second: Path) -> float:
@@ -80,6 +94,13 @@ def test_figures_look_as_they_did(name, tmp_path):
     )
 
 
+def test_readme_shows_three_figures_of_the_reference_as_they_are(tmp_path):
+    made = {name: _written(tmp_path / f"{name}.png", picture) for name, picture in shown(tmp_path / "reference")}
+    assert len(made) == 3 and sorted(made) == sorted(p.stem for p in SHOWN.glob("*.png"))
+    apart = {name: difference(path, SHOWN / f"{name}.png") for name, path in made.items()}
+    assert not {f: round(d, 1) for f, d in apart.items() if d > MOST}, "renew with --update (docs/figures.md)"
+
+
 def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
     table, known = (
         build.read(tabled("reference", tmp_path / "reference"), "throughput"),
@@ -89,7 +110,7 @@ def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
         (table["workload"] == "put")
         & (table["object_size_bytes"] < 1e6)
         & (table["clients"] == 1)
-        & (table["front_ends"] == 1)
+        & (table["store"] == "versitygw")
     )
     columns = [f"rate_{part}_per_s" for part in ("median", "low", "high")]
     moved, bare = table.copy(), table.copy()
@@ -104,13 +125,18 @@ def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
 
 def update() -> None:
     for name in RECORDS:
-        shutil.rmtree(PICTURES / name, ignore_errors=True)
-        (PICTURES / name).mkdir(parents=True)
         with tempfile.TemporaryDirectory() as folder:
-            for figure, png in drawn(name, Path(folder) / name):
-                Image.open(_written(Path(folder) / f"{figure}.png", png)).quantize(64).save(
-                    PICTURES / name / f"{figure}.png", optimize=True
-                )
+            _keep(PICTURES / name, drawn(name, Path(folder) / name))
+    with tempfile.TemporaryDirectory() as folder:
+        _keep(SHOWN, shown(Path(folder) / "reference"))
+
+
+def _keep(target: Path, pictures: Iterator[tuple[str, bytes]]) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name, picture in pictures:
+        image = Image.open(io.BytesIO(picture)).convert("RGB")
+        image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(target / f"{name}.png", optimize=True)
 
 
 def _written(path: Path, content: bytes) -> Path:

@@ -81,9 +81,9 @@ def test_the_comparison_on_the_page_is_that_of_sealed_records(other):
     assert len(lines) == 10 and "\n".join(lines) in golden.done(*command.split())
 
 
-def test_the_comparison_of_the_reference_with_itself_is_on_the_page():
-    command = "compare results/reference results/reference"
+def test_the_comparison_of_two_systems_of_the_reference_is_on_the_page():
+    command = "compare results/reference:seaweedfs results/reference:versitygw"
     (lines,) = blocks("statistics.md", f"storelab {command}")
     said = [" ".join(line.split()) for line in golden.done(*command.split()).splitlines()]
     rows = [" ".join(line.split()) for line in lines if line.startswith("│")]
-    assert len(rows) == 6 and all(row in said for row in rows)
+    assert len(rows) == 7 and all(row in said for row in rows)

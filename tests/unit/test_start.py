@@ -45,7 +45,7 @@ def test_the_plan_needs_the_configuration_alone(tmp_path):
 
 def test_check_loads_nothing_of_the_analysis(tmp_path):
     of_analysis = {"pandas", "scipy", "matplotlib", "duckdb"}
-    assert not loaded("--set", f"results={tmp_path}", "check") & of_analysis
+    assert not loaded("--set", f"results={tmp_path}", "--set", "campaign=demo", "check") & of_analysis
 
 
 def test_tables_do_without_what_is_slow_to_load(campaign):

@@ -71,6 +71,7 @@ INVALID = pd.DataFrame(
         {"state": "invalid", "reason": "12 % of the operations failed", "clients": 1, "workers": 150},
     ]
 )
+LINKS = OK.assign(other_cpu_percent=pd.NA)  # the nodes are namespaces of this machine
 SHARED = {"shared_host": True, "host_cpu_median_percent": 98.0}
 FEW = (100.0, 101.0, 99.0)
 # verdict: (a subject in which it is the first to fire, words of its evidence), (subjects in which it does not fire)
@@ -101,6 +102,7 @@ CASES = {
         (
             subject(**SHARED, host_cpu_percent=98.0, client_cpu_percent=40.0, server_cpu_percent=49.0),  # the kernel's work
             subject(**SHARED, host_cpu_percent=98.0, client_cpu_percent=20.0, server_cpu_percent=None),  # the server, perhaps
+            subject(points=LINKS, **SHARED, host_cpu_percent=98.0, client_cpu_percent=20.0, server_cpu_percent=32.5),  # or the links
             subject(host_cpu_percent=60.0, client_cpu_percent=52.0, server_cpu_percent=90.0),  # of another host
             subject(**SHARED, host_cpu_percent=60.0, client_cpu_percent=20.0, server_cpu_percent=20.0),  # a host with room
             subject(host_cpu_percent=None, client_cpu_percent=52.0),

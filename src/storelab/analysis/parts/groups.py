@@ -25,7 +25,14 @@ def joined(values: Iterable[Any]) -> str | None:
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `deployment`: the store and what its deployment is, in words."""
-    return rows.assign(deployment=[words.deployment(r) for _, r in rows.iterrows()])
+    told = rows[[c for c in ("store", *words.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
+    return with_column(rows, "deployment", map(words.deployment, told))
+
+
+def with_column(rows: pd.DataFrame, name: str, values: Iterable[Any]) -> pd.DataFrame:
+    """A column beside the others: `assign` warns of frames that have a hundred columns of nullable types."""
+    column = pd.Series(list(values), index=rows.index, name=name, dtype=None if len(rows) else object)
+    return pd.concat([rows.drop(columns=name, errors="ignore"), column], axis=1)
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:

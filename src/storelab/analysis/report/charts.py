@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, draw, panels, plots
 from storelab.analysis.figures.specification import Declared, Function, Reference, Specification
+from storelab.analysis.parts import groups
 from storelab.analysis.report import drawn
 
 _PARTS = (("v", "median"), ("l", "low"), ("h", "high"))
@@ -23,7 +24,7 @@ FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  #
 
 def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]) -> dict[str, Any]:
     """Name -> the figure, of all that the campaign has data for, in the order of the paper."""
-    known = {name: table.assign(**{BEHIND: behind[name]}) for name, table in tables.items()}
+    known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
     for name, figure in catalogue.of(plan).items():
         beside = [known[other] for other in figure.beside]

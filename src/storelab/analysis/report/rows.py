@@ -51,11 +51,18 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     shared = _identity(table, points)
     if not shared:
         return [""] * len(table)
+    known = {name: part.columns[part.notna().any()] for name, part in points[shared].groupby("workload")}
+    said = {name: [c in columns for c in shared] for name, columns in known.items()}
+
+    def axes(values: tuple[Any, ...]) -> tuple[str, ...]:
+        """Those that points of this workload have: volume reads have no fraction of entries, their table says 100 %."""
+        own = said.get(values[1], [])
+        return values[1], *(_same(value) for value, has in zip(values, own, strict=False) if has)
+
     groups: dict[tuple[str, ...], list[str]] = {}
     for place, values in enumerate(points[shared].itertuples(index=False, name=None)):
-        groups.setdefault(tuple(map(_same, values)), []).append(str(place))
-    rows = table[shared].itertuples(index=False, name=None)
-    return [" ".join(groups.get(tuple(map(_same, values)), ())) for values in rows]
+        groups.setdefault(axes(values), []).append(str(place))
+    return [" ".join(groups.get(axes(values), ())) for values in table[shared].itertuples(index=False, name=None)]
 
 
 def _words(keys: Any) -> list[str]:

@@ -168,7 +168,8 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
             ("host", host.get("cpu_busy_s")),
         )
     }
-    known = None not in percent.values()
+    # What shapes links between nodes of one machine is the kernel, and nothing tells it from other programs.
+    known = None not in percent.values() and not run.get("shared_machine")
     percent["other_cpu_percent"] = (
         max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"])
         if known

@@ -90,9 +90,11 @@ def network(s: Subject) -> str | None:
 
 
 def disturbed(s: Subject) -> str | None:
-    """Programs that are neither client nor server took cores of the clients' host; a store elsewhere takes none."""
+    """Programs that are neither client nor server took cores of the clients' host; a store elsewhere takes none. Where
+    the nodes are one machine, nobody knows: the kernel that shapes their links takes cores, too."""
     host, client, server = (s.number(f"{who}_cpu_percent") for who in ("host", "client", "server"))
-    if host is None or client is None or (s.shared and server is None):
+    unknown = "other_cpu_percent" in s.points and s.points["other_cpu_percent"].isna().all()
+    if host is None or client is None or (s.shared and (server is None or unknown)):
         return None
     here = server or 0.0 if s.shared else 0.0
     other = host - client - here
