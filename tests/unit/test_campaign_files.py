@@ -83,7 +83,9 @@ def test_the_reference_is_planned_where_its_testbed_is():
     settings = config.load(ROOT / "config.yaml", [ROOT / "envs/testbed-links.yaml"], {"campaign": "reference"})
     check.limits(settings, plan.make(settings, WORKLOADS))
     ends = {name: settings.stores[name].front_end_addresses for name in settings.use_stores}
-    assert set(ends) == {"seaweedfs", "ceph", "versitygw"} and all(e == ["10.99.0.241", "10.99.0.242"] for e in ends.values())
+    assert set(ends) == {"seaweedfs", "ceph", "versitygw"} and all(
+        e == ["10.99.0.241", "10.99.0.242"] for e in ends.values()
+    )
     assert settings.launcher.kind == "srun" and settings.stores["nullserver"].address == settings.launcher.address
 
 

@@ -418,7 +418,9 @@ def test_scaling_shows_each_curve_with_its_runs(there):
     assert table["shape"].tolist() == known["curve"].tolist() and len(figure.axes) == len(known) == 12
     points = points[points["state"] == "ok"]
     for ax, row in zip(figure.axes, known.to_dict("records"), strict=True):
-        own = points[(points["store"] == row["store"]) & (points["workload"] == row["workload"]) & points[row["axis"]].notna()]
+        own = points[
+            (points["store"] == row["store"]) & (points["workload"] == row["workload"]) & points[row["axis"]].notna()
+        ]
         held = ("engine", "object_size_bytes", "clients", "workers", "buckets", "front_ends")
         for column in (c for c in held if c != row["axis"] and not pd.isna(row[c])):
             own = own[own[column] == row[column]]

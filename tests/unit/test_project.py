@@ -60,7 +60,9 @@ def test_a_new_project_begins_with_a_campaign_that_can_be_measured(tmp_path):
     project.init(tmp_path)
     ours, theirs = (config.load(root / "config.yaml") for root in (ROOT, tmp_path))
     assert (ours.campaign, theirs.campaign, theirs.name) == ("reference", "demo", "demo")
-    assert theirs.stores == {n: s for n, s in ours.stores.items() if n != "nullserver"}, "the demonstration is not calibrated"
+    assert theirs.stores == {n: s for n, s in ours.stores.items() if n != "nullserver"}, (
+        "the demonstration is not calibrated"
+    )
     assert config.names_of_campaigns(tmp_path) == config.names_of_campaigns(ROOT)
 
 

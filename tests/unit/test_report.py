@@ -21,7 +21,10 @@ from storelab.analysis.tables import build as tables
 from storelab.core.errors import UserError
 
 CAMPAIGNS = ("reference", "failures", "soak")
-ONE_WAY = ("events_throughput", "events_bars")  # intervals along both axes, or of bars: the page has the former's along y (docs/report.md)
+ONE_WAY = (
+    "events_throughput",
+    "events_bars",
+)  # intervals along both axes, or of bars: the page has the former's along y (docs/report.md)
 HOSTILE = "</script><script>planted()</script><img src=x onerror=planted()>\u2028\"'&<!--"
 
 
