@@ -84,7 +84,7 @@ def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
     line = page.read(made["reference"].read_text())["figures"]["throughput_download"]["panels"][0]
     values = sorted(y for own in line["lines"] for y in own["y"])
     seen = tab.evaluate(
-        "[...document.querySelectorAll('.chart .mark-symbol path')].map((p) => p.getBoundingClientRect()).map((r) => r.top + r.height / 2)"
+        "[...document.querySelector('.chart').querySelectorAll('.mark-symbol path')].map((p) => p.getBoundingClientRect()).map((r) => r.top + r.height / 2)"
     )
     assert len(seen) == len(values)
     height = sorted(seen, reverse=True)
@@ -118,16 +118,17 @@ def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
     path = made["reference"]
     tab.open(path, "#table/throughput")
     every = tab.evaluate("document.querySelectorAll('main tbody tr').length")
-    tab.evaluate("[...document.querySelectorAll('.chip')].find((c) => c.textContent === '4 kB').click()")
+    tab.evaluate("[...document.querySelectorAll('.chip')].find((c) => c.textContent === '1 MB').click()")
     tab.until(f"document.querySelectorAll('main tbody tr').length < {every}")
     left = tab.evaluate("document.querySelectorAll('main tbody tr').length")
     cells = page.read(path.read_text())["tables"]["throughput"]
     sizes = cells["cells"][cells["columns"].index("object_size_bytes")]
-    assert left == sum(s in ("", "4000") for s in sizes) and "size=4000" in tab.evaluate("location.hash")
+    assert left == sum(s in ("", "1000000") for s in sizes) and "size=1000000" in tab.evaluate("location.hash")
     tab.evaluate("document.querySelector('nav a[href^=\"#figures\"]').click()")
     tab.until("document.querySelector('main h1').textContent === 'Figures'")
+    tab.evaluate("document.getElementById('figure-metadata_stat').scrollIntoView()")  # charts are drawn where they are in sight
     tab.until(
-        "[...document.querySelectorAll('#figure-throughput_download .chart')].some((c) => c.textContent.startsWith('No value'))"
+        "[...document.querySelectorAll('#figure-metadata_stat .chart')].some((c) => c.textContent.startsWith('No value'))"
     )
     tab.open(path, "#figure/entries?scale=linear")
     tab.drawn()
@@ -255,7 +256,8 @@ def test_on_a_narrow_page_a_row_is_a_card_with_all_of_it_in_sight(made, tab):
     assert tab.evaluate(inside)
     right = "[...document.querySelectorAll('.cards td')].filter((c) => c.dataset.of === 'limited by').map((c) => c.getBoundingClientRect().right)"
     found = tab.evaluate(right)
-    assert len(found) == 7 and max(found) <= 500
+    rows = page.read(made["reference"].read_text())["tables"]["verdicts"]["rows"]
+    assert len(found) == rows > 5 and max(found) <= 500
     tab.open(made["reference"])
     assert (
         tab.evaluate(inside)
@@ -292,6 +294,9 @@ def test_steps_of_an_axis_stay_equal_where_it_is_short(made, tab):
     said = tab.evaluate(
         "[...document.querySelectorAll('.chart')].map((c) => [...c.querySelectorAll('.mark-text.role-axis-label')].at(0)).map((g) => [...g.querySelectorAll('text')].filter((t) => getComputedStyle(t).opacity > 0).map((t) => t.textContent.replaceAll('\u202f', '')))"
     )
-    for axis in said:
+    panels = page.read(made["reference"].read_text())["figures"]["earlier"]["panels"]
+    linear = [axis for axis, panel in zip(said, panels, strict=True) if panel["x"]["scale"] == "linear"]
+    assert linear
+    for axis in linear:
         values = [float(text) for text in axis]
         assert len(values) > 1 and len({round(b - a, 6) for a, b in pairwise(values)}) == 1, axis

@@ -95,7 +95,7 @@ def test_an_edited_figure_is_drawn_again_and_no_other(clone):
     module = clone / "src/storelab/analysis/figures/sparse.py"
     with edited(module):
         before = drawn(clone)
-        one = snakemake(clone, "--quiet", "all", "--", "results/reference/figures/front_ends.pdf")
+        one = snakemake(clone, "--quiet", "all", "--", "results/reference/figures/systems.pdf")
         assert one.returncode == 0 and drawn(clone) == before, "it does not rest on that module"
         assert snakemake(clone, "--quiet", "all", "--", "results/reference/figures/entries.pdf").returncode == 0
         changed = {name for name, when in drawn(clone).items() if before.get(name) != when}
@@ -103,7 +103,7 @@ def test_an_edited_figure_is_drawn_again_and_no_other(clone):
         assert "draw_figures" in made(snakemake(clone, "-n", "--quiet", "host")), "the index still waits for the others"
         assert snakemake(clone, "--quiet", "all", "--", "figures").returncode == 0
         again = {name.partition(".")[0] for name, when in drawn(clone).items() if before.get(name) != when}
-        assert again == {"entries", "phases", "index"}, "those of the plan alone"
+        assert again == {"entries", "phases", "volume", "replay", "index"}, "those of the plan alone"
         assert "draw_figures" not in made(snakemake(clone, "-n", "--quiet", "host"))
 
 
