@@ -126,7 +126,9 @@ def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
     assert left == sum(s in ("", "1000000") for s in sizes) and "size=1000000" in tab.evaluate("location.hash")
     tab.evaluate("document.querySelector('nav a[href^=\"#figures\"]').click()")
     tab.until("document.querySelector('main h1').textContent === 'Figures'")
-    tab.evaluate("document.getElementById('figure-metadata_stat').scrollIntoView()")  # charts are drawn where they are in sight
+    tab.evaluate(
+        "document.getElementById('figure-metadata_stat').scrollIntoView()"
+    )  # charts are drawn where they are in sight
     tab.until(
         "[...document.querySelectorAll('#figure-metadata_stat .chart')].some((c) => c.textContent.startsWith('No value'))"
     )
