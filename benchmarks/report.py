@@ -60,11 +60,12 @@ def main() -> None:
         return
     args = options(__doc__)
     n = sized(args, 11, 5, 2)
+    one = "compared" if args.smoke else "reference"
     values: dict[str, list[float]] = {}
     missing = [] if browser.program() else ["first_view_s, first_view_2000_s: chromium is not installed"]
     folder = Path(tempfile.mkdtemp(prefix="storelab-report-"))
     try:
-        pages = {"": made(folder / "reference", ROOT / "results" / "reference" / "raw")}
+        pages = {"": made(folder / one, ROOT / "results" / one / "raw")}
         big = large(folder / "large", sized(args, 67, 67, 2))
         values["report_2000_s"] = [timed([str(BIN / "storelab"), "report", "--campaign-dir", str(big)], folder)]
         pages["_2000"] = big / "report.html"
