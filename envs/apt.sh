@@ -12,10 +12,10 @@ if [ "$(id -u)" = 0 ]; then sudo=(); elif sudo -n true 2>/dev/null; then sudo=(s
 fi
 command -v apt-get >/dev/null || { echo "storelab: no apt-get here; install by other means: ${missing[*]}" >&2; exit 2; }
 echo "setup: Debian packages ${missing[*]}"
-install=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}")
+install=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Acquire::Retries=3 --no-install-recommends "${missing[@]}")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-"${install[@]}" >"$log" 2>&1 || { "${sudo[@]}" apt-get update -q >"$log" 2>&1 && "${install[@]}" >"$log" 2>&1; } || {
+"${install[@]}" >"$log" 2>&1 || { "${sudo[@]}" apt-get update -q -o Acquire::Retries=3 >"$log" 2>&1 && "${install[@]}" >"$log" 2>&1; } || {
     tail -n 5 "$log" >&2
     echo "storelab: the packages could not be installed: ${missing[*]}" >&2
     exit 2

@@ -45,6 +45,16 @@ def test_of_what_was_not_measured_it_says_what_was(campaign):
         one(campaign[False], "get", 5)
 
 
+def test_the_largest_size_that_was_measured_is_the_default(campaign):
+    for folder in campaign.values():
+        found = {name: build.read(folder, name) for name in ("calibration", "throughput")}
+        measured = {p["axes"]["object_size"] for p in load(folder).plan["points"] if p["workload"] == "get"}
+        assert sizing.largest(found, "get", "s5cmd") == max(measured) == 10_000_000
+        assert sizing.largest(found, "get", "obstore") is None
+    with pytest.raises(UserError, match=r"measured no get by obstore; it has: "):
+        sizing.one_client(load(folder), found, "get", "obstore", None)
+
+
 @pytest.mark.parametrize(
     ("link", "own", "most", "clients"), [(2.5e9, 125e6, 400e6, 20), (2.5e9, 1.25e9, 400e6, 7), (1e8, 1e8, 1e8, 1)]
 )
@@ -69,6 +79,8 @@ def test_records_grow_with_operations_and_clients(campaign):
 def test_the_command(campaign):
     arguments = ["--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--campaign-dir", str(campaign[False])]
     told = CliRunner().invoke(cluster.size, arguments, catch_exceptions=False).output
-    assert "20 clients fill 20 Gbit/s" in told and all(
-        f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000)
+    assert (
+        "one client (s5cmd, get of 10 MB)" in told
+        and "20 clients fill 20 Gbit/s" in told
+        and all(f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000))
     )

@@ -24,29 +24,44 @@ class Client:
     source: str
 
 
-def one_client(campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int) -> Client:
+# In which table a client's rate is looked for, first the better: how it is told, its columns of operation and rate.
+PLACES = (
+    ("calibration", "its ceiling in", "operation", "rate_per_s"),
+    ("throughput", "the most that it did in", "workload", "rate_median_per_s"),
+)
+
+
+def _rows(tables: dict[str, pd.DataFrame], name: str, column: str, rate: str, operation: str, engine: str):
+    """The rows of this table that tell what a client of this engine does, of every object size."""
+    t = tables[name]
+    if not len(t):
+        return t
+    rows = t[(t[column] == operation) & (t["engine"] == engine) & t[rate].notna()]
+    return rows[rows["target"] == "network"] if name == "calibration" else rows
+
+
+def largest(tables: dict[str, pd.DataFrame], operation: str, engine: str) -> int | None:
+    """The largest object size, in bytes, that was measured of this operation and engine; None: none was."""
+    found = [_rows(tables, name, column, rate, operation, engine) for name, _, column, rate in PLACES]
+    sizes = [rows["object_size_bytes"].max() for rows in found if len(rows)]
+    return int(max(sizes)) if sizes else None
+
+
+def one_client(
+    campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int | None
+) -> Client:
     """By the calibration of this engine and object size with one client, else by the campaign's points. Raises
     UserError: neither."""
-    for name, label, column, rate in (
-        ("calibration", "its ceiling in", "operation", "rate_per_s"),
-        ("throughput", "the most that it did in", "workload", "rate_median_per_s"),
-    ):
-        t = tables[name]
-        rows = (
-            t[(t[column] == operation) & (t["engine"] == engine) & (t["object_size_bytes"] == size) & t[rate].notna()]
-            if len(t)
-            else t
-        )
-        if name == "calibration" and len(rows):
-            rows = rows[rows["target"] == "network"]
-        if len(rows):
+    for name, label, column, rate in PLACES:
+        rows = _rows(tables, name, column, rate, operation, engine)
+        rows = rows[rows["object_size_bytes"] == size] if len(rows) else rows
+        if size and len(rows):
             each = rows[rate].astype(float) / rows["clients"].astype(float)
             return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
     told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
-    raise UserError(
-        "size", f"the campaign measured no {operation} of {size} B by {engine}", f"it has: {told or 'nothing'}"
-    )
+    what = f"{operation} of {size} B by {engine}" if size else f"{operation} by {engine}"
+    raise UserError("size", f"the campaign measured no {what}", f"it has: {told or 'nothing'}")
 
 
 def clients_for(link: float, client_link: float, most: float) -> int:

@@ -200,7 +200,7 @@ def _more_than_none(value: str, kind: str, place: str) -> int:
     "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
-@click.option("--object-size", default="10 MB", show_default=True, help="The size of the objects.")
+@click.option("--object-size", help="The size of the objects, e.g. 10 MB.  [default: the largest measured]")
 @click.option(
     "--points",
     default=100,
@@ -216,7 +216,7 @@ def size(
     campaign_dir: Path,
     operation: str,
     engine: str,
-    object_size: str,
+    object_size: str | None,
     points: int,
     duration: str,
     as_json: bool,
@@ -227,17 +227,18 @@ def size(
     from storelab.analysis.tables import build
     from storelab.core import units
 
-    wanted, each, size_bytes, duration_ns = (
+    wanted, each, duration_ns = (
         _more_than_none(value, kind, place)
         for value, kind, place in (
             (link, "rate", "--link"),
             (client_link, "rate", "--client-link"),
-            (object_size, "size", "--object-size"),
             (duration, "duration", "--duration"),
         )
     )
     campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
+    asked = object_size and _more_than_none(object_size, "size", "--object-size")
+    size_bytes = asked or sizing.largest(found, operation, engine)
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)
     with_room = max(1, round(1.25 * clients))
@@ -267,7 +268,7 @@ def size(
         )
         return
     click.echo(
-        f"one client ({engine}, {operation} of {object_size}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its "
+        f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its "
         f"link {each / 1e6:.4g} MB/s"
     )
     click.echo(f"{clients} clients fill {link}; {with_room} leave room to see that the link is the limit")
