@@ -2,11 +2,11 @@
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import varying, with_series
+from storelab.analysis.figures.panels import TELLABLE, varying, with_series
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
@@ -35,7 +35,7 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
     if rows.empty:
         return None
     rows = _with_settings(rows)
-    order = plots.looks(list(dict.fromkeys(rows["series"])))
+    order, key = _looks(rows)
     found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
     with plots.style():
         fig, cells = plots.grid(2 * len(found), 2.9, plots.subtitle(rows), 2)
@@ -47,16 +47,34 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
         values = [rows.loc[rows["navigation"] == n, "events_median_per_s"] for n in found]
         plots.value_axis(cells[: 2 * len(found) : 2], values, "Events/s", factor=20)
         files = joined(rows["scale"].map("file {}".format))
-        plots.key(fig, order, f"Events against throughput, by number of jobs ({files})")
+        plots.key(fig, key, f"Events against throughput, by number of jobs ({files})")
     return fig
 
 
+def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
+    """How each line looks, and what the legend says: with more lines than can be told apart the colour tells the store,
+    and the marker the setting."""
+    from matplotlib.lines import Line2D
+
+    from storelab.analysis.figures import plots
+
+    lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
+    if len(lines) <= TELLABLE:
+        order = plots.looks([line.series for line in lines])
+        return order, order
+    stores, settings = (plots.looks(list(dict.fromkeys(rows[c]))) for c in ("store", "setting"))
+    key = [Line2D([], [], color=colour, label=name) for name, (colour, _) in stores.items()]
+    key += [Line2D([], [], color="0.35", ls="none", marker=m, label=name) for name, (_, m) in settings.items()]
+    return {line.series: (stores[line.store][0], settings[line.setting][1]) for line in lines}, key
+
+
 def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `series`: the store, the setting of the client, and what else was swept."""
+    """With `setting`, that of the client and what else was swept, and `series`: the store and this."""
     rows = rows.assign(engine=[events.setting(r) for _, r in rows.iterrows()])
     rows = rows.drop(columns=[c for c in events.CLIENT if c != "engine" and c in rows])
     rows = with_series(rows, varying(rows, ("engine",), {"clients", "navigation", "files"}))
-    return rows.assign(series=rows["store"] + ", " + rows["series"]).sort_values("series", kind="stable")
+    rows = rows.assign(setting=rows["series"], series=rows["store"] + ", " + rows["series"])
+    return rows.sort_values("series", kind="stable")
 
 
 def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
