@@ -174,6 +174,7 @@ class Run:
         for name, good in (("operations", True), ("errors", False)):
             out[name] = sum(op["count"] for ops in self.ops for op in ops if (op["error"] is None) == good)
         cpu = {"client": self.client_cpu, "server": self.host["server_cpu_s"], "host": self.host["cpu_busy_s"]}
+        cpu["client"] = min(cpu["client"], cpu["host"])  # theirs is counted until they end
         percent = {f"{who}_cpu_percent": 100 * s / 16 for who, s in cpu.items()}
         percent["other_cpu_percent"] = max(0, cpu["host"] - cpu["client"] - cpu["server"]) * 100 / 16
         n = len(self.ops)

@@ -311,10 +311,23 @@ def test_cpu_of_a_record_without_a_host():
         and found["nodes"] == 1
         and found["shared_host"] is False
     )
-    found = points._run_columns(run | {"host": {"cores": 2, "cpu_busy_s": 2.0, "server_cpu_s": 0.5}})
+    found = points._run_columns(run | {"host": {"cores": 2, "cpu_busy_s": 4.0, "server_cpu_s": 0.5}})
     assert (
-        found["client_cpu_percent"] == 37.5 and found["host_cpu_percent"] == 25.0 and found["other_cpu_percent"] == 0.0
+        found["client_cpu_percent"] == 37.5 and found["host_cpu_percent"] == 50.0 and found["other_cpu_percent"] == 6.25
     )
+
+
+def test_clients_use_no_more_of_a_host_than_the_host_used():
+    """A client that decodes for seconds behind its deadline used 128 % of the host, by its own count."""
+    run = {"clients": [{"cpu_user_s": 8.0, "cpu_system_s": 2.0}], "start_ns": 0, "deadline_ns": 4 * S}
+    host = {"cores": 2, "cpu_busy_s": 7.0, "server_cpu_s": 0.5}
+    found = points._run_columns(run | {"host": host})
+    assert found["client_cpu_s"] == 10.0 and found["client_cpu_percent"] == found["host_cpu_percent"] == 87.5
+    assert found["other_cpu_percent"] == 0.0
+
+
+def test_hosts_of_a_record():
+    run = {"clients": [{"cpu_user_s": 1.0, "cpu_system_s": 2.0}, {}], "start_ns": 0, "deadline_ns": 4 * S}
     daemons = run | {"store": {"deployment": {"daemons": ["x"]}}}
     assert points._run_columns(daemons)["shared_host"] is True
     assert points._run_columns(daemons | {"nodes": ["n"], "shared_machine": False})["shared_host"] is False

@@ -168,6 +168,9 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
             ("host", host.get("cpu_busy_s")),
         )
     }
+    # Their CPU is counted until they end: what they did behind the deadline (decoding what was read last) is not of it.
+    if None not in (percent["client_cpu_percent"], percent["host_cpu_percent"]):
+        percent["client_cpu_percent"] = min(percent["client_cpu_percent"], percent["host_cpu_percent"])
     # What shapes links between nodes of one machine is the kernel, and nothing tells it from other programs.
     known = None not in percent.values() and not run.get("shared_machine")
     percent["other_cpu_percent"] = (
