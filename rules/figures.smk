@@ -11,7 +11,8 @@ rule draw_figures:
     log:
         "{folder}/logs/figures.log",
     localrule: True
-    threads: workflow.cores
+    # Of several campaigns one process each, which loads its libraries once.
+    threads: workflow.cores if len(WORKFLOW.campaigns) == 1 else 1
     message:
         "figures of {wildcards.folder}, those older than the tables or their code"
     shell:

@@ -1,5 +1,6 @@
 """Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
 
+import multiprocessing
 import shutil
 
 import pandas as pd
@@ -356,24 +357,34 @@ def test_same_table_same_bytes(example, kind):
 
 
 @pytest.mark.heavy
-def test_several_processes_draw_the_same(example, tmp_path):
+def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
     names, drawn = ["metadata_upload", "entries", "phases"], []
-    for jobs in (1, 2):
-        folder = tmp_path / str(jobs)
+    for i, jobs in enumerate((1, 2, 2)):
+        if i == 2:  # this process takes none, so that the other one draws them all
+            monkeypatch.setattr(write, "_taken", lambda *_: ())
+        folder = tmp_path / str(i)
         shutil.copytree(example, folder, ignore=lambda at, _: ["figures"] if at == str(example) else [])
         paths = write.build(folder, names, jobs)
         drawn.append([(p.name, p.read_bytes()) for p in paths])
-    assert drawn[0] == drawn[1] and len(drawn[0]) == 9
+    assert drawn[0] == drawn[1] == drawn[2] and len(drawn[0]) == 9
     with pytest.raises(KeyError, match="no_such_figure"):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 
-def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path):
+def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path, monkeypatch):
     """It would hang, if the error did not come out of its process."""
     shutil.copytree(example / "raw", tmp_path / "raw")
-    for jobs in (1, 2):
+    for i, jobs in enumerate((1, 2, 2)):
+        if i == 2:  # the other one meets it
+            monkeypatch.setattr(write, "_taken", lambda *_: ())
         with pytest.raises(UserError, match="tables"):
             write.build(tmp_path, ["metadata_upload", "entries"], jobs)
+
+
+def test_each_process_takes_the_next_figure():
+    begun = multiprocessing.get_context("spawn").Value("i", 0)
+    one, other = write._taken(begun, 3), write._taken(begun, 3)
+    assert [next(one), next(other), next(other), *one, *other] == [0, 1, 2]
 
 
 def test_captions_state_n_sizes_engine_and_bars(example):

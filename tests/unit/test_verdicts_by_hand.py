@@ -35,7 +35,8 @@ GROUPS = pd.DataFrame(
 def about(size, **tables):
     own = RUNS[RUNS["part_size_bytes"] == size] if size else RUNS[RUNS["part_size_bytes"].isna()]
     given = {"points": RUNS, "throughput": GROUPS, "resources": GROUPS.assign(n=99, cores=2)}
-    return verdicts.subject(own, given | tables, BY, ["store", "workload", "part_size_bytes"])
+    known = verdicts.Known(given | tables, BY, ["store", "workload", "part_size_bytes"])
+    return known.subject(verdicts.identities(own, BY), own["value"])
 
 
 def test_a_subject_is_its_own_runs_and_what_is_known_of_its_best_group():
@@ -68,8 +69,7 @@ def test_a_subject_has_its_curves_where_there_is_such_a_table():
 def test_rows_like_these_axes(axes, kept):
     for x in (pd.array([1, None, 2, None], dtype="Int64"), [1.0, math.nan, 2.0, math.nan]):
         table = pd.DataFrame({"x": x, "y": ["a", "a", "a", "b"]})
-        assert verdicts._like(table, axes, [*axes]).index.tolist() == kept
-        assert len(verdicts._like(table, axes, [])) == 4
+        assert verdicts.Alike(table, [*axes]).to(axes).index.tolist() == kept
 
 
 CPU = {"host_cpu_median_percent": 95.0, "cores": 10, "client_cpu_median_cores": 9.0, "server_cpu_median_cores": 0.1}

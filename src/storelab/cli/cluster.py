@@ -200,7 +200,7 @@ def _more_than_none(value: str, kind: str, place: str) -> int:
     "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
-@click.option("--object-size", help="The size of the objects, e.g. 10 MB.  [default: the largest measured]")
+@click.option("--object-size", help="The size of the objects, e.g. 10 MB; default: the largest measured.")
 @click.option(
     "--points",
     default=100,
@@ -268,8 +268,8 @@ def size(
         )
         return
     click.echo(
-        f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, {one.source}; its "
-        f"link {each / 1e6:.4g} MB/s"
+        f"one client ({engine}, {operation} of {units.human_size(size_bytes)}): {one.bytes_per_s / 1e6:.4g} MB/s, "
+        f"{one.source}; its link {each / 1e6:.4g} MB/s"
     )
     click.echo(f"{clients} clients fill {link}; {with_room} leave room to see that the link is the limit")
     for count, told in volumes.items():

@@ -24,6 +24,7 @@ from storelab.core.errors import UserError
 
 ALL = "all"  # `workload` of the rows of the whole
 CORRECTED = ("p_corrected", "verdict_corrected")
+TOLD = ("rep", "value", "bound_by")  # of a run, beside what tells it from others
 Key = tuple[Any, ...]
 
 
@@ -128,22 +129,20 @@ def _plain(value: Any) -> Any:
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """(store or None, workload, axes …, metric) -> rows of its runs, with rep and value."""
+    """(store or None, workload, axes …, metric) -> rows of its runs: rep, value and what else `TOLD` names."""
     rows = speed.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
-    own = defaults(side.plan)
+    own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
         known = {w for w, c in own if c == column}
-        values = rows[column] if column in rows else pd.Series(None, index=rows.index, dtype=object)
+        values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
-        filled = [missing.get(w, v) if pd.isna(v) else v for w, v in zip(rows["workload"], values, strict=True)]
-        rows[column] = pd.Series([_plain(v) for v in filled], index=rows.index, dtype=object)
-    rows["store"] = rows["store"] if side.store is None else None
-    keys = rows[["store", "workload", *columns, "metric"]].astype(object)
-    keys = keys.where(keys.notna(), None)
+        axes.append([_plain(missing.get(w, v) if pd.isna(v) else v) for w, v in zip(workloads, values, strict=True)])
+    stores = list(rows["store"]) if side.store is None else [None] * len(rows)
     groups: dict[Key, list[int]] = {}
-    for i, key in enumerate(keys.itertuples(index=False, name=None)):
+    for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):
         groups.setdefault(key, []).append(i)
-    return {key: rows.iloc[indices] for key, indices in groups.items()}
+    told = rows[[c for c in TOLD if c in rows]]
+    return {key: told.iloc[indices] for key, indices in groups.items()}
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:

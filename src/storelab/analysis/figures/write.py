@@ -6,8 +6,10 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, draw, plots
@@ -15,18 +17,25 @@ from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build as tables
 from storelab.core import records
 
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
 DPI = 200
-KINDS = ("pdf", "png")
+KINDS = {"pdf": FigureCanvasPdf, "png": FigureCanvasAgg}
 
 
 def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     """The figure as `pdf` or `png`, without times, so that equal tables give equal files. Its layout, which takes as
-    long as drawing, is found for the first of them."""
+    long as drawing, is found for the first of them: left to matplotlib, each file would be drawn twice."""
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
     with plots.style():
+        if engine := fig.get_layout_engine():
+            fig.set_dpi(dpi)
+            KINDS[kind](fig)  # which measures its text
+            engine.execute(fig)
+            fig.set_layout_engine(None)
         fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
-        fig.set_layout_engine("none")
     return sink.getvalue()
 
 
@@ -48,46 +57,59 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1) 
     return paths
 
 
-def _each(jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path) -> Iterator[list[Path]]:
-    """What is written of each figure, in their order."""
-
-    def one(name: str) -> list[Path]:
-        return _one(folder, name, figures[name], campaign_dir)
-
-    if min(jobs, len(figures)) < 2:
-        yield from map(one, figures)
-        return
+def _each(jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path) -> list[list[Path]]:
+    """What is written of each figure, in their order. This process draws, and others beside it; each takes the next
+    figure that nobody has begun, so that one which starts late, or has a slow figure, holds up nobody."""
+    names, written = list(figures), dict[int, list[Path]]()
+    if min(jobs, len(names)) < 2:
+        return [_one(folder, name, figures[name], campaign_dir) for name in names]
     # Begun anew: pandas and Arrow have threads, and what is forked beside them may wait for a lock for good.
-    spawn, names, number = multiprocessing.get_context("spawn"), list(figures), min(jobs, len(figures))
-    processes, ends = [], []
+    spawn = multiprocessing.get_context("spawn")
+    begun, processes, ends = spawn.Value("i", 0), [], []
     try:
-        for i in range(number):
+        for _ in range(1, min(jobs, len(names))):
             here, there = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_share, args=(there, folder, campaign_dir, names[i::number]), daemon=True)
+            process = spawn.Process(target=_share, args=(there, begun, folder, campaign_dir, names), daemon=True)
             process.start()
             there.close()
             processes.append(process)
             ends.append(here)
-        for i, name in enumerate(names):
+        for i in _taken(begun, len(names)):
+            written[i] = _one(folder, names[i], figures[names[i]], campaign_dir)
+        for end in ends:
             try:
-                told = ends[i % number].recv()
+                told = end.recv()
             except EOFError:
-                raise RuntimeError(f"the process that drew {name} was ended") from None
+                missing = [name for i, name in enumerate(names) if i not in written]
+                raise RuntimeError(f"a process that drew one of {', '.join(missing)} was ended") from None
             if isinstance(told, Exception):
                 raise told
-            yield told
+            written |= told
     finally:
         for process in processes:
             process.terminate()
             process.join()
+    return [written[i] for i in range(len(names))]
 
 
-def _share(told: Connection, folder: Path, campaign_dir: Path, names: Sequence[str]) -> None:
-    """Work of a process: what is written of each of these figures, or the mistake that ended it."""
+def _taken(begun: "Synchronized[int]", number: int) -> Iterator[int]:
+    """Places of figures that this process shall draw, of so many, one at a time."""
+    while True:
+        with begun.get_lock():
+            i = begun.value
+            begun.value += 1
+        if i >= number:
+            return
+        yield i
+
+
+def _share(
+    told: Connection, begun: "Synchronized[int]", folder: Path, campaign_dir: Path, names: Sequence[str]
+) -> None:
+    """Work of another process: what it wrote of each figure that it took, or the mistake that ended it."""
     try:
         figures = catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
-        for name in names:
-            told.send(_one(folder, name, figures[name], campaign_dir))
+        told.send({i: _one(folder, names[i], figures[names[i]], campaign_dir) for i in _taken(begun, len(names))})
     except Exception as error:  # noqa: BLE001  (told to whoever asked)
         error.add_note(traceback.format_exc())
         told.send(error)

@@ -24,6 +24,11 @@ from storelab.core.calibration import WORKLOAD as CALIBRATION
 from storelab.core.errors import UserError
 
 
+def identity(values: pd.Series) -> list[Any]:
+    """Values alike for numbers that one table has as integers and another one as floats; None for no value."""
+    return [None if pd.isna(v) else str(v) if isinstance(v, str | bool) else float(v) for v in values.astype(object)]
+
+
 @dataclass(frozen=True)
 class Member:
     """A campaign of a paper."""
@@ -48,6 +53,16 @@ class Member:
         if name not in self._tables:
             self._tables[name] = build.read(self.folder, name)
         return self._tables[name]
+
+    @cached_property
+    def _identities(self) -> dict[str, list[Any]]:
+        return {}
+
+    def identities(self, column: str) -> list[Any]:
+        """`identity` of this column of `points.csv`, made once."""
+        if column not in self._identities:
+            self._identities[column] = identity(self.table("points")[column])
+        return self._identities[column]
 
     @property
     def is_drawn(self) -> bool:

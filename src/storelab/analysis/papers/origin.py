@@ -15,7 +15,7 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Specification
 from storelab.analysis.latex import FILE, GIVEN
-from storelab.analysis.papers.members import Member
+from storelab.analysis.papers.members import Member, identity
 from storelab.analysis.tables import build
 
 SIGNS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is mistaken for another one
@@ -208,29 +208,25 @@ def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
     columns = [c for c in points.columns[1 : points.columns.get_loc("rep")] if c in rows]
     if rows.empty:
         return set()
-    return {key for key, found in zip(points["key"], _alike(rows, points, columns), strict=True) if found}
+    return {key for key, found in zip(points["key"], _alike(rows, member, columns), strict=True) if found}
 
 
-def _alike(rows: pd.DataFrame, points: pd.DataFrame, columns: Sequence[str]) -> list[bool]:
+def _alike(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[bool]:
     """Which points agree with one of the rows in all that the row says: an axis that it leaves open is none of its
     workload, or the one that it is about."""
-    told = _identities(rows, columns)
-    found = [False] * len(points)
+    number = len(member.table("points"))
+    told = _tuples([identity(rows[c]) for c in columns], len(rows))
+    found = [False] * number
     for known in dict.fromkeys(tuple(v is not None for v in row) for row in told):
-        own = [c for c, there in zip(columns, known, strict=True) if there]
+        own = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]
         wanted = {tuple(v for v in row if v is not None) for row in told if tuple(v is not None for v in row) == known}
-        found = [a or p in wanted for a, p in zip(found, _identities(points, own), strict=True)]
+        found = [a or p in wanted for a, p in zip(found, _tuples(own, number), strict=True)]
     return found
 
 
-def _identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """What a row is, alike for numbers that one table has as integers and another one as floats."""
-    if not columns:
-        return [()] * len(rows)
-    return [
-        tuple(None if pd.isna(v) else str(v) if isinstance(v, str | bool) else float(v) for v in row)
-        for row in rows[list(columns)].astype(object).itertuples(index=False)
-    ]
+def _tuples(columns: Sequence[Sequence[Any]], number: int) -> list[tuple[Any, ...]]:
+    """Columns to so many rows."""
+    return list(zip(*columns, strict=True)) if columns else [()] * number
 
 
 def named(members: Iterable[Member]) -> Mapping[str, list[Thing]]:

@@ -4,10 +4,9 @@ The rules and their order are those of `rules`; a verdict is about the best rate
 than the records tell: where no rule fires it says `not known`, and what would tell. May import: what `tables` may.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
@@ -45,9 +44,14 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
     runs = _closed(speed.of_points(tables["points"]))
-    rated = runs["workload"].isin(tables["throughput"]["workload"].unique())
+    runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
-    rows = [_row(key, subject(own, tables, by, fixed)) for key, own in groups.grouped(runs[rated], [*fixed, "metric"])]
+    known = Known(tables, by, fixed)
+    told = [c for c in [*fixed, "metric"] if runs[c].notna().any()]  # what is null everywhere tells nothing apart
+    every = identities(runs, by)
+    rows = [
+        _row(key, known.subject([every[i] for i in own.index], own["value"])) for key, own in groups.grouped(runs, told)
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -56,35 +60,52 @@ def _closed(points: pd.DataFrame) -> pd.DataFrame:
     return points[points["arrival_rate"].fillna(0) == 0] if "arrival_rate" in points else points
 
 
-def subject(own: pd.DataFrame, tables: Mapping[str, pd.DataFrame], by: list[str], fixed: list[str]) -> Subject:
-    """The subject of these runs (`speed.of_points`): its groups, the best one with all that is known of it, failed
-    runs, curves."""
-    own_groups = tuple(
-        Group(_plain(part.iloc[0][by].to_dict()), tuple(part["value"].astype(float)))
-        for _, part in own.groupby(by, dropna=False, sort=True)
-    )
-    best = max(own_groups, key=lambda g: g.median)
-    row: dict[str, Any] = {}
-    for name in ("throughput", "resources"):
-        found = _like(tables[name], best.axes, by)
-        row = (found.iloc[0].to_dict() if len(found) else {}) | row
-    first = _plain(own.iloc[0][by].to_dict())
-    curves = tables.get("scaling", pd.DataFrame())
-    curves = _like(curves, first, [c for c in fixed if c in curves]) if len(curves) else curves
-    return Subject(best, row, own_groups, _closed(_like(tables["points"], first, fixed)), curves)
+class Alike:
+    """Rows of a table by what they have in some columns; None is null."""
+
+    def __init__(self, rows: pd.DataFrame, columns: Sequence[str]) -> None:
+        self._rows, self._columns = rows, columns
+        self._places: dict[tuple[Any, ...], list[int]] = {}
+        for i, key in enumerate(identities(rows, columns)):
+            self._places.setdefault(key, []).append(i)
+
+    def to(self, axes: Mapping[str, Any]) -> pd.DataFrame:
+        """The rows that have these values."""
+        return self._rows.iloc[self._places.get(tuple(axes[c] for c in self._columns), [])]
 
 
-def _plain(axes: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: None if pd.isna(v) else v for k, v in axes.items()}
+def identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """What each row has in these columns, at least one; None for null."""
+    return list(zip(*([None if pd.isna(v) else v for v in rows[c].astype(object)] for c in columns), strict=True))
 
 
-def _like(rows: pd.DataFrame, axes: Mapping[str, Any], columns: list[str]) -> pd.DataFrame:
-    """The rows that have these values in these columns; None is null."""
-    kept = np.ones(len(rows), dtype=bool)
-    for column in columns:
-        same = rows[column].isna() if axes[column] is None else (rows[column] == axes[column]).fillna(False)
-        kept &= same.to_numpy(bool)
-    return rows[kept]
+class Known:
+    """What is known of the subjects of a campaign. tables, by: as of `table`; fixed: of `by`, what tells subjects
+    apart."""
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame], by: Sequence[str], fixed: Sequence[str]) -> None:
+        self._by = by
+        self._tables = [Alike(tables[name], by) for name in ("throughput", "resources")]
+        self._points = Alike(tables["points"], fixed)
+        curves = tables.get("scaling", pd.DataFrame())
+        self._curves = Alike(curves, [c for c in fixed if c in curves]) if len(curves) else None
+
+    def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
+        """The subject of these runs, of each its `identities` and its value (`speed.of_points`): its groups, the best
+        one with all that is known of it, failed runs, curves."""
+        values: dict[tuple[Any, ...], list[float]] = {}
+        for key, value in zip(keys, speeds, strict=True):
+            values.setdefault(key, []).append(float(value))
+        ordered = sorted(values, key=lambda key: [(v is None, v) for v in key])
+        own_groups = tuple(Group(dict(zip(self._by, key, strict=True)), tuple(values[key])) for key in ordered)
+        best = max(own_groups, key=lambda g: g.median)
+        row: dict[str, Any] = {}
+        for table in self._tables:
+            found = table.to(best.axes)
+            row = (found.iloc[0].to_dict() if len(found) else {}) | row
+        first = own_groups[0].axes
+        curves = self._curves.to(first) if self._curves else pd.DataFrame()
+        return Subject(best, row, own_groups, _closed(self._points.to(first)), curves)
 
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:

@@ -38,16 +38,17 @@ class Runs(dict[str, pd.DataFrame]):
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
         closed = _closed(made, name)
-        self[name] = closed[[c for c in closed if _wanted(c, name)]]
+        self[name] = closed[[c for c in closed if _wanted(c, name, closed[c])]]
         return self[name]
 
 
-def _wanted(column: str, table: str) -> bool:
-    """Whether a claim may ask for this column: the rows of a run have some hundred others."""
+def _wanted(column: str, table: str, values: pd.Series) -> bool:
+    """Whether a claim may ask for this column: the rows of a run have some hundred others, and an axis that none of
+    them has tells none apart."""
     counted = COUNTED.get(table, {})
     own = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
     known = {*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE}
-    return column in known or words.of_role(column)[1] in BY_COLUMN
+    return column in known or (words.of_role(column)[1] in BY_COLUMN and bool(values.notna().any()))
 
 
 def _good(points: pd.DataFrame) -> pd.DataFrame:
