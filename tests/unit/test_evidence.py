@@ -418,3 +418,11 @@ def test_a_plan_that_drops_records_is_refused_with_both_files(copy):
     plan_file.write(whole, points, WORKLOADS)
     assert records.read_json(raw / "plan.json")["file"] == "first.yaml" and records.damage(raw / "plan.json") is None
     assert plan_file.up_to_date(whole, points, WORKLOADS)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "command"),
+    [("a", "a", "CAMPAIGN=a"), ("a", None, "CAMPAIGN=a"), ("a-small", "a", "CAMPAIGN=a CONFIG=name=a-small")],
+)
+def test_how_a_campaign_that_is_not_whole_goes_on(name, file, command):
+    assert f"`make measure {command}`, with the settings it began with" in evidence.go_on(name, file)

@@ -182,11 +182,14 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     number = verify(raw) if (raw / SUMS).exists() or not lost else 0
     if lost:
         problem = f"was not measured ({len(lost)} of {len(keys)} points)"
-        name, file = raw.parent.name, plan.get("file") or raw.parent.name
-        command = f"make measure CAMPAIGN={file}" + (f" CONFIG=name={name}" if file != name else "")
-        mend = f"measure what is missing: `{command}`, with the settings it began with; what is there stays"
-        raise UserError(str(raw / lost[0]), problem, mend)
+        raise UserError(str(raw / lost[0]), problem, go_on(raw.parent.name, plan.get("file")))
     return number
+
+
+def go_on(name: str, file: str | None) -> str:
+    """How a campaign that is not whole goes on. name: its own; file: that of its campaign file."""
+    command = f"make measure CAMPAIGN={file or name}" + (f" CONFIG=name={name}" if file not in (None, name) else "")
+    return f"measure what is missing: `{command}`, with the settings it began with; what is there stays"
 
 
 def verify(raw: Path) -> int:

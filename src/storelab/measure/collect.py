@@ -24,7 +24,7 @@ def refuse(config: Config, points: list[Point]) -> None:
         raise UserError(
             f"campaign {config.name}",
             f"{len(absent)} of {len(points)} points are not measured, the first is {absent[0]}",
-            f"measure them: `make measure CAMPAIGN={config.campaign}`; what is there stays",
+            evidence.go_on(config.name, config.campaign),
         )
     plan_file.refuse_dropped(config, points)
     for key, flaw in damaged(config, points).items():
