@@ -74,6 +74,22 @@ def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
     assert (told.out + told.err).count("acknowledged states read back at the end: all are right") == 2, told
 
 
+@pytest.mark.parametrize("kind", ["directory", pytest.param("s3", marks=HEAVY)])
+def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, kind):
+    """In threads, and as tasks of one loop."""
+    (tmp_path / "files").mkdir()
+    store = {"kind": "directory", "path": str(tmp_path / "files")}
+    if kind == "s3":
+        request.getfixturevalue("keys")
+        store = external(request.getfixturevalue("seaweedfs").endpoints(1)[0].url)
+    puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": "fsspec", "object_size": "20 kB"}}
+    ((_, record, rows),) = lab(store, put=puts)
+    (reading,) = record["durability"]["readings"]
+    assert record["valid"] and "ledger" in {c["name"] for c in record["checks"]} and not faults(reading)
+    acked = record["durability"]["acknowledged"]
+    assert acked["put"] == reading["states"] == reading["read"] == len([r for r in rows if not r["error"]]) > 20
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "lies", [*(pytest.param(k, marks=HEAVY) for k in ("drop", "flip", "stale", "resurrect")), "all"]
@@ -103,8 +119,9 @@ def test_every_lie_that_stands_is_found(lab, seaweedfs, keys, engine, lies):
 
 
 @HEAVY
-def test_puts_that_were_dropped_are_lost(lab, seaweedfs, keys):
-    axes = AXES | {"ledger": "kept", "engine": "loadgen"}
+@pytest.mark.parametrize("engine", ["loadgen", "fsspec"])
+def test_puts_that_were_dropped_are_lost(lab, seaweedfs, keys, engine):
+    axes = AXES | {"ledger": "kept", "engine": engine}
     with LossyProxy(seaweedfs.endpoints(1)[0].url, "drop,flip", every=50) as proxy:
         ((_, record, _),) = lab(external(proxy.url), put={"workload": "put", "axes": axes})
         proxy.stop()

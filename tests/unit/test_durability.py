@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,14 +13,15 @@ import pytest
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
+from storelab.datasets import payload
 from storelab.engines.common import ledger
 from storelab.engines.common.arrivals import Closed
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Job
 from storelab.engines.obstore import loop
 from storelab.engines.obstore.loop import Outcome, Task
-from storelab.measure.durability import beside, readings
-from storelab.measure.durability.judge import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
+from storelab.measure.durability import beside, look, readings
+from storelab.measure.durability.judge import ABSENT, FAULTS, FOREIGN, UNREADABLE, Write, allowed, judge
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 S = 10**9
@@ -245,6 +247,31 @@ def test_the_header_tells_where_each_object_lies(tmp_path):
     )
     marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
     assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
+
+
+def test_files_are_read_back_as_objects_are(tmp_path):
+    """Of a store that speaks no S3: nothing there, another body, a half one, and all the others right."""
+    there = tmp_path / "there"
+    one = replace(job(tmp_path), endpoint=Endpoint(f"file://{there}", protocol="file"))
+    bodies = [f.read_bytes() for f in payload.body_files(tmp_path, 7, 4000)]
+    begin, acknowledged = ledger.Book(ledger.begin(one, rewritten=False)).writer(0)
+    book = ledger.Ledger(tmp_path / "ledger.0")
+    for n in range(12):
+        begin(n, 1, ledger.NEW, 10 + n)
+        acknowledged(20 + n)
+        bucket, name = book.place(n)
+        (there / bucket.name / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / bucket.name / name).write_bytes(bodies[n % payload.BODIES])
+    begin(12, 1, ledger.NEW, 99)  # never acknowledged, and not there
+    places = [there / book.place(n)[0].name / book.place(n)[1] for n in range(12)]
+    places[3].unlink()
+    places[4].write_bytes(bodies[1])
+    places[5].write_bytes(bodies[1][:3999])
+    asked = {"live": False, "most": 100, "seconds": 10, "threads": 3, "seed": 1, "scratch": str(tmp_path)}
+    found = look.reading(asked | {"ledgers": [str(book.path)], "endpoints": [asdict(one.endpoint)]})
+    assert (found["states"], found["read"], found["lost"], found["corrupted"]) == (12, 12, 1, 2)
+    assert sum(found[fault] for fault in FAULTS) == 3
+    assert sorted(e["key"][-8:] for e in found["examples"]) == ["00000003", "00000004", "00000005"]
 
 
 def test_many_buckets_make_a_header_of_several_pages(tmp_path):

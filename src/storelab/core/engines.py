@@ -80,7 +80,7 @@ ALL = (
         "fsspec",
         EVERY,
         {
-            "put": Use("storelab.engines.fsspec.transfers:FsspecPut"),
+            "put": Use("storelab.engines.fsspec.transfers:FsspecPut", ("ledger",)),
             "get": Use("storelab.engines.fsspec.transfers:FsspecGet"),
             "get_range": Use("storelab.engines.fsspec.transfers:FsspecGetRange"),
             "space": Use("storelab.engines.fsspec.transfers:FsspecPut"),

@@ -21,6 +21,7 @@ from storelab.core.records import HUNG
 from storelab.engines.common.arrivals import IN_FLIGHT, drain_s
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.ledger import NEW, Book
 from storelab.engines.common.pauses import Watch
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
@@ -35,13 +36,15 @@ KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
 
 
 class Transfer(NamedTuple):
-    """One operation to do. key: for the record; path: in the file system; body: index; begin, end: bytes, or None."""
+    """One operation to do. key: for the record; path: in the file system; body: index; begin, end: bytes, or None;
+    number: of the key, for the ledger."""
 
     key: str
     path: str
     body: int
     begin: int | None = None
     end: int | None = None
+    number: int = 0
 
 
 class FsspecClient(TransferClient):
@@ -62,6 +65,7 @@ class FsspecClient(TransferClient):
         self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
         self.closed = False
         self.answered = Answered()  # by the data servers that clients were sent to
+        self.book: Book | None = None  # the ledger
 
     def prepare(self) -> None:
         self.prepare_tasks()
@@ -143,6 +147,7 @@ class FsspecClient(TransferClient):
     async def _work(self, worker: int) -> None:
         """One worker: a task of the loop, or alone in a thread with a file system of its own."""
         fs = self.systems[worker % len(self.systems)]
+        note, acknowledged = self.book.writer(worker) if self.book else (None, None)
         while self.stop is None:
             with self.lock:
                 task = next(self.stream, None)
@@ -150,11 +155,19 @@ class FsspecClient(TransferClient):
                 task is None or (begun := clock.now_ns()) >= self.deadline_ns
             ):  # one look: the lock, or another thread, may take time
                 return
+            if note:
+                try:
+                    note(task.number, 1, NEW, begun)
+                except LimitExceeded as limit:  # what cannot be noted is not sent
+                    self.stop = limit
+                    return
             self.flying[worker] = task, begun
             answer, moved, status, kind = None, 0, None, None
             try:
                 answer = await self.do(fs, task)
                 moved = self.judge(task, answer)
+                if acknowledged:
+                    acknowledged(clock.now_ns())
             except Exception as error:  # noqa: BLE001 - whatever a library raises is a failed operation
                 kind, status = classify(error)
                 self.messages.setdefault(kind, said(error))

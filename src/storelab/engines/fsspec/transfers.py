@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from storelab.datasets import payload
-from storelab.engines.common import shares
+from storelab.engines.common import ledger, shares
 from storelab.engines.common.names import put_key
 from storelab.engines.common.ranges import begins
 from storelab.engines.common.transfers import orders
@@ -26,6 +26,8 @@ class FsspecPut(FsspecClient):
     def prepare_tasks(self) -> None:
         files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
         self.bodies = [f.read_bytes() for f in files]
+        if self.job.point.axes.get("ledger") == "kept":
+            self.book = ledger.Book(ledger.begin(self.job, rewritten=False))
         # s3fs uploads in parts above twice its chunk size; a server without multipart uploads gets one PUT.
         parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
         self.single_put = parts if self.endpoint.protocol == "s3" else {}
@@ -37,8 +39,9 @@ class FsspecPut(FsspecClient):
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
 
     def tasks(self) -> Iterator[Transfer]:
-        for to in map(self.upload, itertools.count()):
-            yield Transfer(to.key, filesystems.path(self.endpoint, to.place, to.name), to.body)
+        for n in itertools.count():
+            to = self.upload(n)
+            yield Transfer(to.key, filesystems.path(self.endpoint, to.place, to.name), to.body, number=n)
 
     async def do(self, fs: Any, task: Transfer) -> None:
         body = self.bodies[task.body]

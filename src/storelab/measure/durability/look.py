@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,9 @@ from storelab.core import clock
 from storelab.datasets import payload
 from storelab.engines.common import ledger, s3_library
 from storelab.measure.durability.judge import ABSENT, FAULTS, FOREIGN, FOREVER, UNREADABLE, Write, judge
+from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.stores.protocols.files import absent
 
 THREADS = 16
 MOST_EXAMPLES = 10
@@ -69,14 +71,25 @@ def _mapped(path: Path) -> memoryview:
 
 
 class Looker:
-    """Reads objects by the library obstore, through several front-ends."""
+    """Reads objects through several front-ends: by the library obstore where they speak S3, else by fsspec."""
 
     def __init__(self, endpoints: Sequence[Endpoint], books: Sequence[ledger.Ledger], bodies: Bodies):
-        import obstore
-
-        self.obstore, self.books, self.bodies, self.ends = obstore, books, bodies, endpoints
+        self.books, self.bodies, self.ends = books, bodies, endpoints
         self.stores: dict[tuple[int, str], Any] = {}
         self.lock = threading.Lock()
+        self.own = threading.local()  # file systems: each thread has its own
+
+    def _answer(self, end: int, bucket: Bucket, name: str) -> Iterable[Any]:
+        """The object, in pieces. Raises OSError that is `absent`: there is none."""
+        endpoint = self.ends[end]
+        if endpoint.protocol == "s3":
+            import obstore
+
+            return obstore.get(self._store(end, bucket), name).stream(min_chunk_size=CHUNK)
+        systems = self.own.__dict__.setdefault("systems", {})
+        if end not in systems:
+            systems[end] = filesystems.data(endpoint, os.environ, 1)
+        return [systems[end].cat_file(filesystems.path(endpoint, bucket, name.removeprefix(bucket.prefix)))]
 
     def _store(self, end: int, bucket: Bucket) -> Any:
         with self.lock:
@@ -93,19 +106,19 @@ class Looker:
                 time.sleep(PAUSE_S)
             begin_ns = clock.now_ns()
             try:
-                answer = self.obstore.get(self._store((turn + n) % len(self.ends), bucket), name)
+                answer = self._answer((turn + n) % len(self.ends), bucket, name)
                 return self._recognised(key, answer), begin_ns, clock.now_ns(), ""
-            except FileNotFoundError:
-                return ABSENT, begin_ns, clock.now_ns(), ""
             except Exception as caught:  # noqa: BLE001 - whatever the library raises: it could not be read
+                if isinstance(caught, OSError) and absent(caught):
+                    return ABSENT, begin_ns, clock.now_ns(), ""
                 error = " ".join(str(caught).split())[:200] or type(caught).__name__
         return UNREADABLE, begin_ns, clock.now_ns(), error
 
-    def _recognised(self, key: Key, answer: Any) -> int:
+    def _recognised(self, key: Key, answer: Iterable[Any]) -> int:
         """Which of the key's generations these bytes are; every byte is compared."""
         book, bodies, at = self.books[key.ledger], self.bodies.of[key.ledger], 0
         generation, body, same = key.writes[0].generation, None, True
-        for piece in answer.stream(min_chunk_size=CHUNK):
+        for piece in answer:
             data = memoryview(piece)
             if body is None:
                 if book.head["rewritten"]:

@@ -92,7 +92,7 @@ class FilesAccess(Access):
             self.fs.info(path)
             return True
         except OSError as error:
-            if _absent(error):
+            if absent(error):
                 return False
             raise
 
@@ -110,7 +110,7 @@ class FilesAccess(Access):
             try:
                 return self._get(self._path(bucket, key))
             except OSError as error:
-                if not _absent(error):
+                if not absent(error):
                     raise
             self._bucket(bucket)
             return None
@@ -171,7 +171,7 @@ class FilesAccess(Access):
                 try:
                     entries = self.fs.ls(folder, detail=True)
                 except OSError as error:
-                    if _absent(error):
+                    if absent(error):
                         continue  # nothing below this prefix, or removed meanwhile
                     raise
                 for entry in entries:
@@ -243,8 +243,8 @@ class FilesAccess(Access):
             self.fs.rmdir(path)
 
 
-def _absent(error: OSError) -> bool:
-    """XRootD's client tells by text alone that something is not there."""
+def absent(error: OSError) -> bool:
+    """Whether it says that something is not there, which XRootD's client tells by text alone."""
     text = str(error).lower()
     return (
         isinstance(error, FileNotFoundError | NotADirectoryError)
