@@ -51,6 +51,7 @@ class FsspecClient(TransferClient):
     """Common part: workers take tasks from an endless list until the deadline. A record takes 6 numbers in memory."""
 
     engine = "fsspec"
+    book: Book | None = None  # the ledger
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -65,7 +66,6 @@ class FsspecClient(TransferClient):
         self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
         self.closed = False
         self.answered = Answered()  # by the data servers that clients were sent to
-        self.book: Book | None = None  # the ledger
 
     def prepare(self) -> None:
         self.prepare_tasks()
