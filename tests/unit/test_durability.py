@@ -18,6 +18,7 @@ from storelab.engines.common import ledger
 from storelab.engines.common.arrivals import Closed
 from storelab.engines.common.guard import Guard, LimitExceeded
 from storelab.engines.contract import Job
+from storelab.engines.fsspec.transfers import FsspecPut
 from storelab.engines.obstore import loop
 from storelab.engines.obstore.loop import Outcome, Task
 from storelab.measure.durability import beside, look, readings
@@ -247,6 +248,23 @@ def test_the_header_tells_where_each_object_lies(tmp_path):
     )
     marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
     assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
+
+
+def test_uploads_by_fsspec_are_noted_and_acknowledged(tmp_path):
+    there = tmp_path / "there"
+    one = replace(job(tmp_path), scratch=tmp_path / "scratch" / "0")
+    point = replace(one.point, axes=one.point.axes | {"ledger": "kept", "workers": 3})
+    client = FsspecPut(replace(one, point=point, endpoint=Endpoint(f"file://{there}", protocol="file")))
+    client.prepare()
+    now = clock.now_ns()
+    client.run(now, now + S // 5)
+    client.close()
+    book = ledger.Ledger(tmp_path / "ledger.0")
+    entries = book.entries()
+    assert len(entries) == len(client.rows) > 3 and (entries["ack_ns"] >= entries["begin_ns"]).all()
+    assert set(entries["kind"]) == {ledger.NEW} and entries["number"].tolist() == list(range(len(entries)))
+    places = [book.place(n) for n in range(len(entries))]
+    assert {there / bucket.name / name for bucket, name in places} == {p for p in there.rglob("*") if p.is_file()}
 
 
 def test_files_are_read_back_as_objects_are(tmp_path):

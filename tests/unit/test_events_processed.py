@@ -147,3 +147,15 @@ def test_verdicts_tell_the_settings_apart(built):
         and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files"
         in what
     )
+
+
+def test_of_too_many_lines_the_colour_is_the_system_and_the_marker_the_setting():
+    rows = pd.DataFrame([(s, f"{s}, {c}", c) for s in "abc" for c in "wxyz"], columns=["store", "series", "setting"])
+    order, key = figures_events._looks(rows)
+    colours = {s: {order[f"{s}, {c}"][0] for c in "wxyz"} for s in "abc"}
+    markers = {c: {order[f"{s}, {c}"][1] for s in "abc"} for c in "wxyz"}
+    assert all(len(own) == 1 for own in (*colours.values(), *markers.values()))
+    assert len(set.union(*colours.values())) == 3 and len(set.union(*markers.values())) == 4
+    assert [line.get_label() for line in key] == [*"abc", *"wxyz"]
+    few, same = figures_events._looks(rows[rows["store"] == "a"])
+    assert few == same and len({colour for colour, _ in few.values()}) == 4

@@ -1,5 +1,6 @@
 """`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known exactly."""
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from make_examples import make
@@ -53,6 +54,21 @@ def test_the_largest_size_that_was_measured_is_the_default(campaign):
         assert sizing.largest(found, "get", "obstore") is None
     with pytest.raises(UserError, match=r"measured no get by obstore; it has: "):
         sizing.one_client(load(folder), found, "get", "obstore", None)
+
+
+def test_of_several_sizes_the_largest_that_has_a_rate():
+    rates = {"workload": "get", "engine": "s5cmd", "object_size_bytes": [4000, 10**6, 10**8, 10**9]}
+    told = pd.DataFrame(rates | {"rate_median_per_s": [9.0, 5.0, 1.0, None]})
+    ceilings = told.rename(columns={"workload": "operation", "rate_median_per_s": "rate_per_s"}).assign(
+        target="network"
+    )
+    ceilings["object_size_bytes"] *= 2
+    for calibration, largest in (
+        (ceilings.iloc[:0], 10**8),
+        (ceilings, 2 * 10**8),
+        (ceilings.assign(target="null"), 10**8),
+    ):
+        assert sizing.largest({"calibration": calibration, "throughput": told}, "get", "s5cmd") == largest
 
 
 @pytest.mark.parametrize(
