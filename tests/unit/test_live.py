@@ -501,7 +501,7 @@ def test_without_the_token_nothing_is_answered(tmp_path):
     assert len(token) >= 20 and token != serve.token_for("0.0.0.0") and not serve.token_for("127.0.0.1")
 
     async def look(client, at):
-        wrong = ("", "metrics", f"{token[:-1]}/", f"{token[:-1]}x/live.json", "events", "nonsense/")
+        wrong = ("", "metrics", f"{token[:-1]}/", f"{token}x/live.json", "events", "nonsense/")
         out = [(await client.get(f"/{name}")).status for name in wrong]
         return out, (await client.get(f"{at}/")).status, (await client.get(f"{at}/metrics")).status
 
