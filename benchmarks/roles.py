@@ -1,4 +1,6 @@
-"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right. A part for each subject."""
+"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right (whether a ledger's
+reading back is: lossy.py). A part for each subject.
+"""
 
 import roles_events
 import roles_ledger
@@ -10,7 +12,6 @@ def main() -> None:
     args = options(__doc__)
     values: dict[str, list[float]] = {}
     values |= roles_mix.planned(sized(args, 10, 5, 2), sized(args, 30.0, 10.0, 1.0))
-    values |= roles_ledger.lossy(sized(args, 100, 10, 2), sized(args, 3.0, 2.0, 1.0))
     values |= roles_ledger.cost(sized(args, 30, 10, 1), sized(args, 2.0, 1.0, 0.3))
     values |= roles_events.placed(sized(args, 10, 3, 1), sized(args, 10.0, 5.0, 2.0))
     report("roles", sized(args, 10, 5, 2), values, args, servers=["nullserver", "seaweedfs"])
