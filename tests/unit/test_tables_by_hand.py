@@ -23,6 +23,17 @@ from storelab.workloads.calibrate import workload as calibrate
 S = 10**9
 
 
+# Values
+
+
+def test_values_are_alike_whether_a_record_or_csv_tells_them():
+    """CSV has no integers beside a gap, and truths as words."""
+    told = [4000, True, "4 kB", None, math.nan]
+    read = pd.Series([4000.0, "True", "4 kB", pd.NA, None], dtype=object)
+    assert groups.alike(told) == groups.alike(read) == [4000.0, "True", "4 kB", None, None]
+    assert groups.alike(pd.Series([True, False])) == ["True", "False"] and groups.alike(["1"]) != groups.alike([1])
+
+
 # Resources of a run
 
 HOST = {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import many, ratios
 from storelab.analysis.tables import build
@@ -121,13 +121,6 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
     return {(w, axis["column"]): axis["default"] for w, d in plan["workloads"].items() for axis in d["axes"]}
 
 
-def _plain(value: Any) -> Any:
-    """The same value whether it came from a record or from CSV; None where a workload has no such axis."""
-    if pd.isna(value):
-        return None
-    return str(value) if isinstance(value, str) else float(value)
-
-
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
     """(store or None, workload, axes …, metric) -> rows of its runs: rep, value and what else `TOLD` names."""
     rows = speed.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
@@ -136,13 +129,14 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
         known = {w for w, c in own if c == column}
         values = rows[column] if column in rows else [None] * len(rows)
         missing = {w: d for (w, c), d in known_defaults.items() if c == column and w not in known}
-        axes.append([_plain(missing.get(w, v) if pd.isna(v) else v) for w, v in zip(workloads, values, strict=True)])
+        own_or_default = (missing.get(w, v) if pd.isna(v) else v for w, v in zip(workloads, values, strict=True))
+        axes.append(groups.alike(own_or_default))
     stores = list(rows["store"]) if side.store is None else [None] * len(rows)
-    groups: dict[Key, list[int]] = {}
+    places: dict[Key, list[int]] = {}
     for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):
-        groups.setdefault(key, []).append(i)
+        places.setdefault(key, []).append(i)
     told = rows[[c for c in TOLD if c in rows]]
-    return {key: told.iloc[indices] for key, indices in groups.items()}
+    return {key: told.iloc[indices] for key, indices in places.items()}
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:

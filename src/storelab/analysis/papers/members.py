@@ -17,16 +17,12 @@ from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.specification import Declared, Specification
 from storelab.analysis.latex.write import drawn
 from storelab.analysis.papers.names import distinct
+from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.tables import build
 from storelab.core import evidence
 from storelab.core.calibration import WORKLOAD as CALIBRATION
 from storelab.core.errors import UserError
-
-
-def identity(values: pd.Series) -> list[Any]:
-    """Values alike for numbers that one table has as integers and another one as floats; None for no value."""
-    return [None if pd.isna(v) else str(v) if isinstance(v, str | bool) else float(v) for v in values.astype(object)]
 
 
 @dataclass(frozen=True)
@@ -59,9 +55,9 @@ class Member:
         return {}
 
     def identities(self, column: str) -> list[Any]:
-        """`identity` of this column of `points.csv`, made once."""
+        """`groups.alike` of this column of `points.csv`, made once."""
         if column not in self._identities:
-            self._identities[column] = identity(self.table("points")[column])
+            self._identities[column] = groups.alike(self.table("points")[column])
         return self._identities[column]
 
     @property

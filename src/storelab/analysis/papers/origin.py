@@ -15,7 +15,8 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Specification
 from storelab.analysis.latex import FILE, GIVEN
-from storelab.analysis.papers.members import Member, identity
+from storelab.analysis.papers.members import Member
+from storelab.analysis.parts import groups
 from storelab.analysis.tables import build
 
 SIGNS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is mistaken for another one
@@ -215,7 +216,7 @@ def _alike(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[b
     """Which points agree with one of the rows in all that the row says: an axis that it leaves open is none of its
     workload, or the one that it is about."""
     number = len(member.table("points"))
-    told = _tuples([identity(rows[c]) for c in columns], len(rows))
+    told = _tuples([groups.alike(rows[c]) for c in columns], len(rows))
     found = [False] * number
     for known in dict.fromkeys(tuple(v is not None for v in row) for row in told):
         own = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]

@@ -18,6 +18,12 @@ Metric = tuple[
 ]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
 
 
+def alike(values: Iterable[Any]) -> list[Any]:
+    """Values that are equal where they say the same, whether they come from a record or from CSV, where whole numbers may
+    be floats; None for no value."""
+    return [None if pd.isna(v) else str(v) if isinstance(v, str | bool | np.bool_) else float(v) for v in values]
+
+
 def joined(values: Iterable[Any]) -> str | None:
     """Distinct non-null values as text, in order of appearance."""
     return ", ".join(dict.fromkeys(str(v) for v in values if not pd.isna(v))) or None
