@@ -26,6 +26,8 @@ from storelab.stores.base import Store
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
+pytest_plugins = ["cpu_times"]
+
 # A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send them to.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(ignored) == signal.SIG_IGN:

@@ -103,3 +103,19 @@ def test_work_that_a_dead_worker_was_sent_goes_to_another(monkeypatch, pytestcon
         ended.add(place)
         files.mark_test_complete(other, place)
     assert ended == set(range(len(tests))) - {dying.sent[0], died}
+
+
+def test_what_costs_most_cpu_is_told_with_the_durations(tmp_path):
+    """With the processes that a test waits for, and its fixtures; over all workers."""
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom cpu_times import *\n")
+    work = "import subprocess, sys, time, pytest\nSPIN = 'import time\\nwhile time.process_time() < 0.4: pass'\n"
+    spin = "subprocess.run([sys.executable, '-c', SPIN], check=True)"
+    (tmp_path / "test_a.py").write_text(f"{work}def test_waits(): time.sleep(0.4)\n")
+    (tmp_path / "test_b.py").write_text(
+        f"{work}@pytest.fixture\ndef made():\n    {spin}\n    yield\n    {spin}\ndef test_spins(made): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--durations=1", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    told = done.stdout.partition("CPU seconds, ")[2].splitlines()
+    assert " in 2 tests" in told[0] and "test_b.py::test_spins" in told[1], done.stdout
+    assert 0.8 <= float(told[1].split("s ")[0]) < 3 and "test_waits" not in told[2]
