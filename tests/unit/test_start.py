@@ -43,6 +43,17 @@ def test_the_plan_needs_the_configuration_alone(tmp_path):
     assert loaded("--set", f"results={tmp_path}", "plan") == {"pydantic"}
 
 
+def test_a_client_begins_with_the_standard_library_alone():
+    """Each point pays for each of its clients; what a workload or an engine needs beside it is loaded by its own client."""
+    script = "import storelab.gang.client, sys; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-I", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.strip("'") for name in done.stdout.strip("[]\n").split(", ")}
+    of_site = {"sitecustomize", "usercustomize", "apport_python_hook"}
+    others = {n for n in loaded - sys.stdlib_module_names - of_site if not n.startswith("_") and n != "storelab"}
+    assert "storelab" in loaded and others == set()
+    assert not loaded & {"http", "sqlite3", "xml"}, "slow ones of the standard library, which few clients need"
+
+
 def test_check_loads_nothing_of_the_analysis(tmp_path):
     of_analysis = {"pandas", "scipy", "matplotlib", "duckdb"}
     assert not loaded("--set", f"results={tmp_path}", "--set", "campaign=demo", "check") & of_analysis

@@ -4,6 +4,21 @@ from storelab.core.model import Axis
 
 CVMFS, TUNED = "cvmfs", "tuned"  # patterns
 NOWHERE = "none"  # of `stratum0` and `expired`: no store, no day
+
+
+def days_of(text: str) -> range:
+    """`22-25`, `7` or `none` as days. Raises ValueError."""
+    if text == NOWHERE:
+        return range(0)
+    first, _, last = text.partition("-")
+    if not all(part.isascii() and part.isdigit() for part in (first, last or first)):
+        raise ValueError(text)
+    found = range(int(first), int(last or first) + 1)
+    if not found or found[0] < 1:
+        raise ValueError(text)
+    return found
+
+
 PATTERN = Axis(
     "pattern",
     "text",

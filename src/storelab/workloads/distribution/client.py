@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.core.axes.distribution import NOWHERE
+from storelab.core.axes.distribution import NOWHERE, days_of
 from storelab.core.model import derive_seed
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_prefix
@@ -24,19 +24,6 @@ from storelab.workloads.distribution.stratum import Failed, Log, OutOfTime, Stra
 BESIDE = "STORELAB_BESIDE_"  # begin of the variables that hold the keys of the second store
 PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
 COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
-
-
-def days_of(text: str) -> range:
-    """`22-25`, `7` or `none` as days. Raises ValueError."""
-    if text == NOWHERE:
-        return range(0)
-    first, _, last = text.partition("-")
-    if not all(part.isascii() and part.isdigit() for part in (first, last or first)):
-        raise ValueError(text)
-    found = range(int(first), int(last or first) + 1)
-    if not found or found[0] < 1:
-        raise ValueError(text)
-    return found
 
 
 class PublishClient(Client):

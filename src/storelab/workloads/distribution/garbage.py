@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.axes.distribution import TUNED
-from storelab.core.campaign.release import Release
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.distribution import many
 from storelab.workloads.distribution.workload import Publish
+from storelab.workloads.objects.delete import MOST_BATCH
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -35,9 +34,9 @@ class CollectGarbage(Publish):
         if given["keep"] >= given["days"]:
             problem = f"{given['keep']} of {given['days']} days are kept: nothing is garbage"
             raise UserError(f"{place}.keep", problem, "keep fewer, or publish more `days`")
-        if given["batch"] > many.MOST:
+        if given["batch"] > MOST_BATCH:
             problem = f"{given['batch']} objects are more than one request may delete"
-            raise UserError(f"{place}.batch", problem, f"at most {many.MOST}")
+            raise UserError(f"{place}.batch", problem, f"at most {MOST_BATCH}")
         if given["batch"] > 1 and given["pattern"] != TUNED:
             problem = f"{given['batch']} objects in a request, and pattern {given['pattern']} deletes one in each"
             raise UserError(f"{place}.batch", problem, f"sweep pattern `{TUNED}`, or a batch of 1")
@@ -47,6 +46,7 @@ class CollectGarbage(Publish):
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Publish the days, which is not measured. Raises UserError where the store deletes nothing."""
+        from storelab.core.campaign.release import Release
         from storelab.host import scratch
         from storelab.workloads.distribution import staged
         from storelab.workloads.staging import left_over

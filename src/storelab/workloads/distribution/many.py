@@ -10,7 +10,6 @@ from storelab.workloads.probe.plain_http import Reply
 ONE, SEVERAL = "DELETE", "DELETE_MULTI"  # operations, as records name them
 DELETIONS = (ONE, SEVERAL)
 COUNTED = {"HEAD": "heads", "GET": "gets", "PUT": "puts", ONE: "deletes", SEVERAL: "deletes"}  # operation -> its count
-MOST = 1000  # keys of one request (Amazon S3 API reference)
 BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # codes of keys that may be tried again
 GONE = ("NoSuchKey",)
 _CODE = re.compile(rb"<Error>.*?<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>", re.DOTALL)

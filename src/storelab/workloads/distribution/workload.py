@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
-from storelab.core.axes.distribution import NOWHERE, TUNED
-from storelab.core.campaign.release import Release, a_day
+from storelab.core.axes.distribution import NOWHERE, TUNED, days_of
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
-from storelab.workloads.distribution import client, patterns
+from storelab.workloads.distribution import patterns
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
@@ -47,6 +46,8 @@ class Publish(Workload):
 
     def one_release(self, point: Point) -> None:
         """Raises UserError: more days than there are, or more clients than one."""
+        from storelab.core.campaign.release import Release
+
         place, given = f"sweeps.{point.sweep}.axes", point.axes
         if given["days"] > (most := Release.model_validate(point.fixed["release"]).all_days):
             problem = f"{given['days']} days, and the release has {most}"
@@ -58,7 +59,7 @@ class Publish(Workload):
     def possible(self, point: Point) -> None:
         place, given = f"sweeps.{point.sweep}.axes", point.axes
         try:
-            client.days_of(given["expired"])
+            days_of(given["expired"])
         except ValueError:
             problem = f"{given['expired']!r} is no day and no span of days"
             raise UserError(f"{place}.expired", problem, "write it like 22-25, or none") from None
@@ -110,6 +111,7 @@ class Replicate(Publish):
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Besides, a bucket on stratum 0; what is about to be written there is noted first."""
+        from storelab.core.campaign.release import a_day
         from storelab.stores import all_stores
         from storelab.workloads.staging import left_over, stage, written
 

@@ -7,10 +7,9 @@ the campaign's end. May import: what `workloads` may.
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storelab.core import records, units
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets import payload
@@ -19,6 +18,9 @@ from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.workloads.base import Made
 from storelab.workloads.staging import buckets, left_over, stage, upload, written
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
 
 PREFIX = "fill/"
 ATTEMPT = "fill"  # under which the objects are noted as storelab's
@@ -35,7 +37,7 @@ def level(point: Point) -> int:
     return int(point.axes.get("fill", 0))
 
 
-def check(config: Config, points: list[Point], stores: dict[str, Store]) -> None:
+def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> None:
     """Raises UserError where a store does not know how full it is, or may not be filled so."""
     for p in points:
         if not (wanted := level(p)):
@@ -60,7 +62,7 @@ def check(config: Config, points: list[Point], stores: dict[str, Store]) -> None
             raise UserError("limits.stored_bytes", f"{told}, {limit}", "raise the limit, or make the store smaller")
 
 
-def there(config: Config, store: Store) -> bool:
+def there(config: "Config", store: Store) -> bool:
     """Whether filler may be in the store."""
     return left_over.filler_note(config, store.name).exists()
 
@@ -71,7 +73,7 @@ def used_percent(store: Store) -> float | None:
     return None if not capacity or free is None else 100 * (1 - min(free, capacity) / capacity)
 
 
-def ensure(config: Config, store: Store, wanted: int, keep: bool = False) -> dict[str, Any] | None:
+def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> dict[str, Any] | None:
     """Fill the store, which is up, to `wanted` percent, or empty it of filler; what the record says of it (`fill`),
     None where there is nothing to do. keep: what earlier points left stays, for this one wants it.
 
@@ -145,7 +147,7 @@ def _settled(store: Store) -> int:
     return now
 
 
-def _write_down(config: Config, store: Store, size_bytes: int) -> None:
+def _write_down(config: "Config", store: Store, size_bytes: int) -> None:
     """Noted before anything is uploaded: whoever comes next knows that it is there, and whose it is."""
     records.write_json(left_over.filler_note(config, store.name), {"bytes": size_bytes})
     written.note_made(config, store, ATTEMPT, [Made(rf"{PREFIX}\d{{8}}", 1, OBJECT)])

@@ -5,21 +5,23 @@ go when they come to a gigabyte or to twenty thousand, and at the end of the cam
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storelab.core import records
-from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.stores.base import Store
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
 
 MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
 
 
-def _note(config: Config, store: str) -> Path:
+def _note(config: "Config", store: str) -> Path:
     return config.campaign_dir / "work" / f"uploads-{store}.json"
 
 
-def left(config: Config, store: str) -> dict[str, Any]:
+def left(config: "Config", store: str) -> dict[str, Any]:
     """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts
     that points had."""
     path = _note(config, store)
@@ -27,18 +29,18 @@ def left(config: Config, store: str) -> dict[str, Any]:
     return nothing | records.read_json(path) if path.exists() else nothing
 
 
-def filler_note(config: Config, store: str) -> Path:
+def filler_note(config: "Config", store: str) -> Path:
     """Where `filling.py` notes what it put into a store."""
     return config.campaign_dir / "work" / f"filled-{store}.json"
 
 
-def filler(config: Config, store: str) -> int:
+def filler(config: "Config", store: str) -> int:
     """Bytes of filler that may be in a store."""
     path = filler_note(config, store)
     return records.read_json(path)["bytes"] if path.exists() else 0
 
 
-def add(config: Config, store: str, point: Point, size_bytes: int, objects: int) -> None:
+def add(config: "Config", store: str, point: Point, size_bytes: int, objects: int) -> None:
     """Note what a point is about to leave, or has left."""
     was = left(config, store)
     records.write_json(
@@ -52,7 +54,7 @@ def add(config: Config, store: str, point: Point, size_bytes: int, objects: int)
     )
 
 
-def room(config: Config, store: Store, staged_bytes: int) -> int:
+def room(config: "Config", store: Store, staged_bytes: int) -> int:
     """Bytes that a point may still store: `limits.stored_bytes` less what is staged and left, and nine tenths of the
     free disk."""
     bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"] - filler(config, store.name)
@@ -67,7 +69,7 @@ def disk(store: Store, size_bytes: int) -> int | None:
     return None if free is None else free * 9 // 10
 
 
-def remove(config: Config, store: Store, always: bool = False) -> int:
+def remove(config: "Config", store: Store, always: bool = False) -> int:
     """Remove them when they are many (or `always`), and give their space back; returns the number of objects
     removed. What others put there stays, and is told."""
     was = left(config, store.name)

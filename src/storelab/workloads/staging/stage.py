@@ -8,10 +8,9 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storelab.core import evidence, records, units
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets import own_file, payload
 from storelab.datasets.root import baskets, generated
@@ -23,10 +22,13 @@ from storelab.workloads.staging import buckets, many_keys, upload, written
 from storelab.workloads.staging.upload import Shown, report
 from storelab.workloads.staging.written import root_copies
 
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
-def manifest_path(config: Config, store: str, dataset: dict[str, Any]) -> Path:
+def manifest_path(config: "Config", store: str, dataset: dict[str, Any]) -> Path:
     return config.raw / "manifests" / store / f"{dataset['name']}.json"
 
 
@@ -41,7 +43,7 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
     return copies * generated.most_bytes(dataset["scale"])
 
 
-def buckets_of(config: Config, store: Store, count: int, accounts: int = 1) -> list[Bucket]:
+def buckets_of(config: "Config", store: Store, count: int, accounts: int = 1) -> list[Bucket]:
     """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more
     accounts share theirs with those that have fewer."""
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
@@ -56,7 +58,7 @@ def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
     )
 
 
-def ensure(config: Config, store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
+def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
     """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
@@ -107,7 +109,7 @@ def _mark_of(manifest: dict[str, Any]) -> bytes:
 
 
 def _payload(
-    config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
+    config: "Config", store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
     files = payload.body_files(scratch.folder(config.scratch), dataset["seed"], dataset["object_size"])
     manifest = manifest_of(store, dataset, places, payload.body_sums(files), written.columns(dataset))
@@ -115,7 +117,7 @@ def _payload(
 
 
 def _root(
-    config: Config, store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
+    config: "Config", store: Store, dataset: dict[str, Any], places: list[Bucket], folder: Path
 ) -> tuple[dict[str, Any], list[Path]]:
     path = scratch.folder(config.scratch) / f"{dataset['name']}-{dataset['seed']}" / "events.root"
     path.parent.mkdir(exist_ok=True)

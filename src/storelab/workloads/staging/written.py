@@ -11,14 +11,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.datasets import keys, payload
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
 
 MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
 STAGED, STAGED_BYTES = ".staged", 64  # the proof beside a data set: a SHA-256
@@ -120,12 +122,12 @@ def of_attempt(store: Store, point: Point, attempt: str, made: list[Made]) -> Wr
     return out
 
 
-def _notes(config: Config, store: str) -> list[Path]:
+def _notes(config: "Config", store: str) -> list[Path]:
     name = f"written-{store}.jsonl"
     return [config.campaign_dir / "work" / name, Path(config.state) / f"{store}.{config.name}.written.jsonl"]
 
 
-def _note(config: Config, store: str, line: Mapping[str, Any]) -> None:
+def _note(config: "Config", store: str, line: Mapping[str, Any]) -> None:
     """Append a line to the notes, before anything is written into the store."""
     text = json.dumps(line)
     for path in _notes(config, store):
@@ -144,7 +146,7 @@ def _half(path: Path) -> bool:
         return f.read() not in (b"", b"\n")
 
 
-def note_attempt(config: Config, store: Store, attempt: str, point: Point, made: list[Made]) -> None:
+def note_attempt(config: "Config", store: Store, attempt: str, point: Point, made: list[Made]) -> None:
     """An attempt is about to write."""
     _note(config, store.name, _of_attempt(attempt, point.axes.get("clients", 1), made))
 
@@ -153,7 +155,7 @@ def _of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[str, Any]:
     return {"attempt": attempt, "clients": clients, "made": [list(m) for m in made]}
 
 
-def note_made(config: Config, store: Store, name: str, made: list[Made]) -> None:
+def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> None:
     """Such objects are about to be made, outside of attempts; `name` stands in their keys. Noted once."""
     line = _of_attempt(name, 1, made)
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
@@ -161,7 +163,7 @@ def note_made(config: Config, store: Store, name: str, made: list[Made]) -> None
 
 
 def note_dataset(
-    config: Config, store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
+    config: "Config", store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
 ) -> None:
     """A data set is about to be uploaded. bodies: bytes of each content."""
     where = [[b.name, b.prefix] for b in places]
@@ -170,7 +172,7 @@ def note_dataset(
         _note(config, store.name, line)
 
 
-def noted(config: Config, store: Store) -> Written:
+def noted(config: "Config", store: Store) -> Written:
     """What the notes and the manifests of the campaign tell."""
     lines = [line for path in _notes(config, store.name) for line in _lines(path)]
     out = Written(store, lines)

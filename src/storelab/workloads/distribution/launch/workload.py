@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.axes.launches import SQUID
-from storelab.core.campaign.release import Release
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets.release import names
 from storelab.engines.contract import Check
 from storelab.stores.base import Store
 from storelab.workloads.base import Workload
-from storelab.workloads.distribution.launch import applications, public, squid
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.workloads.distribution.launch.public import Opened
+    from storelab.workloads.distribution.launch.squid import Squid
 
 MOST_LISTED = 60_000  # files of all applications that the clients are told of
 LOCAL = "local"  # kind of a launcher
@@ -27,8 +27,8 @@ LOCAL = "local"  # kind of a launcher
 class Served:
     """What an attempt has open: the repository without signatures, the cache; what it told at the end."""
 
-    opened: public.Opened
-    cache: squid.Squid | None = None
+    opened: "Opened"
+    cache: "Squid | None" = None
     told: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,6 +41,9 @@ def _place(point: Point, axis: str) -> str:
 
 class Launch(Workload):
     def possible(self, point: Point) -> None:
+        from storelab.core.campaign.release import Release
+        from storelab.workloads.distribution.launch import applications
+
         given = point.axes
         if given["days"] > (most := Release.model_validate(point.fixed["release"]).all_days):
             problem = f"{given['days']} days, and the release has {most}"
@@ -57,12 +60,14 @@ class Launch(Workload):
 
     def require(self, point: Point) -> None:
         if point.axes["http_cache"] == SQUID:
+            from storelab.workloads.distribution.launch import squid
+
             squid.installed(_place(point, "http_cache"))
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """The repository is staged and open to all; the applications are chosen; an empty cache stands in front."""
         from storelab.workloads.distribution import proof
-        from storelab.workloads.distribution.launch import staged  # not above: plans are made without what it loads
+        from storelab.workloads.distribution.launch import applications, public, squid, staged
 
         given, release = point.axes, point.fixed["release"]
         place = _place(point, "http_cache")
