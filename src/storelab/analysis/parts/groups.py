@@ -19,8 +19,8 @@ Metric = tuple[
 
 
 def alike(values: Iterable[Any]) -> list[Any]:
-    """Values that are equal where they say the same, whether they come from a record or from CSV, where whole numbers may
-    be floats; None for no value."""
+    """Values that are equal where they say the same, whether they come from a record or from CSV, where whole numbers
+    may be floats; None for no value."""
     return [None if pd.isna(v) else str(v) if isinstance(v, str | bool | np.bool_) else float(v) for v in values]
 
 
