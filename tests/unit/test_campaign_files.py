@@ -31,7 +31,8 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> what the line says; a
         for preset in PRESETS
     },
     **{
-        ("faults", preset): "sweeps.uploads.stores: 'ceph' is none of the campaign's stores; used: uds"
+        (name, preset): f"sweeps.{sweep}.stores: 'ceph' is none of the campaign's stores; used: uds"
+        for name, sweep in (("faults", "uploads"), ("degraded", "reads"))
         for preset in PRESETS
     },
     **{

@@ -1,0 +1,162 @@
+"""The link of a store that runs, slowed and cut under load: clients feel it at once, and every link is healed, by storelab
+itself and by the next one where it was killed. XRootD has a network namespace, and so a link of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pyarrow.parquet as pq
+import pytest
+from laboratory import needs_xrootd
+
+from storelab.core.records import read_json
+from storelab.stores.faults import links
+from storelab.stores.xrootd.settings import Settings
+from storelab.stores.xrootd.store import XRootD
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy, *needs_xrootd]
+S = 10**9
+SIZE = 100_000
+NAMESPACE = f"storelab-link{os.getpid() % 10_000}"
+SETTINGS = {"kind": "xrootd", "protocol": "http"}
+FAULTS = {
+    "slowed": [
+        {"at": "2 s", "act": "slow", "actor": "front.0", "rate": "1 MB/s"},
+        {"at": "5 s", "act": "heal", "actor": "front.0"},
+    ],
+    "cut": [
+        {"at": "2 s", "act": "cut", "actor": "front.0"},
+        {"at": "4 s", "act": "heal", "actor": "front.0"},
+    ],
+    "both": [
+        {"at": "1 s", "act": "slow", "actor": "front.0", "rate": "1 MB/s"},
+        {"at": "1500 ms", "act": "cut", "actor": "front.0"},
+    ],
+}
+ROLE = {"workload": "get", "objects": 20, "axes": {"engine": "fsspec", "object_size": "100 kB", "workers": 2}}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Campaigns of one point each in a folder of its own; their store is stopped at the end."""
+    third = 180 + os.getpid() % 20
+    settings = SETTINGS | {"subnet": f"10.{third}.{os.getpid() // 20 % 250}.0/30"}
+    campaign = {"use_stores": ["xr"], "calibrate": False, "repetitions": 1, "faults": FAULTS}
+    (tmp_path / "campaigns").mkdir()
+    for fault in FAULTS:
+        sweep = {"duration": "9 s", "warm_up": "100 ms", "axes": {"fault": fault}, "roles": {"reads": ROLE}}
+        told = campaign | {"name": fault, "sweeps": {"s": sweep}}
+        (tmp_path / "campaigns" / f"{fault}.yaml").write_text(json.dumps(told))
+    (tmp_path / "config.yaml").write_text(json.dumps({"campaign": "slowed", "stores": {"xr": settings}}))
+    store = XRootD("xr", Settings(**settings), tmp_path / ".storelab")
+    yield tmp_path, store
+    store.down()
+
+
+def begin(folder, campaign, *arguments):
+    command = [sys.executable, "-m", "storelab", "--set", f"campaign={campaign}", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(folder, campaign, *arguments) -> str:
+    process = begin(folder, campaign, *arguments)
+    text = process.communicate(timeout=180)[0]
+    assert process.returncode == 0, text
+    return text
+
+
+def slowed(link) -> bool:
+    rows = json.loads(links._tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
+    return any(row.get("handle") == links.HANDLE for row in rows)
+
+
+def down(link) -> bool:
+    (row,) = json.loads(links._ip(link, "-j", "link", "show", "dev", link["device"]))
+    return "UP" not in row["flags"]
+
+
+def measured(lab, campaign):
+    """(bytes that came in each second from the start, longest time without an operation in ns, record)."""
+    folder, store = lab
+    key = run(folder, campaign, "plan").split()[-1]
+    run(folder, campaign, "measure", key)
+    raw = folder / "results" / campaign / "raw" / key
+    record = read_json(raw / "run.json")
+    rows = [row for path in raw.glob("ops.*.parquet") for row in pq.read_table(path).to_pylist()]
+    ends = sorted(row["end_ns"] - record["start_ns"] for row in rows if not row["error"])
+    seconds = [SIZE * sum(i * S <= end < (i + 1) * S for end in ends) for i in range(9)]
+    link = store.link("front.0", "")
+    assert not slowed(link) and not down(link) and not (store.folder / "faults.json").exists()
+    acts = [e for e in record["events"] if e["kind"] == "act"]
+    assert [e["error"] for e in acts] == [None, None] and record["valid"], record["events"]
+    return seconds, max(b - a for a, b in pairwise(ends)), record
+
+
+def test_a_slowed_link(lab):
+    seconds, _, record = measured(lab, "slowed")
+    print(seconds)
+    # What lay in buffers when the token bucket came is in the third second.
+    assert max(seconds[3:5]) < 1.3e6 and min(seconds[3:5]) > 0.5e6, "as fast as the link was, and no faster"
+    assert min(seconds[1], seconds[6], seconds[7]) > 5e6
+    assert record["fault"]["most_lost"] == [], "a slow server is no lost one"
+
+
+def test_a_cut_link(lab):
+    seconds, pause, _ = measured(lab, "cut")
+    print(seconds, pause)
+    assert seconds[3] == 0 < min(seconds[1], seconds[7], seconds[8]), "connections outlive it: TCP sends again"
+    assert 1.9 * S < pause < 4.5 * S
+
+
+@pytest.mark.parametrize("how", ["measure", "up", "down"])
+def test_what_a_killed_one_left_is_healed_by_the_next(lab, how):
+    folder, store = lab
+    key = run(folder, "both", "plan").split()[-1]
+    process, link = begin(folder, "both", "measure", key), None
+    end = time.monotonic() + 90
+    while not (store.folder / "faults.json").exists() or not (down(link := store.link("front.0", "")) and slowed(link)):
+        assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert down(link) and slowed(link)
+    told = run(folder, "both", *{"measure": ("measure", key), "up": ("up", "xr"), "down": ("down", "xr")}[how])
+    assert "xr: cut of xrootd-1 was left behind; taken back" in told and "xr: slow of xrootd-1 was" in told, told
+    assert not (store.folder / "faults.json").exists()
+    if how == "down":
+        assert not store.actors()
+        return
+    assert not down(link) and not slowed(link) and store.status().state == "up"
+    record = folder / "results" / "both" / "raw" / key / "run.json"
+    assert record.exists() == (how == "measure")
+
+
+def test_a_shaped_link_stays_shaped():
+    """Slowed behind the token bucket that a testbed gave it, and quick again as that is; routes come back with the link."""
+    link = {"device": "far", "namespace": NAMESPACE}
+    subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
+    try:
+        for words in ("link add far type veth peer name near", "addr add 10.254.250.1/30 dev far", "link set near up"):
+            links._ip(link, *words.split())
+        links._ip(link, "link", "set", "far", "up")
+        links._ip(link, "route", "add", "10.254.251.0/24", "via", "10.254.250.2")
+        bucket = "rate 200mbit burst 64kb latency 50ms"
+        links._tc(link, "qdisc", "add", "dev", "far", "root", "handle", "1:", "tbf", *bucket.split())
+        shaped = links._tc(link, "qdisc", "show", "dev", "far")
+        links.slow(link, {"rate_bytes_per_s": 1_000_000})
+        assert slowed(link) and "200Mbit" in links._tc(link, "qdisc", "show", "dev", "far")
+        links.quick(link)
+        links.quick(link)
+        assert links._tc(link, "qdisc", "show", "dev", "far") == shaped
+        lost = links.routes(link)
+        assert len(lost) == 1 and lost[0].startswith("10.254.251.0/24 via 10.254.250.2")
+        links.cut(link)
+        assert down(link)
+        links.join(link, lost)
+        assert not down(link) and links.routes(link) == lost
+    finally:
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
