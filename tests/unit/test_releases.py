@@ -133,6 +133,16 @@ def test_the_figure_has_both_strata_and_the_published_growth(table):
     assert "n = 2 runs" in catalogue.caption(catalogue.FIGURES["releases"], table)
 
 
+def test_growth_over_many_days_is_a_line_at_its_days(table):
+    """No symbol hides the flat stretch, and no curve is moved aside by days."""
+    days = pd.concat([table.assign(day=table["day"] + 4 * k) for k in range(10)], ignore_index=True)
+    ax = draw.draw(catalogue.FIGURES["releases"], days).axes[0]
+    grown = [line for line in ax.lines if line.get_linestyle() == "-"]
+    assert len(grown) == 2 and all(list(line.get_xdata()) == sorted(set(days["day"])) for line in grown)
+    assert all(line.get_markevery()[1] > 3 for line in grown) and not ax.containers
+    assert len(ax.collections) == 2, "bands from low to high"
+
+
 def test_the_paper_tells_of_both_strata_and_of_2015(table):
     text = latex.table(table)
     lines = [line for line in text.splitlines() if "&" in line]

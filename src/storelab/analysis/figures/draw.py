@@ -1,7 +1,7 @@
 """The one function that draws a specification: table in, matplotlib Figure out, no file access.
 
 Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
-points bound by client or link are open. A column of text on the x axis makes categories: dots in lines instead of
+points bound by client or link are open. A curve of many values is a line with a band. A column of text on the x axis makes categories: dots in lines instead of
 curves.
 """
 
@@ -20,6 +20,7 @@ from storelab.analysis.parts import words
 
 INSIDE = 25  # letters of a line in a legend inside a panel
 OTHERS = "0.35"  # colour of points that others published
+MANY, SYMBOLS = 30, 6  # values of x beyond which the curves of a panel are lines; their symbols
 
 
 def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure | None:
@@ -124,11 +125,15 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
     others = [float(at) for line in _of_others(spec, panel) for at in line.at.index]
     places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
+    long = places.nunique() > MANY and not measure.hue
     for name, place, curve, rows in lines_of(spec, panel, looks):
         rows = rows.sort_values(x)
-        step = 0 if measure.hue else 0.012 * (place - (len(looks) - 1) / 2)
+        step = 0 if measure.hue or long else 0.012 * (place - (len(looks) - 1) / 2)
         at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
-        _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
+        if long:
+            _line(ax, at, rows, curve, looks[name], place / len(looks))
+        else:
+            _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
         if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
             which = f"{curve.name.split()[2]}, " if len(measure.curves) > 1 else ""
             said = f"{which}{name}" if len(looks) > 1 else curve.name
@@ -153,6 +158,16 @@ def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tupl
     face = {} if full else {"markerfacecolor": "white", "markeredgecolor": colour}
     bars = {"yerr": [y - low, high - y], "elinewidth": 1, "capsize": 2.5}
     ax.errorbar(at, y, **bars, color=colour, marker=marker, linestyle=curve.dash, **face)
+
+
+def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
+    """Medians with a band from low to high, where symbols would cover each other, and standing aside would move a curve by
+    whole steps: a few symbols that tell it from others, which begin at this share of the distance between them."""
+    colour, marker = look
+    y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
+    every = max(1, len(rows) // SYMBOLS)
+    ax.plot(at, y, color=colour, marker=marker, markevery=(int(share * every), every), linestyle=curve.dash)
+    ax.fill_between(at, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
 def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
