@@ -1,8 +1,8 @@
 """The one function that draws a specification: table in, matplotlib Figure out, no file access.
 
 Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
-points bound by client or link are open. A curve of many values is a line with a band. A column of text on the x axis makes categories: dots in lines instead of
-curves.
+points bound by client or link are open. Curves of many values are lines with a band. A column of text on the x axis
+makes categories: dots in lines instead of curves.
 """
 
 import textwrap
@@ -161,8 +161,8 @@ def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tupl
 
 
 def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
-    """Medians with a band from low to high, where symbols would cover each other, and standing aside would move a curve by
-    whole steps: a few symbols that tell it from others, which begin at this share of the distance between them."""
+    """Medians with a band from low to high, where symbols would cover each other, and standing aside would move a curve
+    by whole steps: a few symbols tell it from others, which begin at this share of the distance between them."""
     colour, marker = look
     y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
     every = max(1, len(rows) // SYMBOLS)
