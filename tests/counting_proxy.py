@@ -6,6 +6,7 @@ Never let two measurements share one proxy.
 """
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -139,5 +140,38 @@ class RootProxy(CountingProxy):
                     self.kinds[KINDS[request]] += 1
                     found += 1
                 skip = 24 + length
+
+        return told
+
+
+class HttpProxy(CountingProxy):
+    """The same for requests with bodies, whose length the head says: `kinds` counts (method, what it asks for)."""
+
+    def __init__(self, host: str, port: int, kind: Callable[[str], str]):
+        """kind: what a target of a request is called."""
+        self.kind = kind
+        super().__init__(host, port)
+
+    def reset(self) -> None:
+        super().reset()
+        self.kinds: Counter[tuple[str, str]] = Counter()
+
+    def counter(self) -> Callable[[bytes], int]:
+        held, skip = b"", 0
+
+        def told(data: bytes) -> int:
+            nonlocal held, skip
+            held, found = held + data, 0
+            while True:
+                gone = min(skip, len(held))
+                held, skip = held[gone:], skip - gone
+                head, end, rest = held.partition(_HEAD_END)
+                if skip or not end:
+                    return found
+                method, target = head.decode("latin-1").split(" ")[:2]
+                length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+                held, skip = rest, int(length[1]) if length else 0
+                self.kinds[method, self.kind(target)] += 1
+                found += 1
 
         return told

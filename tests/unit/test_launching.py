@@ -389,6 +389,18 @@ def test_a_bucket_is_opened_and_closed_again(server):
     assert said[1]["Principal"] == {"AWS": ["me"]} and len(json.loads(public.policy("b", "x"))["Statement"]) == 1
 
 
+def test_a_bucket_has_one_policy_and_so_one_role_that_opens_it(server):
+    closed = Closed(server)
+    opened = public.Opened(store(), Endpoint(server.url), Bucket("b"), "launch/x/", TRIAL)
+    server.answer = lambda method, key: (403, {}) if "policy" not in key else (200, {})
+    with pytest.raises(UserError, match=r"another role has opened its bucket.*sweeps with it") as refused:
+        public.Opened(store(), Endpoint(server.url), Bucket("b"), "put/y/", TRIAL, "with it")
+    assert refused.value.place == "stores.s" and closed.policies == ["PUT"]
+    server.answer = closed
+    opened.close()
+    public.Opened(store(), Endpoint(server.url), Bucket("b"), "launch/x/", TRIAL).close()
+
+
 def test_the_owner_is_named_only_where_the_store_takes_it(server):
     closed = Closed(server, accepts=lambda n: n == 2)
     public.Opened(store(), Endpoint(server.url), Bucket("b"), "launch/x/", TRIAL).close()

@@ -16,7 +16,7 @@ BY = ["store", "workload", "pattern", "stratum0", "days"]
 
 
 def day(n, stratum, state, begin, end, stored=10, size=2_000_000, **more):
-    times = {"begin_ns": begin * S, "end_ns": end * S}
+    times = {"begin_ns": begin * S, "end_ns": end * S, "prepare_ns": None if stratum else 2 * S}
     counts = dict.fromkeys(("heads", "gets", "puts", "skipped", "retries", "failures"), 1)
     return (
         {"client": 0, "day": n, "stratum": stratum, "state": state, "stored": stored, "bytes": size}
@@ -76,6 +76,7 @@ def test_days_that_stratum_1_did_not_get():
         "b": (1, 2),
         "c": (1, 1),
     }
+    assert releases.with_points(days[days["key"] == "e"], points).empty  # a campaign that replicates nothing
 
 
 def column(table, stratum, name):
@@ -105,6 +106,25 @@ def test_growth_times_and_lags_are_those_of_the_rows(table):
     assert column(table, 0, "lag_median_s") == [None] * 4
     assert column(table, 0, "published") == [2, 2, 0, 2] and column(table, 1, "published") == [2, 0, 2, 0]
     assert column(table, 1, "failures") == [1, 3, 1, 1]
+    assert column(table, 0, "whole_median_s") == [12, 12, None, 3] and column(table, 1, "whole_median_s") == [None] * 4
+
+
+def test_a_day_that_is_made_while_it_is_published_has_no_time_of_publication(tmp_path):
+    """Of the real tool, which also cannot say how many requests it sent."""
+    unknown = dict.fromkeys(("prepare_ns", "heads", "puts", "retries", "failures"))
+    rows = [day(1, 0, "published", 0, 10, **unknown), day(2, 0, "failed", 20, 25, stored=None, size=None, **unknown)]
+    rows.append(day(3, 0, "published", 30, 50, **unknown))
+    path = tmp_path / "days.0.parquet"
+    records.write_table(path, records.DAYS, {name: [row.get(name) for row in rows] for name in records.DAYS})
+    runs = {"k": {"point": {"fixed": {"release": {"factor": 0.001}}}}}
+    found = releases.of_runs(SimpleNamespace(files=lambda name: {str(path): "k"}, runs=runs))
+    points = pd.DataFrame({"key": ["k"], "state": ["ok"], "shared_host": pd.array([True], "boolean")})
+    points = points.assign(store="a", workload="publish", engine="cvmfs")
+    made = releases.table(found, points, ["store", "workload", "engine"])
+    assert column(made, 0, "publication_median_s") == [None] * 3 and column(made, 0, "heads") == [None] * 3
+    assert column(made, 0, "whole_median_s") == [10, None, 20] and column(made, 0, "gets") == [1, 1, 1]
+    assert column(made, 0, "repository_median_objects")[-1] == 20
+    assert pd.isna(releases.summary(made)["day_s"].iloc[0])
 
 
 def test_the_summary_is_that_of_the_last_day(table):

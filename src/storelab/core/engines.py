@@ -163,6 +163,14 @@ ALL = (
         addressings=("path",),
     ),
     Engine(
+        "cvmfs",
+        S3,
+        {"publish": Use("storelab.workloads.distribution.tool.client:ToolClient")},
+        program="storelab.workloads.distribution.tool.program:binary",
+        through_files=True,
+        addressings=("path",),
+    ),
+    Engine(
         "wire",
         EVERY,
         {

@@ -16,6 +16,7 @@ from storelab.core import units
 from storelab.core.config_types import Closed, FolderPath, Once, Size, Text
 
 WINDOW = 32  # bytes that the search for a cut looks at
+SHRINKS, PAGE = 0.45, 4096  # a day of the default kinds shrinks to this share of its bytes; bytes of a page of memory
 _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
 
 
@@ -172,6 +173,12 @@ class Release(Closed):
     def all_days(self) -> int:
         """Days that there are."""
         return self.days or (len(self.tree.versions) if self.tree else 110)
+
+
+def a_night(told: Mapping[str, Any]) -> int:
+    """Bytes of the files of a night before compression, at most, about; each takes whole pages. told: as below."""
+    files, stored = told["tree_files"], units.parse(told["bytes_a_day"], "size", "") / told["files_a_day"]
+    return round(told["factor"] * files * (stored / SHRINKS + PAGE))
 
 
 def a_day(told: Mapping[str, Any]) -> tuple[int, int]:

@@ -6,10 +6,12 @@ May import: nothing of storelab.
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 REFLOG, MANIFEST = ".cvmfsreflog", ".cvmfspublished"
 WHOLE, CHUNK, CATALOG = "", "P", "C"
 KINDS = {WHOLE: "data", CHUNK: "chunk", CATALOG: "catalog"}
+BESIDE = {"X": "X", "H": "H", "M": "M"}  # letter of a manifest -> suffix: certificate, history, about the repository
 _KEY = re.compile(r"(?:[^/]+/)?data/([0-9a-f]{2})/([0-9a-f]{38})([A-Z]?)")
 _LETTERS = "CBRDSGANXHTMY"  # of a manifest, in the order in which CvmFS writes them
 
@@ -46,6 +48,11 @@ def manifest_text(fields: dict[str, str]) -> bytes:
         raise ValueError(f"a manifest has no field {min(unknown)!r}")
     text = "".join(f"{letter}{fields[letter]}\n" for letter in _LETTERS if letter in fields).encode()
     return text + b"--\n" + hashlib.sha1(text).hexdigest().encode() + b"\n"
+
+
+def beside(repository: str, fields: Mapping[str, str]) -> list[str]:
+    """Keys of what a manifest names beside its root catalog."""
+    return [key(repository, fields[letter], suffix) for letter, suffix in BESIDE.items() if letter in fields]
 
 
 def manifest_fields(blob: bytes) -> dict[str, str]:

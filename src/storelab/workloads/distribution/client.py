@@ -108,16 +108,24 @@ class PublishClient(Client):
         row = dict.fromkeys(self.rows) | told
         row |= {"client": self.job.number, "stratum": number, "day": n, "state": state, "reason": reason}
         row |= {"begin_ns": begin, "end_ns": clock.now_ns(), "objects": objects or 0}
-        row |= {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
+        row |= self.counted(strata)
         for name, column in self.rows.items():
             column.append(row[name])
         return state
 
-    def result(self) -> Result:
-        asked, own = self.axes["days"], self.recorded()
+    def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
+        """COUNTED since the day began; null where it is not known."""
+        return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
+
+    def all_done(self) -> Check:
+        asked = self.axes["days"]
         states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
         told = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
         late = "; the deadline came: raise `duration`" if self.done < asked else ""
+        return Check("days", self.done == asked, told + late)
+
+    def result(self) -> Result:
+        own = self.recorded()
         return Result(
             own.log.ops(),
             engine={
@@ -132,7 +140,7 @@ class PublishClient(Client):
                 "requests_per_operation": {"HEAD": 1, "GET": 1, "PUT": 1},
                 "errors": own.log.messages,
             },
-            checks=[Check("days", self.done == asked, told + late)],
+            checks=[self.all_done()],
             connections={"max": len(own.wires) or self.axes["workers"], "samples": []},
             tables={"days": self.rows},
         )

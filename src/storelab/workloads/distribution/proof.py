@@ -38,7 +38,7 @@ def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Itera
         return asdict(Check(title, True, "no day was published"))
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
-        needed = dict.fromkeys(walk.references(fields["C"], fetch, repository))
+        needed = dict.fromkeys([*walk.references(fields["C"], fetch, repository), *names.beside(repository, fields)])
     except (LookupError, OSError, ValueError) as error:
         return asdict(Check(title, False, f"{type(error).__name__}: {error}"))
     every = list(

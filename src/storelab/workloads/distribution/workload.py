@@ -3,13 +3,14 @@ on another store (experiment 14 of the evaluations, figure 15 of J. Phys. Conf. 
 """
 
 import re
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
-from storelab.core.axes.distribution import NOWHERE, TUNED, days_of
-from storelab.core.errors import UserError
+from storelab.core.axes.distribution import CVMFS, NOWHERE, TUNED, days_of
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
@@ -20,9 +21,14 @@ from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.workloads.distribution.launch.public import Opened
 
 MOST_BYTES = 10**9  # of an object: a catalog may be large
+TOOL = "cvmfs"  # engine: the real tool
+TRIAL = ".cvmfstrial"  # object that is there only while it is tried whether anybody may read
+LEVEL = 6  # of zlib: the tool has no other
 _zeros: dict[str, Store] = {}  # attempt -> its stratum 0
+_opened: dict[str, "Opened"] = {}  # attempt -> its repository, open to all
 
 
 def _acknowledged(folder: Path) -> list[str]:
@@ -31,7 +37,7 @@ def _acknowledged(folder: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     files = [str(path) for path in sorted(folder.glob("ops.*.parquet"))]
-    done = pc.field("error").is_null() & (pc.field("op") == "PUT")
+    done = pc.field("error").is_null() & (pc.field("op") == "PUT") & pc.field("object").is_valid()
     return pq.read_table(files, columns=["object"], filters=done)["object"].to_pylist()
 
 
@@ -67,17 +73,55 @@ class Publish(Workload):
         if given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE):
             problem = "obstore signs by itself, and sends no x-amz-acl"
             raise UserError(f"{place}.engine", problem, "sweep `wire`, or pattern `tuned` without `expired`")
+        if given["engine"] == TOOL:
+            self.by_the_tool(point)
         most = patterns.PATTERNS[given["pattern"]].most
         if most and given["workers"] > most:
             problem = f"{given['workers']} connections, and pattern {given['pattern']} has {most} at most"
             raise UserError(f"{place}.workers", problem, "sweep fewer, or pattern `tuned`")
+
+    def by_the_tool(self, point: Point) -> None:
+        """Raises UserError: what the real tool does not do, or was never asked to do here."""
+        given, place = point.axes, f"sweeps.{point.sweep}.axes"
+        refused = (
+            ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has one way to ask", "sweep pattern `cvmfs`"),
+            ("expired", given["expired"] != NOWHERE, "cvmfs_swissknife signs with today's date", "sweep engine `wire`"),
+            ("scheme", given["scheme"] == "https", "cvmfs_swissknife speaks HTTP here", "sweep scheme http"),
+        )
+        for axis, wrong, problem, mend in refused:
+            if wrong:
+                raise UserError(f"{place}.{axis}", problem, mend)
+        if (level := point.fixed["release"]["zlib_level"]) != LEVEL:
+            problem = f"{level}, and cvmfs_swissknife compresses at level {LEVEL}"
+            raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
         begin = re.escape(put_prefix(attempt)) + re.escape(point.fixed["release"]["repository"])
         return [Made(rf"{begin}/(?:data/[0-9a-f]{{2}}/[0-9a-f]{{38}}[A-Z]?|\.cvmfs[a-z]+)", 1, MOST_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
-        buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
+        """The real tool reads without a signature: for it, what lies below the attempt's prefix is opened to all."""
+        places = [Bucket(**b) for b in job["buckets"]]
+        buckets.ensure(store, config.name, places)
+        if point.axes["engine"] != TOOL:
+            return
+        from storelab.workloads.distribution.launch import public
+
+        place, prefix, access = places[0], put_prefix(job["attempt"]), store.access(places[0].account)
+        trial = f"{point.fixed['release']['repository']}/{TRIAL}"
+        key, what = f"{place.prefix}{prefix}{trial}", "with engine `cvmfs`"
+        access.write(place.name, key, b"anybody may read this")
+        try:
+            opened = public.Opened(store, store.endpoints(1)[0], place, prefix, trial, what)
+        finally:
+            access.delete(place.name, [key])
+        _opened[job["attempt"]] = opened
+        job["extra"] = {"url": opened.url}
+
+    def ended(self, job: dict[str, Any]) -> None:
+        if opened := _opened.pop(job["attempt"], None):
+            with suppress(MeasurementFailed):  # a store that is down has closed it as well as can be
+                opened.close()
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Is all there that the manifest needs, and all that was acknowledged? Everything is read again."""
@@ -150,7 +194,11 @@ _AXES = (
 PUBLISH = Publish(
     "publish",
     (
-        axes.engine("publish", "wire", "What asks: plain signed S3 requests, or obstore, at less CPU."),
+        axes.engine(
+            "publish",
+            "wire",
+            "What asks: plain signed S3 requests; obstore, at less CPU; `cvmfs`: the real tool, cvmfs_swissknife.",
+        ),
         *_AXES,
         *axes.DEPLOYMENT,
     ),

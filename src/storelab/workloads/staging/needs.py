@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from storelab.core.axes import mixes
-from storelab.core.campaign.release import a_day
+from storelab.core.campaign.release import a_day, a_night
 from storelab.core.engines import CATALOGUE
 from storelab.core.model import Point
 from storelab.datasets.payload import BODIES
@@ -37,6 +37,8 @@ def scratch_bytes(point: Point) -> int:
     These are the bodies, and for downloads the ring and what is in flight.
     """
     if release := point.fixed.get("release"):  # a day, and what failed days before it left: three days in all
+        if CATALOGUE[point.axes["engine"]].through_files:  # as plain files, of which one more is spooled
+            return 3 * a_night(release)
         return 3 * a_day(release)[1] + (DAYS_BYTES if point.workload == "collect_garbage" else 0)
     if "sizes" in point.fixed:
         return BODIES * mixes.largest(point.fixed["sizes"])

@@ -38,7 +38,8 @@ def table(rows: pd.DataFrame) -> str:
     caption = (
         "Releases of software: days that were published or replicated, of those that were tried; what a stratum holds "
         "at the end; medians over the days of the time of a day and of the lag of stratum 1, and its longest lag; "
-        "retries and failed requests of all days (medians over the runs). Below: "
+        "retries and failed requests of all days (medians over the runs). A day that is made while it is published has "
+        "no time here. Below: "
         "what was printed in 2015, at factor 1: "
         f"{a_day[0]} new files and {a_day[1]}~GB a day (mean and standard deviation over the days)."
     )

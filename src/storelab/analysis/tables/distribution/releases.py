@@ -1,7 +1,8 @@
 """`releases.csv`: releases of software by stratum and day: what was new, how long it took, how late stratum 1 was.
 
 The lag of a day is the time from when stratum 0 had its manifest until stratum 1 had it, or a later one. What a
-repository holds is the sum of what was stored on all days until then, those that failed too.
+repository holds is the sum of what was stored on all days until then, those that failed too. Where the engine makes a
+day while it publishes it, the day has no time of publication, only a whole one: from its begin to its manifest.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ METRICS = (
     ("new", "mb"),
     ("publication", "s"),
     ("lag", "s"),
+    ("whole", "s"),
 )
 COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 
@@ -48,8 +50,9 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
         repository_mb=of["bytes"].cumsum() / 1e6,
         new_objects=rows["stored"],
         new_mb=rows["bytes"] / 1e6,
-        publication_s=lasted.where(done),
+        publication_s=lasted.where(done & ((rows["stratum"] != 0) | rows["prepare_ns"].notna())),
         lag_s=_lags(rows, done),
+        whole_s=(lasted + rows["prepare_ns"].fillna(0) / 1e9).where(done & (rows["stratum"] == 0)),
         factor=[_fixed(campaign, key)["release"]["factor"] for key in rows["key"]],
     )
 
@@ -78,7 +81,7 @@ def with_points(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     them that stratum 1 did not get, neither by themselves nor with a later one. days: `of_runs`."""
     done, both = days[days["state"] == PUBLISHED], days.loc[days["stratum"] == 1, "key"].unique()
     zero = done[(done["stratum"] == 0) & done["key"].isin(both)]
-    last = zero["key"].map(done[done["stratum"] == 1].groupby("key")["end_ns"].max())
+    last = pd.to_numeric(zero["key"].map(done[done["stratum"] == 1].groupby("key")["end_ns"].max()))
     found = (
         zero.assign(behind=~(last >= zero["end_ns"])).groupby("key")["behind"].agg(published_days="size", behind="sum")
     )

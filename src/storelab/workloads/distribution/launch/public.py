@@ -18,6 +18,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads.probe.plain_http import Connection, Reply, said
 
 SPREADS_S = 5.0  # rights may take so long until all of a store knows them
+_OPEN: set[tuple[str, str]] = set()  # URL of a store and bucket: a policy of this process lies on it
 
 
 def url_of(endpoint: Endpoint, bucket: Bucket, prefix: str) -> str:
@@ -52,9 +53,11 @@ class Opened:
     Raises UserError where the store does not serve it. place: of the store in the configuration.
     """
 
-    def __init__(self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str):
-        """trial: key below the prefix, of an object that is there."""
-        self.endpoint, self.bucket = endpoint, bucket
+    def __init__(
+        self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str, what: str = "of `launch`"
+    ):
+        """trial: key below the prefix, of an object that is there; what: which sweeps need it, for people."""
+        self.endpoint, self.bucket, self.own = endpoint, bucket, (endpoint.url, bucket.name)
         self.keys = store.credentials(bucket.account)
         self.url, self.policy = url_of(endpoint, bucket, prefix), False
         wanted = f"{self.url}/{quote(trial)}"
@@ -71,18 +74,21 @@ class Opened:
             raise UserError(
                 f"stores.{store.name}",
                 f"cannot serve GETs without a signature ({why}), as clients of CernVM-FS ask",
-                "leave the store out of sweeps of `launch`, or let everybody read its bucket",
+                f"leave the store out of sweeps {what}, or let everybody read its bucket",
             )
 
     def _open(self, prefix: str) -> str:
         """Let everybody read below the prefix; why not, '' where it was done."""
         if self.bucket.prefix:
             return "the bucket is not storelab's to open"
+        if self.own in _OPEN:
+            return "another role has opened its bucket, which has one policy"
         assert self.keys is not None
         for owner in (self.keys.access_key, None):  # most take no access key for a name
             reply = self._ask("PUT", policy(self.bucket.name, prefix, owner))
             if reply.good:
                 self.policy = True
+                _OPEN.add(self.own)
                 return ""
         return f"a policy of the bucket: {said(reply)}"
 
@@ -106,6 +112,7 @@ class Opened:
         """The policy goes, where this put one."""
         if self.policy:
             self.policy = False
+            _OPEN.discard(self.own)
             self._ask("DELETE")
 
 

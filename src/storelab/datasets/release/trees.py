@@ -1,0 +1,201 @@
+"""Days of a release as plain files, as a publishing tool takes them: what a day changes, and what was there before.
+
+What goes is marked as the union file system aufs marks it, which takes no root: a file `.wh.NAME` beside it, and in a
+folder that is replaced as a whole a file `.wh..wh..opq`. A file `.cvmfscatalog` asks for a catalog of its own.
+May import: `campaign.release`, the other modules of this folder.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from storelab.core.campaign.release import KINDS
+from storelab.core.campaign.release import Release as Settings
+from storelab.core.errors import of_system
+from storelab.datasets.release import catalogs, content, nightly, objects, tree
+from storelab.datasets.release.known import Known
+from storelab.datasets.release.objects import File, Kept
+from storelab.datasets.release.state import FILE, FOLDER, LINK, State
+
+GONE, REPLACED = ".wh.", ".wh..wh..opq"
+ODD = (b".wh.", b".cvmfsgraft-")  # begins of names that mean something to the tool
+
+
+class Trees:
+    """The days of a release, one after the other, in a folder on tmpfs.
+
+    `changed`: what the next publication brings: the whole folder of each night that is not published yet, and marks of
+    what goes. `there`: what the repository holds, as names, types and sizes; files without content take no room.
+    """
+
+    def __init__(self, settings: Settings, folder: Path):
+        self.settings, self.folder = settings, folder
+        self.changed, self.there = folder / "changed", folder / "there"
+        self.nights: dict[str, int] = {}  # folder of a night -> its day
+        self._of: Any = tree if settings.tree else nightly
+        for own in (self.changed, self.there):
+            own.mkdir(parents=True, exist_ok=True)
+
+    def add(self, n: int) -> dict[str, int]:
+        """Writes day n, the one behind the last. What was not published before stays to be published with it.
+
+        Returns, as `day.json` of `build.py` has them: new_files and raw_bytes (files with a content that was not there,
+        and their bytes), files (of the night), removed_files; skipped (what is left out). Raises UserError: no such
+        folder of a real tree, a full disk.
+        """
+        try:
+            return self._add(n)
+        except OSError as error:
+            raise of_system(error) from None
+
+    def _add(self, n: int) -> dict[str, int]:
+        name = self._of.night(self.settings, n)
+        for gone in [other for other, day in self.nights.items() if day <= n - self.settings.nights and other != name]:
+            del self.nights[gone]
+            self._mark_gone(gone)
+        night = self.changed / name
+        shutil.rmtree(night, ignore_errors=True)  # of a day that was not published
+        night.mkdir()
+        if (self.there / name).exists():
+            (night / REPLACED).touch()
+        self.nights[name] = n
+        with State(self.folder / "state", self.settings) as state:
+            with state.transaction():
+                self._of.begin(state, n)
+            return self._write(state, n, night)
+
+    def _mark_gone(self, name: str) -> None:
+        shutil.rmtree(self.changed / name, ignore_errors=True)
+        if (self.there / name).exists():
+            (self.changed / f"{GONE}{name}").touch()
+
+    def _write(self, state: State, n: int, night: Path) -> dict[str, int]:
+        folders = _rows(state, FOLDER)
+        for path, _, _, _ in folders:
+            _at(night, path).mkdir()
+        written, files = self._due(state, n, night), 0
+        for path, kind, size, mode, mtime in state.db.execute(_FILES, (FILE,)):
+            if path not in written:  # as it was on its own day, which its time tells
+                day = (mtime - nightly.EPOCH) // nightly.DAY_S
+                _put(_at(night, path), self._blocks(File(path, size, kind), day, None))
+            _set(_at(night, path), mode, mtime)
+            files += 1
+        for path, _, mtime, target in _rows(state, LINK):
+            _at(night, path).symlink_to(os.fsdecode(target))
+            os.utime(_at(night, path), (mtime, mtime), follow_symlinks=False)
+        when = nightly.EPOCH + nightly.DAY_S * n
+        self._markers(night, [path for path, *_ in folders], when)
+        for path, mode, mtime, _ in reversed(folders):
+            _set(_at(night, path), mode | 0o700, mtime)  # it must be possible to remove it
+        _set(night, 0o755, when)
+        with Known(self.folder / "known.sqlite") as known:
+            fresh = set(known.add(written.values(), n))
+        own = [size for digest, size in written.values() if digest in fresh]
+        told = {"new_files": len(own), "raw_bytes": sum(own), "files": files}
+        told["removed_files"] = state.get("removed_files", 0)
+        told["skipped"] = state.db.execute("SELECT count(*) FROM skipped").fetchone()[0]
+        return told
+
+    def _due(self, state: State, n: int, night: Path) -> dict[bytes, tuple[str, int]]:
+        """Writes the files that are new on day n; path -> (SHA-1 of its content, bytes)."""
+        source = os.fsencode(tree.source(self.settings, n)) if self.settings.tree else None
+        out = {}
+        for number, files in state.due():
+            kept = []
+            for file in files:
+                if _odd(file.path):
+                    kept.append(Kept(file.path, problem="its name means something to the tool"))
+                    continue
+                try:
+                    out[file.path] = _put(_at(night, file.path), self._blocks(file, n, source))
+                    kept.append(Kept(file.path, out[file.path][1]))
+                except _Unread as error:
+                    _at(night, file.path).unlink(missing_ok=True)
+                    kept.append(Kept(file.path, problem=str(error)))
+            state.finished(number, kept)
+        return out
+
+    def _blocks(self, file: File, day: int, source: bytes | None) -> Iterator[bytes]:
+        if source is not None:
+            return _read(b"%b/%b" % (source, file.path))
+        assert file.kind is not None
+        return content.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
+
+    def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
+        """Folders down to `catalog_depth` get a catalog of their own; so does the night."""
+        for path in (b"", *(p for p in folders if p.count(b"/") < self.settings.catalog_depth)):
+            marker = _at(night, path) / os.fsdecode(catalogs.MARKER)
+            if not marker.exists():
+                marker.touch()
+                _set(marker, 0o644, when)
+
+    def published(self) -> None:
+        """All of `changed` is in the repository now."""
+        for entry in sorted(self.changed.iterdir()):
+            if entry.name.startswith(GONE):
+                shutil.rmtree(self.there / entry.name.removeprefix(GONE))
+                entry.unlink()
+                continue
+            shutil.rmtree(self.there / entry.name, ignore_errors=True)
+            (entry / REPLACED).unlink(missing_ok=True)
+            for above, _, names in os.walk(entry):
+                for name in names:
+                    _hollow(Path(above, name))
+            entry.rename(self.there / entry.name)
+
+
+_FILES = "SELECT path, kind, size, mode, mtime FROM night WHERE type = ? ORDER BY path"
+
+
+def _rows(state: State, kind: int) -> list[tuple[bytes, int, int, bytes]]:
+    """(path, mode, time, target) of all folders or links of the night, a folder before what is in it."""
+    found = state.db.execute("SELECT path, mode, mtime, target FROM night WHERE type = ? ORDER BY path", (kind,))
+    return [row for row in found.fetchall() if not _odd(row[0])]
+
+
+def _odd(path: bytes) -> bool:
+    return any(part.startswith(ODD) for part in path.split(b"/"))
+
+
+class _Unread(Exception):
+    """A file of a real tree cannot be read: why."""
+
+
+def _read(path: bytes) -> Iterator[bytes]:
+    try:
+        yield from objects.read(path)
+    except OSError as error:
+        raise _Unread(os.strerror(error.errno) if error.errno else str(error)) from None
+
+
+def _at(night: Path, path: bytes) -> Path:
+    return night / os.fsdecode(path)
+
+
+def _put(path: Path, blocks: Iterator[bytes]) -> tuple[str, int]:
+    """(SHA-1, bytes) of what was written."""
+    digest, size = hashlib.sha1(), 0
+    with open(path, "xb") as out:
+        for block in blocks:
+            out.write(block)
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _set(path: Path, mode: int, mtime: int) -> None:
+    path.chmod(mode)
+    os.utime(path, (mtime, mtime))
+
+
+def _hollow(path: Path) -> None:
+    """The file keeps its size and gives its room back."""
+    found = path.lstat()
+    if stat.S_ISREG(found.st_mode):
+        path.chmod(0o600)
+        os.truncate(path, 0)
+        os.truncate(path, found.st_size)

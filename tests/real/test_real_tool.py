@@ -1,0 +1,233 @@
+"""Days of a release published by cvmfs_swissknife itself to a real SeaweedFS, through a proxy that counts: what lies there, what was asked, what is left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from counting_proxy import HttpProxy
+from release_reader import restore
+
+from storelab.analysis.tables import build
+from storelab.core import evidence, plan
+from storelab.core.campaign.release import Release as Settings
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.datasets.release import names, walk
+from storelab.datasets.release.build import Release
+from storelab.measure import check, plan_file, point
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+from storelab.workloads.distribution import proof
+from storelab.workloads.distribution.launch import public
+from storelab.workloads.distribution.tool import program
+from storelab.workloads.staging import buckets, stage, written
+
+
+def missing() -> str:
+    """Why the program cannot run here; '' where it can."""
+    try:
+        program.binary()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.skipif(bool(missing()), reason=missing() or "there")]
+REPOSITORY = "sw.example.org"
+RELEASE = {"repository": REPOSITORY, "factor": 0.0003, "days": 3, "nights": 2}
+MARKER = b"/.cvmfscatalog"
+
+
+def kind(target: str) -> str:
+    """What of a repository a request is about."""
+    last = target.partition("?")[0].rpartition("/")[2]
+    if last.startswith(".cvmfs"):
+        return last
+    if "/data/" not in target:
+        return "other"
+    return {"C": "catalog", "P": "chunk", "X": "certificate"}.get(last[-1], "data")
+
+
+@pytest.fixture
+def proxy(seaweedfs):
+    parts = urlsplit(seaweedfs.endpoints(1)[0].url)
+    with HttpProxy(parts.hostname, parts.port, kind) as one:
+        yield one
+
+
+def campaign(url, tmp_path, seconds=60, **axes):
+    config = Config.model_validate(
+        {
+            "campaign": "lab",
+            "name": "nightly",
+            "results": str(tmp_path / "results"),
+            "state": str(tmp_path / "state"),
+            "stores": {"one": {"kind": "s3", "endpoint": url, "prefix": "tool"}},
+            "use_stores": ["one"],
+            "repetitions": 1,
+            "calibrate": False,
+            "release": RELEASE,
+            "sweeps": {
+                "own": {
+                    "workload": "publish",
+                    "duration": f"{seconds} s",
+                    "warm_up": "0 s",
+                    "axes": {"days": 3, "engine": "cvmfs"} | axes,
+                }
+            },
+        }
+    )
+    return config, plan.make(config, WORKLOADS)
+
+
+def shown_by_the_generator(tmp_path) -> dict:
+    """Path -> what lies there behind the last day."""
+    bucket, release = {}, Release(Settings.model_validate(RELEASE))
+    for n in range(1, 4):
+        day = release.day(n, tmp_path / "generated")
+        bucket |= {item.key.partition("/")[2]: day.path(item).read_bytes() for item in day.objects()}
+    return restore(day.facts["root_catalog"], bucket.__getitem__)
+
+
+def held(proxy, when) -> None:
+    """Answers stand still from the request on at which this holds."""
+
+    def told(target):
+        if when():
+            proxy.flowing.clear()
+        return kind(target)
+
+    proxy.kind = told
+
+
+def running() -> list[int]:
+    found = psutil.process_iter(["name"])
+    return [p.pid for p in found if (p.info["name"] or "").startswith(program.NAME[:15])]
+
+
+def still_running() -> list[int]:
+    """The same 10 s later at most: its watchdog ends when it sees that the program is gone."""
+    end = time.monotonic() + 10
+    while running() and time.monotonic() < end:
+        time.sleep(0.05)
+    return running()
+
+
+def test_three_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path):
+    config, (planned,) = campaign(proxy.url, tmp_path)
+    check.everything(config, [planned], WORKLOADS, all_stores(config))
+    plan_file.write(config, [planned], WORKLOADS)
+    proxy.reset()
+    run = point.point(config, [planned], planned.key)
+    told = {c["name"]: c for c in run["checks"]}
+    assert told.keys() == {"days", "stratum 0 whole"} and all(c["ok"] for c in told.values()), told
+    assert re.fullmatch(r"cvmfs_swissknife \d+\.\d+\.\d+.*", run["engine"]["version"])
+    rows = pq.read_table(config.raw / planned.key / "days.0.parquet").to_pylist()
+    assert [(r["day"], r["state"], r["prepare_ns"]) for r in rows] == [(n, "published", None) for n in (1, 2, 3)]
+
+    # The tree is the generator's: the third night lies where the first one lay.
+    store = all_stores(config)["one"]
+    bucket, access = stage.buckets_of(config, store, 1)[0], store.access(0)
+    prefix = f"put/{run['attempt']}/"
+    fetch = proof.reader(access, bucket, prefix)
+    fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
+    assert fields["S"] == "3" and fields["N"] == REPOSITORY
+    shown = restore(fields["C"], lambda key: fetch(f"{REPOSITORY}/{key}"), by_the_tool=True)
+    wanted = shown_by_the_generator(tmp_path)
+    assert {p: e for p, e in shown.items() if not p.endswith(MARKER)} == wanted and len(wanted) > 100
+    roots = walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}"))
+    assert len(roots) == 4 and fields["C"] in roots  # that of the empty repository, too
+
+    # What the program counted is what went over the wire, and what lies there; storelab itself asked for the rest.
+    listed = {k.partition(f"{prefix}{REPOSITORY}/")[2]: n for k, n in access.keys(bucket.name, bucket.prefix + prefix)}
+    stored = {k: n for k, n in listed.items() if k.startswith("data/") and not k.endswith("X")}
+    whole = sum(r["stored"] for r in rows) + 1  # the root catalog of the empty repository
+    puts, heads = ({what: n for (m, what), n in proxy.kinds.items() if m == method} for method in ("PUT", "HEAD"))
+    # Files of the same content that are under way at once are sent more than once: here the empty markers.
+    assert puts["data"] + puts["catalog"] == whole and whole - 10 < len(stored) <= whole
+    assert heads["data"] + heads["catalog"] == whole + sum(r["skipped"] for r in rows)
+    assert abs(sum(stored.values()) - sum(r["bytes"] for r in rows)) < 20_000
+    assert puts[".cvmfspublished"] == puts[".cvmfsreflog"] - 1 == 4  # with the empty one; a reflog is made before
+    assert set(listed) - set(stored) - {k for k in listed if k.endswith("X")} == {
+        ".cvmfspublished",
+        ".cvmfsreflog",
+        ".cvmfswhitelist",
+    }
+
+    # Nothing is left behind: no process, no policy, no key, nothing on tmpfs.
+    assert not still_running()
+    url = f"{public.url_of(store.endpoints(1)[0], bucket, prefix)}/{REPOSITORY}/{names.MANIFEST}"
+    assert "403" in public.asked(url, store.endpoints(1)[0])
+    secret = seaweedfs.credentials().secret_key.encode()
+    for path in config.campaign_dir.rglob("*"):
+        assert not path.is_file() or secret not in path.read_bytes(), path
+    evidence.write_sums(config.raw)
+    build.build(config.campaign_dir)
+    table = build.read(config.campaign_dir, "releases")
+    assert table["publication_median_s"].isna().all() and (table["whole_median_s"] > 0).all() and len(table) == 3
+    gone = buckets.remove(store, config.name, written.noted(config, store))  # all of it is known as storelab's
+    assert not gone.stays and gone.objects == len(listed)
+
+
+def test_a_run_that_was_killed_in_the_middle_of_a_day_is_whole_the_next_time(proxy, keys, tmp_path):
+    config, (planned,) = campaign(proxy.url, tmp_path)
+    sweeps = {
+        "own": {"workload": "publish", "duration": "60 s", "warm_up": "0 s", "axes": {"days": 3, "engine": "cvmfs"}}
+    }
+    more = {"name": "nightly", "use_stores": ["one"], "repetitions": 1, "calibrate": False, "release": RELEASE}
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "lab.yaml").write_text(json.dumps(more | {"sweeps": sweeps}))
+    stores = {"one": {"kind": "s3", "endpoint": proxy.url, "prefix": "tool"}}
+    own = {"campaign": "lab", "stores": stores, "results": str(tmp_path / "results"), "state": str(tmp_path / "state")}
+    (tmp_path / "config.yaml").write_text(json.dumps(own))
+    held(proxy, lambda: proxy.kinds["PUT", ".cvmfspublished"] == 2 and proxy.kinds["PUT", "data"] > 60)
+    command = [sys.executable, "-m", "storelab", "measure", planned.key]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        end = time.monotonic() + 60
+        # The second day: its data come, and its manifest is not there (the empty repository's and the first day's are).
+        while proxy.flowing.is_set():
+            assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
+            time.sleep(0.02)
+        assert proxy.kinds["PUT", ".cvmfspublished"] == 2 and running()
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        proxy.kind = kind
+        proxy.flowing.set()
+    assert not still_running(), "the program outlived storelab"
+    assert not (config.raw / planned.key / "run.json").exists()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = json.loads((config.raw / planned.key / "run.json").read_text())
+    assert run["valid"] and all(c["ok"] for c in run["checks"]), run["checks"]
+    store = all_stores(config)["one"]
+    gone = buckets.remove(store, config.name, written.noted(config, store))  # the killed one's objects, too
+    assert not gone.stays
+
+
+def test_a_deadline_in_the_middle_of_a_day_leaves_no_process(proxy, keys, tmp_path):
+    short, (planned,) = campaign(proxy.url, tmp_path, seconds=3)
+    plan_file.write(short, [planned], WORKLOADS)
+    timers = []
+
+    def in_the_middle():
+        if proxy.kinds["PUT", "data"] > 20 and not timers:
+            timers.append(threading.Timer(5, proxy.flowing.set))
+            timers[0].start()
+            return True
+        return False
+
+    held(proxy, in_the_middle)
+    with pytest.raises(MeasurementFailed, match=r"of 3 days done, .*raise `duration`"):
+        point.point(short, [planned], planned.key)
+    assert not still_running()
