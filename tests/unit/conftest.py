@@ -25,10 +25,10 @@ def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def as_on_a_new_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What `storelab install` brings is not found, although this machine may have it: where a test needs a program of a
-    store, something stands in for it."""
+    store, something stands in for it. It ends with each module: the same process may run a real test next."""
 
     def which(name: str, path: str) -> str | None:
         found = shutil.which(name, path=path)
