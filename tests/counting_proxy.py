@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Self
 
 _HEAD_END = b"\r\n\r\n"
@@ -107,25 +107,21 @@ class CountingProxy:
         done.wait()
 
 
-KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD protocol
+class _ByLength(CountingProxy):
+    """The same for requests that say how long they are: `kinds` counts them by what they ask for."""
 
-
-class RootProxy(CountingProxy):
-    """The same for root://: `kinds` counts requests by name (those that open, ask, read); `requests` is their sum.
-
-    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length) and data.
-    """
-
-    def __init__(self, host: str, port: int):
-        super().__init__(host, port)
-        self.url = self.url.replace("http://", "root://") + "/"
+    FIRST = 0  # bytes that a client sends before its first request
 
     def reset(self) -> None:
         super().reset()
-        self.kinds: Counter[str] = Counter()
+        self.kinds: Counter = Counter()
+
+    def begins(self, held: bytes) -> tuple[Hashable | None, int] | None:
+        """What the request at the beginning asks for (None: it is not counted) and its bytes; None: its head is not whole."""
+        raise NotImplementedError
 
     def counter(self) -> Callable[[bytes], int]:
-        held, skip = b"", 20
+        held, skip = b"", self.FIRST
 
         def told(data: bytes) -> int:
             nonlocal held, skip
@@ -133,45 +129,49 @@ class RootProxy(CountingProxy):
             while True:
                 gone = min(skip, len(held))
                 held, skip = held[gone:], skip - gone
-                if skip or len(held) < 24:
+                if skip or (request := self.begins(held)) is None:
                     return found
-                request, length = struct.unpack_from("!H", held, 2)[0], struct.unpack_from("!i", held, 20)[0]
-                if request in KINDS:
-                    self.kinds[KINDS[request]] += 1
+                kind, skip = request
+                if kind is not None:
+                    self.kinds[kind] += 1
                     found += 1
-                skip = 24 + length
 
         return told
 
 
-class HttpProxy(CountingProxy):
-    """The same for requests with bodies, whose length the head says: `kinds` counts (method, what it asks for)."""
+KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD protocol
+
+
+class RootProxy(_ByLength):
+    """Of root:// those are counted that open, ask, read.
+
+    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length) and data.
+    """
+
+    FIRST = 20
+
+    def __init__(self, host: str, port: int):
+        super().__init__(host, port)
+        self.url = self.url.replace("http://", "root://") + "/"
+
+    def begins(self, held: bytes) -> tuple[str | None, int] | None:
+        if len(held) < 24:
+            return None
+        return KINDS.get(struct.unpack_from("!H", held, 2)[0]), 24 + struct.unpack_from("!i", held, 20)[0]
+
+
+class HttpProxy(_ByLength):
+    """Of HTTP, also requests with bodies, whose length the head says; they are counted by (method, kind)."""
 
     def __init__(self, host: str, port: int, kind: Callable[[str], str]):
         """kind: what a target of a request is called."""
         self.kind = kind
         super().__init__(host, port)
 
-    def reset(self) -> None:
-        super().reset()
-        self.kinds: Counter[tuple[str, str]] = Counter()
-
-    def counter(self) -> Callable[[bytes], int]:
-        held, skip = b"", 0
-
-        def told(data: bytes) -> int:
-            nonlocal held, skip
-            held, found = held + data, 0
-            while True:
-                gone = min(skip, len(held))
-                held, skip = held[gone:], skip - gone
-                head, end, rest = held.partition(_HEAD_END)
-                if skip or not end:
-                    return found
-                method, target = head.decode("latin-1").split(" ")[:2]
-                length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-                held, skip = rest, int(length[1]) if length else 0
-                self.kinds[method, self.kind(target)] += 1
-                found += 1
-
-        return told
+    def begins(self, held: bytes) -> tuple[tuple[str, str], int] | None:
+        head, end, _ = held.partition(_HEAD_END)
+        if not end:
+            return None
+        method, target = head.decode("latin-1").split(" ")[:2]
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        return (method, self.kind(target)), len(head) + len(end) + (int(length[1]) if length else 0)

@@ -306,7 +306,7 @@ def test_xrootd_lets_in_who_has_a_token(guarded, lab, tmp_path, monkeypatch, kin
         assert all(c["ok"] for c in record["checks"]) and {r["error"] for r in rows} == {None}
     if kind == "macaroon":
         assert 500 < tokens.expires(ask_macaroon(url, ca_file, jwt(600))) - time.time() < 610
-        own(path, macaroon(1))
+        own(path, macaroon(0))
         with pytest.raises(UserError, match="DOOR_FILE holds end"):
             lab(door, get=small(engine="fsspec"))
     assert written(tmp_path, [token], [path]) == []

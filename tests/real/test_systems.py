@@ -20,6 +20,8 @@ STORES = [
 BOTH = {"workers": 3, "clients": 2, "object_size": "20 kB"}
 SLOW = {"duration": "4 s"}  # a busy machine, and HDFS with 20 files a second
 SHORT = {"duration": "2 s"}
+# Uploads that begin a new folder together race (docs/stores/rclone.md).
+MAY_FAIL = {"rclone": {"InternalError"}}
 
 
 def measures(lab, settings, protocol, tmp_path):
@@ -35,7 +37,9 @@ def measures(lab, settings, protocol, tmp_path):
     if protocol == "s3":
         s5cmd = {name: {"workload": name, "axes": BOTH, **window} for name in ("put", "get")}
         for _, record, rows in lab(settings, **s5cmd):
-            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10 and {r["error"] for r in rows} == {None}
+            failed = [r["error"] for r in rows if r["error"]]
+            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10
+            assert len(failed) < 0.05 * len(rows) and set(failed) <= MAY_FAIL.get(settings["kind"], set())
 
 
 @pytest.mark.parametrize("kind", STORES)
