@@ -357,6 +357,24 @@ def test_no_pause_is_an_interruption_that_was_there_before(tmp_path):
     assert (ended["pause_s"], ended["never_served"]) == (14, 1) and np.isnan(ended["service_s"])
 
 
+@pytest.mark.parametrize("apart, tells", [(0.02, True), (0.05, False)])
+def test_a_ratio_of_a_phase_too_short_for_five_operations_is_none(tmp_path, apart, tells):
+    """Of rebuilding for 0.2 s: ten operations would have ended in it, or four. While the daemon was away, nine times as many."""
+    from storelab.analysis.tables import roles as table
+
+    events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
+    rows = [
+        {"client": 0, "op": "PUT", "count": 1, "bytes": 1, "end_ns": T0 + round(e * S), "start_ns": T0 + round(e * S) - MS}
+        | {"status": 200, "error": None, "latency_hist": None}
+        for e in np.arange(0.011, 20, apart)
+    ]
+    found = table.of_runs(campaign_of(tmp_path, rows, run_of(*events) | RECORD)).set_index("phase")
+    assert found.loc["rebuilding", "length_s"] == pytest.approx(0.2)
+    assert found.loc["during", "rate_over_before_ratio"] == pytest.approx(1, rel=0.02)
+    ratios = found.loc["rebuilding", ["rate_over_before_ratio", "latency_p50_over_before_ratio"]]
+    assert ratios.notna().all() if tells else ratios.isna().all()
+
+
 @pytest.mark.parametrize("error", [None, "Refused"])
 def test_roles_that_do_nothing_well(tmp_path, error):
     """No operation at all, or none that succeeded: every step and phase is there, with a rate of 0 and no latency."""

@@ -2,7 +2,9 @@
 points that do several things at once live in this folder. May import: what `tables` may.
 
 Phases are those of `records/roles.py`. A ratio is that of one run, phase over `before`; its median and interval are
-over the runs, so that what differs from run to run is in both. Of the counts of a phase see `records/cells.py`.
+over the runs, so that what differs from run to run is in both. There is none of a phase so short that fewer than
+LEAST operations would have ended in it at the rate before: chance alone would make it. Of the counts of a phase see
+`records/cells.py`.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,6 +25,7 @@ RATIOS = {  # metric of the ratio -> column of a run
     "latency_p50_over_before": "latency_p50_ms",
     "latency_p99_over_before": "latency_p99_ms",
 }
+LEAST = 5  # operations
 DELETING = ("delete", "collect_garbage")  # workloads
 SUMS = ("operations", "bytes", "errors", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
@@ -62,8 +65,8 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 @GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, operations, errors, hung, not_begun, the columns of METRICS and of RATIOS (null in `before`, and where
-    nothing was before), BOUNDS (of both; null: none)."""
+    length_s, operations, errors, hung, not_begun, the columns of METRICS and of RATIOS (null in `before`, where nothing
+    was before, and of phases that are too short), BOUNDS (of both; null: none)."""
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = cells.in_phases(campaign)
     measures = [*SUMS, *cells.LATENCIES, BOUNDS]
@@ -78,10 +81,11 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
     own = pd.MultiIndex.from_frame(both[["key", "role"]])
+    tells = both["length_s"] * before["rate_per_s"].reindex(own).to_numpy() >= LEAST
     for name, column in RATIOS.items():
         base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
-        both[f"{name}_ratio"] = ratio.where(both["phase"] != roles.BEFORE)
+        both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
     both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
     return both
 
