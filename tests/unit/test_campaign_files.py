@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from storelab.core import config, plan
 from storelab.core.errors import UserError
@@ -118,6 +119,16 @@ def test_an_evaluation_is_a_rehearsal_of_minutes_at_its_small_factor(campaign):
     assert f"scale={SMALL[campaign]:g}" in text
     preset = "huawei-uds-1"
     assert checked(campaign, preset, scale=SMALL[campaign], calibrate=False) > 2
+
+
+def test_a_rehearsal_has_its_stores_in_memory():
+    """As the comment of chep2015 says."""
+    file = ROOT / "envs" / "memory.yaml"
+    settings = config.load(ROOT / "config.yaml", [file], {"campaign": "chep2015", "scale": SMALL["chep2015"]})
+    named = yaml.safe_load(file.read_text())["stores"]
+    assert settings.use_stores[0] in named and all(settings.stores[name].backing == "tmpfs" for name in named)
+    assert "--configfile envs/memory.yaml" in (ROOT / "campaigns" / "chep2015.yaml").read_text()
+    check.limits(settings, plan.make(settings, WORKLOADS))
 
 
 def test_the_evaluation_of_2013_has_its_shape():

@@ -17,7 +17,7 @@ from make_examples import ONE_EACH, make
 
 from storelab import __version__
 from storelab.analysis.tables import build
-from storelab.cli import cli, main
+from storelab.cli import cli, main, measuring
 from storelab.cli.machine.answers import ANSWERS
 from storelab.cli.words import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
@@ -115,6 +115,15 @@ def test_check(tmp_path, monkeypatch):
         assert sum(w["measuring_s"] for w in of["workloads"]) == pytest.approx(sum(p["duration_s"] for p in own))
         assert of["estimated_s"] == pytest.approx(sum(p["duration_s"] + 2 for p in own))
     assert (told["measured"], told["sealed"], told["campaign"]) == (0, False, "smoke")
+
+
+@pytest.mark.parametrize(("workload", "said"), [("put", False), ("publish", True), ("roles-mine", False)])
+def test_an_estimate_says_which_work_may_end_before_its_deadline(workload, said, capsys):
+    works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
+    numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
+    measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "20 min" in told and ("publish may end before theirs" in told) == said
 
 
 def test_status(monkeypatch):

@@ -364,7 +364,14 @@ def test_a_ratio_of_a_phase_too_short_for_five_operations_is_none(tmp_path, apar
 
     events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
     rows = [
-        {"client": 0, "op": "PUT", "count": 1, "bytes": 1, "end_ns": T0 + round(e * S), "start_ns": T0 + round(e * S) - MS}
+        {
+            "client": 0,
+            "op": "PUT",
+            "count": 1,
+            "bytes": 1,
+            "end_ns": T0 + round(e * S),
+            "start_ns": T0 + round(e * S) - MS,
+        }
         | {"status": 200, "error": None, "latency_hist": None}
         for e in np.arange(0.011, 20, apart)
     ]

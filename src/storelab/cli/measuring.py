@@ -108,6 +108,8 @@ def _show_asked(campaign: str, asked: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from storelab.workloads import WORKLOADS
+
     console = Console()
     for of in asked:
         title = f"campaign {campaign}, store {of['store']}"
@@ -122,9 +124,11 @@ def _show_asked(campaign: str, asked: list[dict[str, Any]]) -> None:
             f"staged: {of['staged_objects']} objects, {staged}, as many PUT requests · buckets: {of['buckets']} · "
             f"free: {room} · tmpfs: {tmpfs}"
         )
+        asks = [WORKLOADS[w["workload"]] for w in of["workloads"] if w["workload"] in WORKLOADS]
+        early = ", ".join(w.name for w in asks if w.finishes)
         console.print(
             f"estimated time: {units.human_duration(of['estimated_s'] * 1e9)}, at 2 s beside each window; "
-            "uploads and requests last until each deadline"
+            f"uploads and requests last until each deadline{early and f'; {early} may end before theirs'}"
         )
 
 

@@ -122,6 +122,7 @@ class Workload:
     # What not every store can: `used_bytes`; `second_account`: client 0 gets its keys too; what the plan gives:
     # `objects`, `release`.
     needs: tuple[str, ...] = ()
+    finishes: bool = False  # it ends when its work is done: its duration is the longest that it may take
 
     def axis(self, name: str) -> Axis:
         return next(a for a in self.axes if a.name == name)

@@ -20,7 +20,7 @@ class Asked(Said):
 
     store: str = Field(description="The store.")
     workloads: list[Work] = Field(description="Its workloads.")
-    estimated_s: float = Field(description="Time that it takes, at 2 s beside each window.")
+    estimated_s: float = Field(description="Time that it takes at most, at 2 s beside each window.")
     staged_objects: int = Field(description="Objects that are uploaded before, as many PUT requests.")
     staged_bytes: int = Field(description="Their bytes.")
     buckets: int = Field(description="Buckets.")

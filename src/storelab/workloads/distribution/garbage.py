@@ -119,4 +119,5 @@ COLLECT_GARBAGE = CollectGarbage(
     "What only older days of a release need is deleted, as CernVM-FS collects garbage; the days are published before.",
     direction="write",
     needs=("release",),
+    finishes=True,
 )

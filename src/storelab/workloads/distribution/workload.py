@@ -205,6 +205,7 @@ PUBLISH = Publish(
     "A nightly release of software (`release`), published day by day as CernVM-FS does.",
     direction="write",
     needs=("release",),
+    finishes=True,
 )
 REPLICATE = Replicate(
     "replicate",
@@ -217,4 +218,5 @@ REPLICATE = Replicate(
     "The same, published to a second store and copied from there, day by day, by manifest and catalogs.",
     direction="write",
     needs=("release",),
+    finishes=True,
 )
