@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Self
@@ -107,7 +108,7 @@ class CountingProxy:
         done.wait()
 
 
-class _ByLength(CountingProxy):
+class _ByLength(CountingProxy, ABC):
     """The same for requests that say how long they are: `kinds` counts them by what they ask for."""
 
     FIRST = 0  # bytes that a client sends before its first request
@@ -116,9 +117,9 @@ class _ByLength(CountingProxy):
         super().reset()
         self.kinds: Counter = Counter()
 
+    @abstractmethod
     def begins(self, held: bytes) -> tuple[Hashable | None, int] | None:
         """What the request at the beginning asks for (None: it is not counted) and its bytes; None: its head is not whole."""
-        raise NotImplementedError
 
     def counter(self) -> Callable[[bytes], int]:
         held, skip = b"", self.FIRST
