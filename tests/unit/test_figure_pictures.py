@@ -18,6 +18,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from fontTools import subset
+from matplotlib import font_manager
+from matplotlib.figure import Figure
 from PIL import Image, ImageFilter
 
 from storelab.analysis.figures import catalogue, write
@@ -34,6 +37,7 @@ DPI, COLOURS = 60, 256
 SHOWN, SHOWN_DPI = ROOT / "docs" / "pictures", 110
 PLAIN = {"font.family": "DejaVu Sans", "text.hinting": "none", "text.hinting_factor": 1}
 TILE, MOST = 16, 3.5  # pixels; mean difference of a tile, of 255
+FONT = font_manager.findfont("DejaVu Sans")
 
 
 def tabled(name: str, folder: Path) -> Path:
@@ -146,3 +150,20 @@ def _written(path: Path, content: bytes) -> Path:
 
 if __name__ == "__main__":
     sys.exit(update() if sys.argv[1:] == ["--update"] else __doc__)
+
+
+def test_fonts_are_embedded_without_the_tables_that_place_glyphs(monkeypatch):
+    opened, load = [], subset.load_font
+
+    def seen(*args, **options):
+        opened.append(load(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(subset, "load_font", seen)
+    fig = Figure(figsize=(2, 1))
+    fig.supxlabel("Clients at AV 1")
+    assert set(write.SHAPING) & set(subset.load_font(FONT, subset.Options()).keys()), "the font has some"
+    opened.clear()
+    pdf = write.render(fig, "pdf")
+    assert opened and not any(set(write.SHAPING) & set(font.keys()) for font in opened)
+    assert b"/FontFile2" in pdf and subset.load_font is seen, "what was there before is there again"

@@ -6,9 +6,10 @@ import math
 import pandas as pd
 import pytest
 
+from storelab.analysis.parts.registry import Made
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import judging
-from storelab.analysis.tables import verdicts
+from storelab.analysis.tables import GIVEN, verdicts
 from storelab.analysis.tables.verdicts import cases, claims, rules
 from storelab.analysis.tables.verdicts.runs import Runs
 from storelab.analysis.tables.verdicts.subject import Group, Subject
@@ -367,14 +368,15 @@ PLAIN = pd.DataFrame(
 
 
 def test_claims_on_events_are_judged_on_the_runs_of_jobs(campaign):
-    found = Runs({"campaign": campaign, "plain": PLAIN})["events"]
+    found = Runs(Made({"campaign": campaign, "plain": PLAIN}, GIVEN))["events"]
     assert found["key"].tolist() == ["jobs"] and found["events_per_s"].tolist() == [8 * 10 / 4]
     assert found["wire_bytes_per_event"].tolist() == [200] and found["requests_per_event"].tolist() == [0.4]
 
 
 def test_claims_on_reads_are_judged_on_the_runs_that_read(campaign):
     axes = {"entry_fraction_percent": "Float64", "clients": "Int64"}
-    found = Runs({"campaign": campaign, "plain": PLAIN, "axes": axes})["sparse"].set_index("key")
+    tables = Made({"campaign": campaign, "plain": PLAIN, "axes": axes}, GIVEN)
+    found = Runs(tables)["sparse"].set_index("key")
     assert found.loc["entries", "reads_per_s"] == 2 / 4 and found.loc["jobs", "reads_per_s"] == 8 / 4
     assert set(found.index) == {"jobs", "entries"} and found["amplification_ratio"].tolist() == [2, 2]
 

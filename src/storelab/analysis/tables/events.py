@@ -14,7 +14,7 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core.engines import merges
 
 WORKLOAD = "events"
@@ -75,17 +75,17 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     return out
 
 
+@GIVEN("step_runs", "campaign", "plain")
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run: its columns of points.csv, and those of `runs`."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
     return both.merge(runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
 
 
-@TABLE("events", "campaign", "plain", "by")
-def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+@TABLE("events", "step_runs", "by")
+def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
     interval."""
-    both = with_points(campaign, points)
     columns = [*by, *groups.COUNTS, "nodes", "shared_host", *groups.CPU, "duration_s", *COLUMNS]
     return groups.summarised(both, by, METRICS, columns, _more, counted="events_per_s")
 

@@ -195,6 +195,7 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
+@GIVEN("latency_runs", "latencies", "rated")
 def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run and op: its columns of points.csv, and what `runs` found, METRICS with their unit."""
     renamed = found.rename(columns={"operations": "counted"})
@@ -202,9 +203,9 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
-@TABLE("latency", "latencies", "rated", "by")
-def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`) and op, of what `runs` found in valid runs: for each of METRICS the
+@TABLE("latency", "latency_runs", "by")
+def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`) and op, of what `with_points` gives: for each of METRICS the
     median over the runs with interval or range, in ms; null where it is null in one of the runs. lower_bounds: the
     metrics that are a lower bound in one of the runs, and so here. paused_percent: in the worst run; null: not known.
 
@@ -212,7 +213,7 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     loop): of the operations that were due in the windows, those that were begun and ended, in the worst run; below 100
     the system did not keep up.
     """
-    both, metrics = with_points(found, points), [(m, "ms") for m in METRICS]
+    metrics = [(m, "ms") for m in METRICS]
     told = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
     head = [*groups.COUNTS, *told]
     columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s", *cold.COLUMNS]

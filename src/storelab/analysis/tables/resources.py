@@ -14,7 +14,7 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
@@ -121,6 +121,7 @@ def of_run(
     return out
 
 
+@GIVEN("used", "campaign", "rated")
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run: its columns of points.csv that `of_run` does not give, and those of `of_run`."""
     found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
@@ -132,14 +133,14 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
 
 
-@TABLE("resources", "campaign", "rated", "by")
-def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+@TABLE("resources", "used", "by")
+def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
 
-    points: rows of points.csv with operations that mean something. interval: what low and high are.
+    used: `with_points` of the points with operations that mean something. interval: what low and high are.
     """
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
-    return groups.summarised(with_points(campaign, points), by, METRICS, columns, _more)
+    return groups.summarised(used, by, METRICS, columns, _more)
 
 
 def _more(runs: pd.DataFrame) -> dict[str, Any]:

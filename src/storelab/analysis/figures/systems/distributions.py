@@ -107,8 +107,6 @@ def _clients(rows: pd.DataFrame) -> str:
 
 def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object]) -> None:
     """Histograms on a logarithmic axis; what is zero is told in words."""
-    import seaborn as sns
-
     from storelab.analysis.figures import plots
 
     zeros, drawn = [], False
@@ -120,11 +118,11 @@ def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours:
                 zeros.append(f"{100 * r['zeros'] / r['samples']:.0f} %")
             if counts.empty:
                 continue
-            edges = np.arange(counts.index.min() - 2, counts.index.max() + 2) / COARSE  # logarithms, as the axis has
-            middles = 10.0 ** ((counts.index.to_numpy(float) - 0.5) / COARSE)
-            look = {"element": "step", "fill": False, "linewidth": 1, "linestyle": dash}
-            weights = 100 * counts.to_numpy() / r["samples"]
-            sns.histplot(x=middles, weights=weights, bins=edges.tolist(), color=colours[r["series"]], ax=ax, **look)
+            buckets = np.arange(counts.index.min() - 2, counts.index.max() + 2)  # from where each begins; two are empty
+            percent = 100 * counts.reindex(buckets + 1, fill_value=0) / r["samples"]
+            look = {"drawstyle": "steps-post", "linewidth": 1, "linestyle": dash, "color": colours[r["series"]]}
+            (line,) = ax.plot(10.0 ** (buckets / COARSE), percent, **look)
+            line.sticky_edges.y[:] = (0, np.inf)
             drawn = True
     ax.set(xlabel="", ylabel="")
     if not drawn:

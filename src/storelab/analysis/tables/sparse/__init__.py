@@ -9,7 +9,7 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 METRICS = (
     *((name, "mb_per_read") for name in ("needed", "asked", "wire")),
@@ -27,6 +27,7 @@ PER_READ = ("entries", "branches", "baskets")
 COLUMNS = (*groups.COUNTS, "reads", "shared_host", *groups.CPU, *PER_READ, *groups.spread(METRICS))
 
 
+@GIVEN("read_runs", "campaign", "plain", "axes")
 def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) -> pd.DataFrame:
     """The points with reads, joined with `windows.reads`, and `share_amplification_ratio`: wire bytes per read over the
     entries' share of the volume, which is needed bytes * entries / entries of the same selection at 100 % of the
@@ -48,9 +49,9 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
     return both
 
 
-@TABLE("sparse", "campaign", "plain", "axes", "by")
-def table(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str], by: list[str]) -> pd.DataFrame:
-    """One row per group of read points: medians over the runs of what `windows.reads` gives per run; reads: sum over
+@TABLE("sparse", "read_runs", "by")
+def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of `read_points`: medians over the runs of what `windows.reads` gives per run; reads: sum over
     the runs."""
 
     def more(group: pd.DataFrame) -> dict[str, Any]:
@@ -61,7 +62,6 @@ def table(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str], by: li
             **{name: group[f"{name}_per_read"].median() for name in PER_READ},
         }
 
-    both = read_points(campaign, points, axes)
     return groups.summarised(both, by, METRICS, [*by, *COLUMNS], more, counted="reads_per_s")
 
 

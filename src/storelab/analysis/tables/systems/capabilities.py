@@ -4,6 +4,7 @@ A probe has no rate: its points are in no table of rates. Clients and runs that 
 tried` and `error`; where answers contradict each other the row says `unclear` and how often each was given.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,15 +47,15 @@ def deployment_axes(campaign: Campaign) -> list[str]:
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:
     """answer, evidence, asked (how often it was tried) of all that was answered to one question about one
     deployment."""
-    tried = answered[~answered["answer"].isin(WEAK)]
-    if tried.empty:
-        weak = min(answered.itertuples(), key=lambda row: WEAK.index(row.answer))
-        return {"answer": weak.answer, "evidence": weak.evidence, "asked": 0}
-    counts = tried["answer"].value_counts()
-    first = tried.drop_duplicates("answer").set_index("answer")["evidence"]
+    given = [*zip(answered["answer"], answered["evidence"], strict=True)]
+    tried = [(answer, evidence) for answer, evidence in given if answer not in WEAK]
+    if not tried:
+        answer, evidence = min(given, key=lambda pair: WEAK.index(pair[0]))
+        return {"answer": answer, "evidence": evidence, "asked": 0}
+    first, counts = dict(reversed(tried)), Counter(answer for answer, _ in tried)
     if len(counts) == 1:
-        return {"answer": counts.index[0], "evidence": first.iloc[0], "asked": len(tried)}
-    evidence = "; ".join(f"{n} x {a} ({first[a]})" for a, n in counts.items())
+        return {"answer": tried[0][0], "evidence": tried[0][1], "asked": len(tried)}
+    evidence = "; ".join(f"{n} x {answer} ({first[answer]})" for answer, n in counts.most_common())
     return {"answer": UNCLEAR, "evidence": evidence, "asked": len(tried)}
 
 

@@ -120,12 +120,13 @@ def unpacked(histogram: Any) -> pd.Series:
 def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points and quantity, of those that a record tells."""
     ok = rated[rated["state"] == "ok"].reset_index(drop=True)
-    found = counted(campaign, ok["key"])
-    rank, rows = {name: i for i, name in enumerate(UNITS)}, []
-    for key, group in groups.grouped(ok[[*by, "key"]], by):
-        of = found[found["key"].isin(group["key"])]
-        for name, own in sorted(of.groupby("quantity"), key=lambda pair: rank[pair[0]]):
-            rows.append(key | {"n": own["key"].nunique(), "quantity": name, "unit": UNITS[name]} | of_group(own))
+    found, every, rows = counted(campaign, ok["key"]), [*groups.grouped(ok[[*by, "key"]], by)], []
+    group = found["key"].map({key: i for i, (_, own) in enumerate(every) for key in own["key"]})
+    quantity = found["quantity"].map({name: i for i, name in enumerate(UNITS)})
+    for (i, _), own in found.groupby([group.rename("group"), quantity]):
+        name = own["quantity"].iat[0]
+        said = {"n": own["key"].nunique(), "quantity": name, "unit": UNITS[name]}
+        rows.append(every[i][0] | said | of_group(own))
     made = pd.DataFrame(rows, columns=[*by, *COLUMNS])
     return made.astype({c: ok.dtypes[c] for c in by if c in ok})
 

@@ -18,6 +18,7 @@ from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 # Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests
 # it was made.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
+OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # what the rules ask of a subject's runs
 COLUMNS = (
     "store",
     "deployment",
@@ -63,8 +64,10 @@ def _closed(points: pd.DataFrame) -> pd.DataFrame:
 class Alike:
     """Rows of a table by what they have in some columns; None is null."""
 
-    def __init__(self, rows: pd.DataFrame, columns: Sequence[str]) -> None:
-        self._rows, self._columns = rows, columns
+    def __init__(self, rows: pd.DataFrame, columns: Sequence[str], kept: Sequence[str] | None = None) -> None:
+        """kept: the columns of what `to` gives, of those that there are; without it, all."""
+        self._rows = rows if kept is None else rows[[c for c in kept if c in rows]]
+        self._columns = columns
         self._places: dict[tuple[Any, ...], list[int]] = {}
         for i, key in enumerate(identities(rows, columns)):
             self._places.setdefault(key, []).append(i)
@@ -85,10 +88,13 @@ class Known:
 
     def __init__(self, tables: Mapping[str, pd.DataFrame], by: Sequence[str], fixed: Sequence[str]) -> None:
         self._by = by
-        self._tables = [Alike(tables[name], by) for name in ("throughput", "resources")]
-        self._points = Alike(tables["points"], fixed)
+        read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
+        self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
+        self._points = Alike(_closed(tables["points"]), fixed, OF_POINTS)
         curves = tables.get("scaling", pd.DataFrame())
-        self._curves = Alike(curves, [c for c in fixed if c in curves]) if len(curves) else None
+        told = [c for c in fixed if c in curves]
+        kept = [c for c in curves if c not in told]
+        self._curves = Alike(curves, told, kept) if len(curves) else None
 
     def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
         """The subject of these runs, of each its `identities` and its value (`speed.of_points`): its groups, the best
@@ -101,11 +107,10 @@ class Known:
         best = max(own_groups, key=lambda g: g.median)
         row: dict[str, Any] = {}
         for table in self._tables:
-            found = table.to(best.axes)
-            row = (found.iloc[0].to_dict() if len(found) else {}) | row
+            row = table.get(tuple(best.axes[c] for c in self._by), {}) | row
         first = own_groups[0].axes
         curves = self._curves.to(first) if self._curves else pd.DataFrame()
-        return Subject(best, row, own_groups, _closed(self._points.to(first)), curves)
+        return Subject(best, row, own_groups, self._points.to(first), curves)
 
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:

@@ -127,9 +127,10 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     told, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
     by_side = [told[side == i].any(axis=0) for i in range(side.max() + 1)]
     known = dict(zip(columns, np.all(by_side, axis=0), strict=True))
+    usual = np.ones(len(rows), dtype=bool)
     for c in (c for c in columns if not known[c] and c in BY_COLUMN):
-        rows = rows[rows[c].isna() | (rows[c] == BY_COLUMN[c].default).fillna(False).astype(bool)]
-    return rows, [c for c in columns if known[c]]
+        usual &= (rows[c].isna() | (rows[c] == BY_COLUMN[c].default).fillna(False)).to_numpy(bool)
+    return rows[usual], [c for c in columns if known[c]]
 
 
 def _words(rows: pd.DataFrame, by: list[str]) -> list[str]:

@@ -200,10 +200,10 @@ def concurrency(s: Subject) -> str | None:
 
 def _curve(s: Subject, axis: str) -> dict[Any, Any]:
     """The row of scaling.csv along this axis through the best group; empty where there is none (fewer than three
-    values)."""
+    values). What all curves of the subject have alike is no column of theirs."""
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
-    others = {c: v for c, v in s.best.axes.items() if c != axis}
-    found = (r for r in rows.to_dict("records") if all(_same(r.get(c), v) for c, v in others.items()))
+    others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
+    found = (r for r in rows.to_dict("records") if all(_same(r[c], v) for c, v in others.items()))
     return next(found, {})
 
 

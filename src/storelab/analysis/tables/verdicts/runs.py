@@ -2,12 +2,13 @@
 import: what `tables` may."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.parts import words
-from storelab.analysis.tables import events, latency, resources, roles, sparse
+from storelab.analysis.tables import roles
 from storelab.analysis.tables.distribution import releases
 from storelab.analysis.tables.systems import space
 from storelab.core.axes import BY_COLUMN
@@ -24,10 +25,10 @@ class Runs(dict[str, pd.DataFrame]):
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self._make: dict[str, Callable[[], pd.DataFrame]] = {
             "throughput": lambda: _rates(tables["rated"]),
-            "sparse": lambda: sparse.read_points(tables["campaign"], _good(tables["plain"]), tables["axes"]),
-            "events": lambda: events.with_points(tables["campaign"], tables["plain"]),
-            "latency": lambda: latency.with_points(tables["latencies"], tables["rated"]),
-            "resources": lambda: resources.with_points(tables["campaign"], tables["rated"]),
+            "sparse": lambda: tables["read_runs"],
+            "events": lambda: tables["step_runs"],
+            "latency": lambda: tables["latency_runs"],
+            "resources": lambda: tables["used"],
             "space": lambda: space.runs(tables["campaign"], tables["plain"]),
             "roles": lambda: roles.with_points(tables["role_phases"], tables["points"], tables["roles_by"]),
             "releases": lambda: releases.with_points(tables["release_days"], tables["plain"]),
@@ -37,18 +38,27 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
-        closed = _closed(made, name)
-        self[name] = closed[[c for c in closed if _wanted(c, name, closed[c])]]
+        closed = _closed(made[[c for c in made if _wanted(c, name)]], name)
+        self[name] = closed[[c for c in closed if not _says_nothing(c, name, closed[c])]]
         return self[name]
 
 
-def _wanted(column: str, table: str, values: pd.Series) -> bool:
-    """Whether a claim may ask for this column: the rows of a run have some hundred others, and an axis that none of
-    them has tells none apart."""
+@cache
+def _known(table: str) -> frozenset[str]:
+    """Columns that a claim may ask for, axes aside."""
     counted = COUNTED.get(table, {})
     own = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
-    known = {*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE}
-    return column in known or (words.of_role(column)[1] in BY_COLUMN and bool(values.notna().any()))
+    return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE})
+
+
+def _wanted(column: str, table: str) -> bool:
+    """Whether a claim may ask for this column: the rows of a run have some hundred others."""
+    return column in _known(table) or words.of_role(column)[1] in BY_COLUMN
+
+
+def _says_nothing(column: str, table: str, values: pd.Series) -> bool:
+    """An axis that no row has tells none apart."""
+    return column not in _known(table) and not values.notna().any()
 
 
 def _good(points: pd.DataFrame) -> pd.DataFrame:
