@@ -67,18 +67,18 @@ def test_sees_cpu_memory_sockets_and_traffic_of_a_clients_child(tmp_path):
     client, idle = begin(CLIENT % 0.3), begin("import time; time.sleep(60)")
     try:
         child_cpu0 = time.monotonic()
-        m, rows = watch(2.4, {"daemon": idle.pid}, {0: client.pid, 3: idle.pid})
+        # Long enough for a second look where the first came before the child's sockets: a slow look is a rare one.
+        m, rows = watch(8, {"daemon": idle.pid}, {0: client.pid, 3: idle.pid})
         child = psutil.Process(client.pid).children()[0]
         theirs = sum(child.cpu_times()[:2])
-        assert time.monotonic() - child_cpu0 < 10
+        assert time.monotonic() - child_cpu0 < 15
     finally:
         end(client, idle)
     seen = of(rows, "client", "0")
-    assert 6 <= len(seen) == m.summary["monitor_samples"] <= 14, "five a second, one at each end"
+    assert 20 <= len(seen) == m.summary["monitor_samples"] <= 42, "five a second, one at each end"
     assert [r["time_ns"] for r in seen] == sorted(r["time_ns"] for r in seen)
-    assert m.summary["seconds"] == pytest.approx(2.4, abs=0.1) and gained(seen, "time_ns") / S == pytest.approx(
-        2.4, abs=0.1
-    )
+    assert m.summary["seconds"] == pytest.approx(8, abs=0.1)
+    assert gained(seen, "time_ns") / S == pytest.approx(8, abs=0.1)
     burnt = gained(seen, "cpu_user_s", "cpu_system_s")
     assert 0.3 < burnt <= theirs + 0.5, f"the child had used {theirs:.2f} s"
     assert 60e6 < seen[-1]["rss_bytes"] < 300e6, "the client's own memory and its child's"
