@@ -16,7 +16,7 @@ rule draw_figures:
     message:
         "figures of {wildcards.folder}, those older than the tables or their code"
     shell:
-        "{SL} figures --stale --jobs {threads} --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
+        "{SL} figures --stale --jobs {threads} {WORKFLOW.kinds} --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
 
 
 # One that somebody asks for by name: `snakemake results/reference/figures/entries.pdf`.
@@ -35,7 +35,7 @@ rule draw_figure:
         "{folder}/logs/figure_{name}_{kind}.log",
     wildcard_constraints:
         name=r"(?!index\.)\w+",
-        kind="pdf|png|json",
+        kind="|".join(["json", *flow.KINDS]),
     localrule: True
     message:
         "figure {wildcards.name} of {wildcards.folder}"

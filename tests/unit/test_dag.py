@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import make_examples
@@ -192,6 +193,7 @@ def test_stale_are_figures_older_than_tables_or_code_or_in_part_missing(drawn, m
     was = code.figure_code
     monkeypatch.setattr(code, "figure_code", lambda plan, name: [*was(plan, name), *[str(edited)] * (name == fourth)])
     assert code.stale_figures(drawn, PLAN) == [second, third, fourth]
+    assert code.stale_figures(drawn, PLAN, ["pdf"]) == [third, fourth]  # a joined paper needs no PNG
     os.utime(drawn / "tables" / "points.csv", (2**31, 2**31))
     assert code.stale_figures(drawn, PLAN) == names and first in names
 
@@ -201,16 +203,18 @@ def test_an_index_does_not_stand_for_a_figure_that_is_gone(drawn):
     index, sections = drawn / "figures" / "index.json", drawn / "tex" / "sections.tex"
     sections.parent.mkdir()
 
-    def mark() -> tuple[bool, bool]:
+    def mark(kinds: Sequence[str] = ("pdf", "png")) -> tuple[bool, bool]:
         index.write_text(json.dumps({"figures": {second: {"pdf": f"{second}.pdf"}}}))
         sections.write_text("")
-        workflow.forget_empty_marks(drawn)
+        workflow.forget_empty_marks(drawn, kinds)
         return index.exists(), sections.exists()
 
     assert mark() == (True, False)
     for name in code.constant(code.LATEX, "TEX"):
         (sections.parent / f"{name}.tex").write_text("")
     assert mark() == (True, True)
+    (drawn / "figures" / f"{second}.png").unlink()
+    assert mark() == (False, True) and mark(["pdf"]) == (True, True)
     (drawn / "figures" / f"{second}.pdf").unlink()
     assert mark() == (False, True)
 

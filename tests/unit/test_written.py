@@ -180,3 +180,26 @@ def test_half_a_line_and_a_damaged_manifest_authorise_nothing(config, store):
     ours = written.noted(config, store)
     assert ours("b", put_key("0123abcd", 0, 0), 1000), "the line behind half a line is read"
     assert not ours("b", put_key("feedbeef", 0, 0), 1000) and not ours.objects
+
+
+@pytest.mark.parametrize(
+    ("allowed", "free", "most"),
+    [
+        (100 * 10**9, None, 4 * 10**9),
+        (60 * 10**9, None, 3 * 10**9),
+        (20 * 10**9, None, 10**9),
+        (2 * 10**9, None, 5 * 10**8),
+        (100 * 10**9, 100 * 10**9, 4 * 10**9),
+        (100 * 10**9, 2 * 10**9, 5 * 10**8),  # a small machine with its store in memory
+    ],
+)
+def test_what_may_be_left_grows_with_what_may_be_stored(config, store, monkeypatch, allowed, free, most):
+    monkeypatch.setattr(type(store), "free_bytes", lambda self: free)
+    few = config.model_copy(update={"limits": config.limits.model_copy(update={"stored_bytes": allowed})})
+    assert left_over.most(few, store) == most
+    # As many stay, one more go.
+    p = point()
+    for size, stays in ((most - 1, True), (1, False)):
+        left_over.add(few, "d", p, size, 1)
+        left_over.remove(few, store)
+        assert bool(left_over.left(few, "d")["objects"]) == stays

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from storelab.analysis.figures import KINDS
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import known
@@ -83,8 +84,16 @@ def tables(campaign_dir: Path) -> None:
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many processes draw side by side."
 )
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    default=KINDS,
+    help="Write only files of this kind; of a figure that is drawn, those of other kinds go. May be given again.",
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) -> None:
+def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Draw figures/*.pdf and *.png from the tables, and write an index of those that have data.
 
     With NAME, only these figures are drawn.
@@ -95,11 +104,11 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, names: tuple[str, ...]) 
     every = catalogue.names(plan)
     known("figures", names, every, "figure")
     if names:
-        said(write.build(campaign_dir, names, jobs))
+        said(write.build(campaign_dir, names, jobs, kinds))
         return
     from storelab.cli.code import stale_figures
 
-    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan) if stale else every, jobs)
+    drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
     said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
 
 

@@ -1,7 +1,8 @@
 """What a target of Snakemake rests on: found from the code itself, never typed as a list (room `cli`).
 
-May import: `core`, and the figures' catalogue when somebody asks for a single figure. Imports inside of functions
-count, those for type checkers do not. The Snakefile is read at every start, so no name is found by loading pandas.
+May import: `core`, the names of the figures' files, and their catalogue when somebody asks for a single figure. Imports
+inside of functions count, those for type checkers do not. The Snakefile is read at every start, so no name is found by
+loading pandas.
 """
 
 import ast
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from storelab.analysis.figures import KINDS
 from storelab.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
@@ -71,23 +73,24 @@ def figure_code(plan: Mapping[str, Any], name: str) -> list[str]:
     return sorted({*rests_on(*own), *rests_on(FIGURES, without=others)})
 
 
-def stale_figures(campaign_dir: Path, plan: Mapping[str, Any]) -> list[str]:
-    """Figures of a campaign that are missing, or older than the tables or than the code that they rest on."""
+def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[str] = KINDS) -> list[str]:
+    """Figures of a campaign that are missing, or older than the tables or than the code that they rest on. kinds: of
+    the files that each has."""
     from storelab.analysis.figures import catalogue
 
     tables = _newest((campaign_dir / "tables").glob("*.csv"))
     return [
         name
         for name in catalogue.names(plan)
-        if _oldest(campaign_dir / "figures", name) < max(tables, _newest(map(Path, figure_code(plan, name))))
+        if _oldest(campaign_dir / "figures", name, kinds) < max(tables, _newest(map(Path, figure_code(plan, name))))
     ]
 
 
-def _oldest(folder: Path, name: str) -> float:
+def _oldest(folder: Path, name: str, kinds: Iterable[str]) -> float:
     """When a figure was drawn, Unix seconds; 0 where a file is missing. One without data has its `.json` alone."""
     mark = folder / f"{name}.json"
     try:
-        kinds = () if json.loads(mark.read_text()).get("empty") else ("pdf", "png")
+        kinds = () if json.loads(mark.read_text()).get("empty") else kinds
         return min(p.stat().st_mtime for p in (mark, *(folder / f"{name}.{kind}" for kind in kinds)))
     except FileNotFoundError:
         return 0.0

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storelab.analysis.figures import KINDS
 from storelab.analysis.papers import names
 from storelab.cli import code
 from storelab.core import config, evidence, records
@@ -51,6 +52,12 @@ class Workflow:
     members: tuple["Workflow", ...] = ()
     pdf: str = "paper.pdf"
     layout: str = "article"
+
+    @property
+    def kinds(self) -> str:
+        """Files of each figure, as options of `storelab figures`: a joined paper needs no PNG, which take a fifth of
+        the time."""
+        return " ".join(f"--kind {kind}" for kind in (KINDS[:1] if self.members else KINDS))
 
     @property
     def campaigns(self) -> dict[str, "Workflow"]:
@@ -107,9 +114,14 @@ def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
         sys.exit(Exit.MISTAKE)
 
 
-def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), verifying: bool = True) -> Workflow:
+def prepare(
+    overrides: Mapping[str, Any],
+    main: Path = Path("config.yaml"),
+    verifying: bool = True,
+    kinds: Sequence[str] = KINDS,
+) -> Workflow:
     """`verifying`: hold all raw files against their checksums, whatever Snakemake thinks is up to date; not in the jobs
-    of a batch system, which read the Snakefile too.
+    of a batch system, which read the Snakefile too. kinds: files that each figure shall have.
 
     Raises UserError: wrong configuration, sealed campaign to be measured; records missing or altered for a rebuild."""
     named = overrides.get("campaign")
@@ -125,7 +137,7 @@ def prepare(overrides: Mapping[str, Any], main: Path = Path("config.yaml"), veri
     campaign_dir = Path(light.results) / light.name
     raw = campaign_dir / "raw"
     command = f"storelab{set_options(overrides)}"
-    forget_empty_marks(campaign_dir)
+    forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
         there = existing(raw, light.name, verifying)
         return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
@@ -197,7 +209,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
         raise UserError("measure", "several campaigns are not measured at once", mend)
     folders = [Path(light.results) / light.name for light in lights]
     names.distinct(zip((light.name for light in lights), folders, strict=True))
-    members = [prepare({**each, "layout": "article"}, main, verifying) for each in given]
+    members = [prepare({**each, "layout": "article"}, main, verifying, KINDS[:1]) for each in given]
     folder = names.place(folders[0].parent, [light.name for light in lights])
     tex = [folder / "tex" / f"{name}.tex" for name in ("content", "front", "findings", "appendix")]
     if not all(path.exists() for path in tex):
@@ -249,11 +261,12 @@ def pictures(campaign_dir: str) -> list[str]:
     return [f"{campaign_dir}/figures/{name}.png" for name in entries]
 
 
-def forget_empty_marks(campaign_dir: Path) -> None:
-    """The index stands for all figures, `sections.tex` for all of `tex/`: neither does where one of them is gone."""
+def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None:
+    """The index stands for all figures (in files of these kinds), `sections.tex` for all of `tex/`: neither does where
+    one of them is gone."""
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
     entries = records.read_json(index)["figures"] if index.exists() else {}
-    made = [name for f in entries for name in (f"{f}.json", f"{f}.pdf", f"{f}.png")]
+    made = [f"{figure}.{kind}" for figure in entries for kind in ("json", *kinds)]
     if not all((index.parent / name).exists() for name in made):
         index.unlink()
     if not all((tex / f"{name}.tex").exists() for name in code.constant(code.LATEX, "TEX")):

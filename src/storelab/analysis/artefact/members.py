@@ -10,7 +10,7 @@ import yaml
 from storelab import __version__
 from storelab.analysis.artefact import crate
 from storelab.analysis.artefact.archive import Member, size_of
-from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import KINDS, catalogue
 from storelab.analysis.records.campaign import Campaign
 from storelab.core import config, evidence, records
 from storelab.core.errors import UserError, without_tokens
@@ -47,9 +47,7 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
     sealed = [raw / evidence.SEAL] if records.sealed(raw) else []
     found = [*evidence.raw_files(raw), raw / evidence.SUMS, *sealed]
     made = [folder / "tables" / f"{name}.csv" for name in tables.NAMES]
-    drawn = [
-        folder / "figures" / f"{n}.{kind}" for n in catalogue.names(campaign.plan) for kind in ("json", "pdf", "png")
-    ]
+    drawn = [folder / "figures" / f"{n}.{kind}" for n in catalogue.names(campaign.plan) for kind in ("json", *KINDS)]
     found += [*made, folder / "figures" / "index.json", *(p for p in drawn if p.exists())]
     since, left = max(p.stat().st_mtime_ns for p in made), []
     for name in PAPERS:

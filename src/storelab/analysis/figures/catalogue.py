@@ -87,9 +87,9 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def caption(figure: Declared, table: pd.DataFrame) -> str:
+def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
-    what is not shown."""
+    what is not shown. shown: its panels, where they are known."""
     rows = figure.told(table)
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
@@ -119,5 +119,5 @@ def caption(figure: Declared, table: pd.DataFrame) -> str:
     }
     printed = getattr(figure, "published", None)
     said["published"] = f" {printed(rows)}".rstrip() if printed else ""
-    left = panels.left(figure, table)
+    left = panels.left(figure, table, shown)
     return figure.caption.format(**said).strip() + (f" Shown: {left}." if left else "")

@@ -23,12 +23,15 @@ OTHERS = "0.35"  # colour of points that others published
 MANY, SYMBOLS = 30, 6  # values of x beyond which the curves of a panel are lines; their symbols
 
 
-def draw(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> Figure | None:
-    """The figure of a table, and those beside it; None where the table has no data for it."""
+def draw(
+    figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame, shown: panels.Layout | None = None
+) -> Figure | None:
+    """The figure of a table, and those beside it; None where the table has no data for it. shown: its panels, where
+    they are known."""
     if isinstance(figure, Function):
         return figure.function(table, *beside)
     assert isinstance(figure, Specification)
-    if not (shown := panels.of(figure, table)):
+    if not (shown := shown or panels.of(figure, table)):
         return None
     rows = shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")

@@ -209,8 +209,11 @@ def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[l
     return (several, ", ".join(filter(None, (said(c, rows[c].iloc[0]) for c in one)))) if several else (names, "")
 
 
-def of(spec: Specification, table: pd.DataFrame) -> Layout | None:
-    """The panels of a specification; None without data."""
+def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
+    """The panels of a specification; None without data, and of a function, which has its own. It takes as long as some
+    drawing does: whoever draws a figure and tells its caption hands it on."""
+    if not isinstance(spec, Specification):
+        return None
     rows = spec.told(table)
     rows = spec.prepare(rows) if len(rows) else rows
     return layout(spec, rows, _held(spec, table)) if len(rows) else None
@@ -221,10 +224,10 @@ def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
     return [f"only {', '.join(said)}"] if said else []
 
 
-def left(figure: Declared, table: pd.DataFrame) -> str:
-    """What of the data the figure does not show, and where it stands; empty where it shows all."""
+def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> str:
+    """What of the data the figure does not show, and where it stands; empty where it shows all. shown: its panels."""
     if isinstance(figure, Specification):
-        shown = of(figure, table)
+        shown = shown or of(figure, table)
         return shown.left if shown else ""
     assert isinstance(figure, Function)
     every, parts = figure.count(table), _held(figure, table)

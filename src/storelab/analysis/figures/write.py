@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 
-from storelab.analysis.figures import catalogue, draw, plots
+from storelab.analysis.figures import KINDS, catalogue, draw, panels, plots
 from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build as tables
 from storelab.core import records
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 DPI = 200
-KINDS = {"pdf": FigureCanvasPdf, "png": FigureCanvasAgg}
+CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
 SHAPING = ("GSUB", "GPOS", "GDEF", "kern")  # tables of a font that say which glyphs stand where
 
 
@@ -55,21 +55,24 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
     with plots.style(), bare_fonts():
         if engine := fig.get_layout_engine():
             fig.set_dpi(dpi)
-            KINDS[kind](fig)  # which measures its text
+            CANVASES[kind](fig)  # which measures its text
             engine.execute(fig)
             fig.set_layout_engine(None)
         fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
     return sink.getvalue()
 
 
-def build(campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1) -> list[Path]:
+def build(
+    campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1, kinds: Sequence[str] = KINDS
+) -> list[Path]:
     """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`);
-    without `only` the index too, and what an older state left goes. jobs: processes that draw side by side. Raises
-    UserError without tables, KeyError for a name that the campaign's plan knows nothing of."""
+    without `only` the index too, and what an older state left goes. jobs: processes that draw side by side. kinds: of
+    files; those of other kinds go, for they show what was. Raises UserError without tables, KeyError for a name that
+    the campaign's plan knows nothing of."""
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
     wanted = {name: figures[name] for name in (figures if only is None else only)}
-    for written in _each(jobs, folder, wanted, campaign_dir):
+    for written in _each(jobs, folder, wanted, campaign_dir, kinds):
         paths += written
     if only is None:
         drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
@@ -80,25 +83,27 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1) 
     return paths
 
 
-def _each(jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path) -> list[list[Path]]:
+def _each(
+    jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path, kinds: Sequence[str]
+) -> list[list[Path]]:
     """What is written of each figure, in their order. This process draws, and others beside it; each takes the next
     figure that nobody has begun, so that one which starts late, or has a slow figure, holds up nobody."""
     names, written = list(figures), dict[int, list[Path]]()
     if min(jobs, len(names)) < 2:
-        return [_one(folder, name, figures[name], campaign_dir) for name in names]
+        return [_one(folder, name, figures[name], campaign_dir, kinds) for name in names]
     # Begun anew: pandas and Arrow have threads, and what is forked beside them may wait for a lock for good.
     spawn = multiprocessing.get_context("spawn")
     begun, processes, ends = spawn.Value("i", 0), [], []
     try:
         for _ in range(1, min(jobs, len(names))):
             here, there = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_share, args=(there, begun, folder, campaign_dir, names), daemon=True)
+            process = spawn.Process(target=_share, args=(there, begun, folder, campaign_dir, names, kinds), daemon=True)
             process.start()
             there.close()
             processes.append(process)
             ends.append(here)
         for i in _taken(begun, len(names)):
-            written[i] = _one(folder, names[i], figures[names[i]], campaign_dir)
+            written[i] = _one(folder, names[i], figures[names[i]], campaign_dir, kinds)
         for end in ends:
             try:
                 told = end.recv()
@@ -127,30 +132,37 @@ def _taken(begun: "Synchronized[int]", number: int) -> Iterator[int]:
 
 
 def _share(
-    told: Connection, begun: "Synchronized[int]", folder: Path, campaign_dir: Path, names: Sequence[str]
+    told: Connection,
+    begun: "Synchronized[int]",
+    folder: Path,
+    campaign_dir: Path,
+    names: Sequence[str],
+    kinds: Sequence[str],
 ) -> None:
     """Work of another process: what it wrote of each figure that it took, or the mistake that ended it."""
     try:
         figures = catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
-        told.send({i: _one(folder, names[i], figures[names[i]], campaign_dir) for i in _taken(begun, len(names))})
+        taken = _taken(begun, len(names))
+        told.send({i: _one(folder, names[i], figures[names[i]], campaign_dir, kinds) for i in taken})
     except Exception as error:  # noqa: BLE001  (told to whoever asked)
         error.add_note(traceback.format_exc())
         told.send(error)
 
 
-def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path) -> list[Path]:
+def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
-    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.beside))
+    shown = panels.of(figure, table)
+    fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.beside), shown=shown)
     for kind in KINDS:
         path = folder / f"{name}.{kind}"
-        if fig is None:
+        if fig is None or kind not in kinds:
             path.unlink(missing_ok=True)
             continue
         records.write_atomic(path, render(fig, kind))
         paths.append(path)
     entry: dict[str, Any] = {"table": f"{figure.table}.csv", "empty": fig is None}
     if fig is not None:
-        entry |= {kind: f"{name}.{kind}" for kind in KINDS} | {"caption": catalogue.caption(figure, table)}
+        entry |= {kind: f"{name}.{kind}" for kind in kinds} | {"caption": catalogue.caption(figure, table, shown)}
     records.write_json(folder / f"{name}.json", entry)
     return [*paths, folder / f"{name}.json"]
 

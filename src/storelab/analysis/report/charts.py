@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from storelab.analysis.figures import catalogue, draw, panels, plots
-from storelab.analysis.figures.specification import Declared, Function, Reference, Specification
+from storelab.analysis.figures.specification import Declared, Reference, Specification
 from storelab.analysis.parts import groups
 from storelab.analysis.report import drawn
 
@@ -28,33 +28,28 @@ def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapp
     found = {}
     for name, figure in catalogue.of(plan).items():
         beside = [known[other] for other in figure.beside]
-        fig = draw.draw(figure, known[figure.table], *beside)
+        shown = panels.of(figure, known[figure.table])
+        fig = draw.draw(figure, known[figure.table], *beside, shown=shown)
         if fig is not None:
-            found[name] = chart(figure, known[figure.table], fig) | {"own": name in plan.get("figures", {})}
+            found[name] = chart(figure, known[figure.table], fig, shown) | {"own": name in plan.get("figures", {})}
     return found
 
 
-def chart(figure: Declared, table: pd.DataFrame, fig: Figure) -> dict[str, Any]:
-    """A figure: title, caption, the small line below, panels, whether filters can choose among its values."""
-    if isinstance(figure, Function):
-        shown = drawn.panels(fig)
-    else:
-        assert isinstance(figure, Specification)
-        shown = _panels(figure, table, fig)
+def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layout | None) -> dict[str, Any]:
+    """A figure: title, caption, the small line below, panels, whether filters can choose among its values. shown: the
+    panels of a specification."""
     legend = fig.legends[0].get_title().get_text() if fig.legends else ""
     return {
         "title": drawn.one_line(legend),
-        "caption": catalogue.caption(figure, table),
+        "caption": catalogue.caption(figure, table, shown),
         "note": drawn.one_line(fig.get_supxlabel()),
         "table": figure.table,
         "filtered": isinstance(figure, Specification),
-        "panels": shown,
+        "panels": _panels(figure, shown, fig) if isinstance(figure, Specification) and shown else drawn.panels(fig),
     }
 
 
-def _panels(figure: Specification, table: pd.DataFrame, fig: Figure) -> list[dict[str, Any]]:
-    shown = panels.of(figure, table)
-    assert shown is not None  # or there would be no drawing
+def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[dict[str, Any]]:
     looks = draw.looks_of(figure, shown)
     text = draw.is_text(shown.rows[figure.x])
     names = draw.categories(shown.rows[figure.x]) if text else []

@@ -53,4 +53,5 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     if not path.exists():
         raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
     text = name in TEXTS
-    return pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
+    with pd.option_context("mode.string_storage", "python"):  # of small tables: Arrow's strings take longer to load
+        return pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)

@@ -1,7 +1,7 @@
 """What `put` points left in a store: counted, and removed outside of every measurement.
 
-Not after each point: a store that deletes and compacts in the background would do so during the next one. The objects
-go when they come to a gigabyte or to twenty thousand, and at the end of the campaign.
+Not after each point: a store that deletes and compacts in the background would do so during the next one, and to wait
+until it is done takes seconds. The objects go when they come to `most`, and at the end of the campaign.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from storelab.stores.base import Store
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
-MOST_BYTES, MOST_OBJECTS = 10**9, 20_000
+FEW_BYTES, MOST_BYTES, MOST_OBJECTS = 10**9, 4 * 10**9, 20_000
 
 
 def _note(config: "Config", store: str) -> Path:
@@ -69,12 +69,20 @@ def disk(store: Store, size_bytes: int) -> int | None:
     return None if free is None else free * 9 // 10
 
 
+def most(config: "Config", store: Store) -> int:
+    """Bytes that may be left: a twentieth of what the campaign may store, but at least FEW_BYTES where they are no more
+    than a quarter of it, at most MOST_BYTES; never more than a quarter of the free room, which in memory is little."""
+    allowed, free = config.limits.stored_bytes, store.free_bytes()
+    usual = max(min(FEW_BYTES, allowed // 4), min(MOST_BYTES, allowed // 20))
+    return usual if free is None else min(usual, free // 4)
+
+
 def remove(config: "Config", store: Store, always: bool = False) -> int:
     """Remove them when they are many (or `always`), and give their space back; returns the number of objects
     removed. What others put there stays, and is told."""
     was = left(config, store.name)
-    most = min(MOST_BYTES, config.limits.stored_bytes // 4)
-    if not was["buckets"] or not (always or was["bytes"] >= most or was["objects"] >= MOST_OBJECTS):
+    many = was["objects"] >= MOST_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))
+    if not was["buckets"] or not (always or many):
         return 0
     from storelab.engines.common.names import PUT_PREFIX
     from storelab.workloads.staging import buckets, stage, written
