@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle, StepPatch
@@ -124,7 +125,8 @@ def drawn(folder: Path) -> Iterator[dict[str, Any]]:
         text = f"golden {len(described) - 1}".encode()
         target.write(text) if hasattr(target, "write") else Path(target).write_bytes(text)
 
-    with mock.patch.object(Figure, "savefig", savefig):
+    unplaced = mock.patch.object(ConstrainedLayoutEngine, "execute", lambda *_: None)  # nothing of it is described
+    with unplaced, mock.patch.object(Figure, "savefig", savefig):
         yield found
     for path in sorted([*folder.glob("*.pdf"), *folder.glob("*.png")]):
         shown = described[int(path.read_bytes().split()[1])]

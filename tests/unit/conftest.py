@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import make_examples
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from storelab import install
 from storelab.analysis.tables import build
@@ -22,6 +23,7 @@ def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__ not in LOOK_AT_PICTURES:
             patch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
+            patch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)  # takes as long as to draw
         yield
 
 

@@ -190,8 +190,8 @@ def test_stale_are_figures_older_than_tables_or_code_or_in_part_missing(drawn, m
     edited = drawn / "edited.py"
     edited.write_text("")
     os.utime(edited, (2**31, 2**31))
-    was = code.figure_code
-    monkeypatch.setattr(code, "figure_code", lambda plan, name: [*was(plan, name), *[str(edited)] * (name == fourth)])
+    was = code._code_of
+    monkeypatch.setattr(code, "_code_of", lambda name, names: [*was(name, names), *[str(edited)] * (name == fourth)])
     assert code.stale_figures(drawn, PLAN) == [second, third, fourth]
     assert code.stale_figures(drawn, PLAN, ["pdf"]) == [third, fourth]  # a joined paper needs no PNG
     os.utime(drawn / "tables" / "points.csv", (2**31, 2**31))

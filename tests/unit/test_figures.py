@@ -71,7 +71,7 @@ def test_each_figure_says_what_it_shows(example, name):
 
 def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     make(tmp_path, sweeps=METADATA, repetitions=2)
-    build.build(tmp_path)
+    build.build(tmp_path, ["throughput"])
     table = build.read(tmp_path, "throughput")
     rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
     assert rates["stat", 4000, 2] > 9 * rates["stat", 10**7, 2] > 0 and (table["throughput_median_mb_per_s"] == 0).all()
@@ -97,7 +97,7 @@ def reads(tmp_path_factory):
         "r": {"workload": "replay", "duration": "4 s", "axes": volume | {"merge": ["planned", "gap"]}},
     }
     make(folder, sweeps=sweeps, repetitions=2)
-    build.build(folder)
+    build.build(folder, ["sparse"])
     return folder
 
 
@@ -131,7 +131,7 @@ def requests(tmp_path_factory):
         "copies": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"buckets": [1, 2]}},
     }
     make(folder, sweeps=sweeps, repetitions=2)
-    build.build(folder)
+    build.build(folder, ["sparse"])
     return build.read(folder, "sparse")
 
 
@@ -223,7 +223,7 @@ def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
         }
     }
     make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
-    build.build(tmp_path)
+    build.build(tmp_path, ["throughput"])
     fig = draw(catalogue.FIGURES["throughput_download"], build.read(tmp_path, "throughput"))
     assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
@@ -337,7 +337,7 @@ def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tm
         }
     }
     make(tmp_path, sweeps=sweeps, repetitions=2)
-    build.build(tmp_path)
+    build.build(tmp_path, ["throughput"])
     table = build.read(tmp_path, "throughput")
     legend = draw(catalogue.FIGURES["throughput_download"], table).legends[0]
     assert legend.get_title().get_text() == "Download of 10 MB objects (s5cmd), 1 front-end"

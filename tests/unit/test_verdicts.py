@@ -243,7 +243,7 @@ def example(tmp_path_factory):
         "probe": {"workload": "probe", "duration": "4 s", "axes": {}},
     }
     make(folder, sweeps=sweeps, repetitions=6, failed=())
-    build.build(folder)
+    build.build(folder, ["verdicts", "points"])
     return folder
 
 
@@ -274,7 +274,7 @@ def test_terminal_and_paper(example, tmp_path):
     tex = latex_verdicts.verdicts(build.read(example, "verdicts"))
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
     make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1, sweeps=ONE_EACH)
-    build.build(tmp_path)
+    build.build(tmp_path, ["verdicts", "points"])
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])
     assert "no measured point with a rate" in str(none.exception)
 

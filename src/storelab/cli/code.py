@@ -68,6 +68,13 @@ def figure_code(plan: Mapping[str, Any], name: str) -> list[str]:
     names = catalogue.names(plan)
     if name not in names:
         raise UserError("figures", f"there is no figure {name!r}", f"one of {', '.join(names)}")
+    return _code_of(name, names)
+
+
+def _code_of(name: str, names: Iterable[str]) -> list[str]:
+    """Files that the figure of this name, one of these, rests on."""
+    from storelab.analysis.figures import catalogue
+
     own = catalogue.modules(name)
     others = {module for other in names for module in catalogue.modules(other)} - {*own}
     return sorted({*rests_on(*own), *rests_on(FIGURES, without=others)})
@@ -78,12 +85,13 @@ def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[s
     the files that each has."""
     from storelab.analysis.figures import catalogue
 
-    tables = _newest((campaign_dir / "tables").glob("*.csv"))
-    return [
-        name
-        for name in catalogue.names(plan)
-        if _oldest(campaign_dir / "figures", name, kinds) < max(tables, _newest(map(Path, figure_code(plan, name))))
-    ]
+    tables, names = _newest((campaign_dir / "tables").glob("*.csv")), catalogue.names(plan)
+
+    def is_stale(name: str) -> bool:
+        drawn = _oldest(campaign_dir / "figures", name, kinds)
+        return drawn < tables or drawn < _newest(map(Path, _code_of(name, names)))
+
+    return [name for name in names if is_stale(name)]
 
 
 def _oldest(folder: Path, name: str, kinds: Iterable[str]) -> float:
@@ -113,12 +121,10 @@ def _file(module: str) -> Path | None:
     return next((p for p in (place / "__init__.py", place.with_suffix(".py")) if p.is_file()), None)
 
 
-def _packages(path: Path) -> Iterator[Path]:
+@cache
+def _packages(path: Path) -> list[Path]:
     """The `__init__.py` that Python runs before it comes to this file."""
-    for folder in path.parents:
-        if not folder.is_relative_to(PACKAGE):
-            return
-        yield folder / "__init__.py"
+    return [folder / "__init__.py" for folder in path.parents if folder.is_relative_to(PACKAGE)]
 
 
 @cache
