@@ -356,6 +356,20 @@ def test_same_table_same_bytes(example, kind):
     assert first == second and b"CreationDate" not in first
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
+    """It would show what the figure was before."""
+    shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
+    names, figures = ["metadata_upload", "entries"], tmp_path / "c" / "figures"
+    figures.mkdir()
+    for name in (*names, "phases"):
+        (figures / f"{name}.png").write_text("of an older state")
+    write.build(tmp_path / "c", names, jobs, ["pdf"])
+    made = {f"{name}.{kind}" for name in names for kind in ("json", "pdf")}
+    assert {p.name for p in figures.iterdir()} == {*made, "phases.png"}
+    assert "png" not in records.read_json(figures / "metadata_upload.json")
+
+
 @pytest.mark.heavy
 def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
     names, drawn = ["metadata_upload", "entries", "phases"], []

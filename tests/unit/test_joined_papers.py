@@ -332,6 +332,7 @@ def test_the_rules_are_asked_for_each_campaign_and_the_paper(at_root):
     assert re.fullmatch(flow.pattern, "results/probes") and not re.fullmatch(flow.pattern, "results/probesx")
     assert flow.command == "storelab" and set(flow.raw_inputs) > set(flow.campaigns["results/probes"].raw_inputs)
     alone = joined("reference")
+    assert flow.kinds == "--kind pdf" and alone.kinds == "--kind pdf --kind png"
     assert list(alone.campaigns) == ["results/reference"] and not alone.members and alone.pdf == "paper.pdf"
 
 
