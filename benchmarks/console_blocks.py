@@ -116,8 +116,10 @@ def copy(folder: Path) -> None:
     )
 
 
-def run(block: Block, folder: Path) -> tuple[int | None, str]:
-    """Run the block in `folder`: its exit code, None after LIMIT_S; and what it said, then also what still ran. Nothing that it began stays."""
+def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int | None, str]:
+    """Run the block in `folder`: its exit code, None after limit_s (None: LIMIT_S); and what it said, then also what still ran. Nothing that it
+    began stays, nor what a clone that it made began.
+    """
     for name, text in block.files:
         (folder / name).write_text(text)
     script = "\n".join(
@@ -132,7 +134,7 @@ def run(block: Block, folder: Path) -> tuple[int | None, str]:
         )
         code, still = None, ""
         try:
-            code = begun.wait(LIMIT_S)
+            code = begun.wait(limit_s or LIMIT_S)
         except psutil.TimeoutExpired:
             running = begun.children(recursive=True)
             still = "".join(f"\nstill there: {p.pid} {p.status()} {' '.join(p.cmdline())[:200]}" for p in running)
@@ -141,7 +143,8 @@ def run(block: Block, folder: Path) -> tuple[int | None, str]:
                     process.kill()
             begun.wait()
         finally:
-            subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=folder, env=env, capture_output=True)
+            for checkout in (folder, *(snakefile.parent for snakefile in folder.glob("*/Snakefile"))):
+                subprocess.run([str(tools / "storelab"), "down", "--all"], cwd=checkout, env=env, capture_output=True)
         said.seek(0)
         return code, said.read() + still
 

@@ -53,6 +53,20 @@ def test_a_block_that_hangs_says_what_still_runs_and_leaves_nothing(monkeypatch,
     assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "61.25"]]
 
 
+def test_stores_of_a_clone_that_the_block_made_are_stopped_too(tmp_path):
+    """One that stayed held the port of the next try."""
+    stub = tmp_path / ".venv/bin/storelab"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(f"#!/bin/sh\necho $* in $PWD >> {tmp_path}/stopped\n")
+    stub.chmod(0o755)
+    (block,) = of_page(f"{FENCE}console\n$ mkdir clone && touch clone/Snakefile\n$ sleep 61.5\n{FENCE}\n", "p")
+    assert console_blocks.run(block, tmp_path, 0.3)[0] is None
+    assert (tmp_path / "stopped").read_text().splitlines() == [
+        f"down --all in {tmp_path}",
+        f"down --all in {tmp_path}/clone",
+    ]
+
+
 def test_what_the_docs_have_is_found():
     found = console_blocks.blocks()
     named = [b for b in found if b.needs]

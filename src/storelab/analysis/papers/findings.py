@@ -10,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, interval, left, row, tabular, upright
+from storelab.analysis.latex.parts import THIN, escape, interval, left, row, tabular
 from storelab.analysis.papers import origin
+from storelab.analysis.papers.fragments import headings
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import words
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
 
 SAME = ("claim", "says", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", CANNOT_TELL: "?"}
-UPRIGHT = 6  # campaigns from which on their names stand upright
 ROOMY = 26  # findings that leave room on the first page
 WIDTH = 15.6  # cm: of the first page's table
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
@@ -103,7 +103,7 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
     for f in measured:
         cells = [counted([j for j in f.judged if j.campaign == name]) for name in names]
         lines.append(row([f"{escape(f.title)}{_source(f)}", printed(f.first), *cells]))
-    heads = upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
+    heads = headings(names)
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
     spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
     body = tabular(spec, ["Finding", "Printed", *heads], lines, size) if lines else ""

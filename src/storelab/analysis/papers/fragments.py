@@ -12,11 +12,12 @@ import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Specification
-from storelab.analysis.latex.parts import escape, longtable
+from storelab.analysis.latex.parts import escape, longtable, upright
 from storelab.analysis.papers import outline
 from storelab.analysis.papers.members import Member
 
 LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
+UPRIGHT = 6  # campaigns from which on their names stand upright
 MOST_ROWS = 42  # of a table that stands on a page with its caption
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
 _TABULAR = re.compile(
@@ -80,6 +81,11 @@ def wide_table(caption: str, label: str, text: str) -> str:
     """A float as wide as the page, of one or of several tabulars."""
     head = f"\\begin{{widetable}}\\centering\\caption{{{caption}}}\\label{{{label}}}\n"
     return f"{head}{text}\\end{{widetable}}\n"
+
+
+def headings(names: Sequence[str]) -> list[str]:
+    """Names of campaigns above a column each: upright where there are many."""
+    return upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
 
 
 def figure(member: Member, name: str, code: str) -> Block:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pandas as pd
 
 from storelab.analysis.latex.parts import breakable, escape, left, longtable, row, tabular
-from storelab.analysis.papers.fragments import Block, wide_table
+from storelab.analysis.papers.fragments import Block, headings, wide_table
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import words
 from storelab.core import units
@@ -125,7 +125,7 @@ def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, 
     differs, alike = found[found["differs"]].to_dict("records"), found[~found["differs"]].to_dict("records")
     lines = [row([escape(r["item"]), *(breakable(escape(r[name])) for name in names)]) for r in differs]
     wide = round((WIDTH - NAME) / len(names) - GAP, 2)
-    spec, heads = left(NAME, *[wide] * len(names)), ["", *(rf"\texttt{{{escape(name)}}}" for name in names)]
+    spec, heads = left(NAME, *[wide] * len(names)), ["", *headings(names)]
     caption = (
         "What differs in method between the campaigns, from their plans and records. Where results differ, so do "
         f"these. \\Code{{{code}}}"

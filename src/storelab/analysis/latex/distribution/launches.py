@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, floating, left, row, spread
+from storelab.analysis.latex.parts import THIN, escape, floating, left, row, spread, stacked
 from storelab.analysis.parts import words
 from storelab.analysis.tables.distribution import launches
 
@@ -34,7 +34,8 @@ def table(rows: pd.DataFrame) -> str:
         "runs."
     )
     head = ["System", "Clients", "n", "First [s]", "Slowest [s]", "Start [s]", "Files/s", r"Kept [\%]", r"Hits [\%]"]
-    return floating(f"{left(4.2)}rrrrrrrrr", caption, "tab:launches", [*head, "Store [MB]"], lines)
+    heads = [stacked(h) for h in (*head, "Store [MB]")]  # nine columns of numbers stand beside the words
+    return floating(f"{left(2.6)}rrrrrrrrr", caption, "tab:launches", heads, lines)
 
 
 @FLAGS("launches", "launches")

@@ -33,7 +33,7 @@ def traffic(table: pd.DataFrame) -> str:
     )
     head = ["System", "", "Front-ends", "Clients", r"Shares [\%]", r"Spread [\%]", "n", "From"]
     return floating(
-        f"{left(1.9, 3.7)}rr{left(3.0)}r@{{\\hspace{{4pt}}}}r{left(1.5)}", caption, "tab:traffic", head, lines
+        f"{left(1.7, 3.1)}rr{left(2.8)}r@{{\\hspace{{4pt}}}}r{left(1.5)}", caption, "tab:traffic", head, lines
     )
 
 

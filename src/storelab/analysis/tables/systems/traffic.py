@@ -7,6 +7,7 @@ operation; null where they do not tell (bins, and front-ends that share one name
 the order in which clients are given them; one that no client was given counts, too.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def is_alone(run: Mapping[str, Any]) -> bool:
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
     """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
-    urls, out = given(run), [(0.0, 0.0)] * number
+    urls, parts = given(run), [list[tuple[float, float]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
     if is_alone(run) and len(order) != min(number, len(urls)):  # one name for all front-ends: who answers, nobody knows
         return None
@@ -67,9 +68,9 @@ def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[fl
         at = order.index(urls[ranks.index(row["client"])]) if is_alone(run) else row["endpoint"]
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
-        operations, mb = out[int(at)]
-        out[int(at)] = (operations + row["operations"] / row["seconds"], mb + row["bytes"] / 1e6 / row["seconds"])
-    return out
+        parts[int(at)].append((row["operations"] / row["seconds"], row["bytes"] / 1e6 / row["seconds"]))
+    # Exactly, whatever the order: front-ends that carried as much differ in nothing.
+    return [(math.fsum(rate for rate, _ in own), math.fsum(mb for _, mb in own)) for own in parts]
 
 
 def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
