@@ -171,9 +171,31 @@ def test_a_long_table_of_differences_goes_over_pages():
     found = pd.DataFrame([{"item": f"i{i}", "differs": True, "a": "x" * 60, "b": str(i)} for i in range(25)])
     block, _ = method.latex(found, ["a", "b"], "ABCDEFG")
     assert not block.long and "widetable" in block.text
-    many = found.assign(**dict.fromkeys("cdef", "x" * 60))
-    block, _ = method.latex(many, list("abcdef"), "ABCDEFG")
+    more = found.assign(**dict.fromkeys("cde", "x" * 60))
+    block, _ = method.latex(more, list("abcde"), "ABCDEFG")
     assert block.long and "longtable" in block.text and "tab:differences" in block.text
+
+
+def test_differences_of_many_campaigns_stand_below_each_other():
+    """A column for each of sixteen would be five millimetres wide."""
+    found = pd.DataFrame(
+        [
+            {"item": "kernel", "differs": True, **dict.fromkeys("acdef", "6.1"), "b": "6.2"},
+            {"item": "cores", "differs": True, **dict.fromkeys("abcde", "2"), "f": "64"},
+        ]
+    )
+    block, _ = method.latex(found, list("abcdef"), "ABCDEFG")
+    named = {line.replace(r"\allowbreak{}", "").replace(r"\texttt", "") for line in block.text.splitlines()}
+    assert (
+        block.long
+        and {
+            r"kernel & 6.1 & {a}, {c}, {d}, {e}, {f} \\",
+            r" & 6.2 & {b} \\",
+            r"cores & 2 & {a}, {b}, {c}, {d}, {e} \\",
+            r" & 64 & {f} \\",
+        }
+        <= named
+    )
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------------------------

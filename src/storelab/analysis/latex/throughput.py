@@ -141,7 +141,7 @@ def systems(table: pd.DataFrame) -> str:
     every = list(heads)
     return "\n".join(
         tabular(
-            left(3.4) + "l" + "r" * len(part),
+            left(2.8) + "l" + "r" * len(part),
             ["System", "Engine", *(stacked(escape(heads[c])) for c in part)],
             [
                 row([escape(d), escape(e), *(found.get(c, "--") for c in part)])

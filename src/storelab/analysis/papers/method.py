@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pandas as pd
 
 from storelab.analysis.latex.parts import breakable, escape, left, longtable, row, tabular
-from storelab.analysis.papers.fragments import Block, headings, wide_table
+from storelab.analysis.papers.fragments import UPRIGHT, Block, headings, wide_table
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import words
 from storelab.core import units
 
 LABEL = "tab:differences"
-WIDTH, NAME, GAP = 15.6, 2.7, 0.28  # cm
+WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
 LETTER, MOST_LINES = 0.15, 55  # cm of a letter in a cell; lines of a table on one page
 NOT_RECORDED = "not recorded"
 SILENT = ("date", "seed")  # that these differ is no difference in method
@@ -120,21 +120,35 @@ def differing(found: pd.DataFrame, a: str, b: str) -> list[str]:
     return [str(item) for item in rows["item"]]
 
 
+def _by_value(r: Mapping[str, str], names: Sequence[str]) -> Iterator[str]:
+    """A row for each value of an item, with the campaigns that have it."""
+    having: dict[str, list[str]] = {}
+    for name in names:
+        having.setdefault(r[name], []).append(name)
+    for i, (value, those) in enumerate(having.items()):
+        told = ", ".join(rf"\texttt{{{breakable(escape(name))}}}" for name in those)
+        yield row(["" if i else escape(r["item"]), breakable(escape(value)), told])
+
+
 def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, str]:
     """The table of what differs, over pages where it is long, and the sentence of what does not."""
     differs, alike = found[found["differs"]].to_dict("records"), found[~found["differs"]].to_dict("records")
-    lines = [row([escape(r["item"]), *(breakable(escape(r[name])) for name in names)]) for r in differs]
-    wide = round((WIDTH - NAME) / len(names) - GAP, 2)
-    spec, heads = left(NAME, *[wide] * len(names)), ["", *headings(names)]
     caption = (
         "What differs in method between the campaigns, from their plans and records. Where results differ, so do "
         f"these. \\Code{{{code}}}"
     )
-    height = sum(max(math.ceil(len(r[name]) * LETTER / wide) for name in names) for r in differs)
+    if many := len(names) >= UPRIGHT:  # too narrow a column each
+        spec, heads = left(NAME, VALUE, round(WIDTH - NAME - VALUE - 2 * GAP, 2)), ["", "Value", "Campaigns"]
+        lines = [line for r in differs for line in _by_value(r, names)]
+    else:
+        wide = round((WIDTH - NAME) / len(names) - GAP, 2)
+        spec, heads = left(NAME, *[wide] * len(names)), ["", *headings(names)]
+        lines = [row([escape(r["item"]), *(breakable(escape(r[name])) for name in names)]) for r in differs]
+        height = sum(max(math.ceil(len(r[name]) * LETTER / wide) for name in names) for r in differs)
     same = "; ".join(f"{r['item']} ({r[names[0]]})" for r in alike if r[names[0]] not in ("none", NOT_RECORDED))
     said = f"Alike in all of them: {escape(same)}." if same and len(names) > 1 else ""
     if not lines:
         return Block(""), said
-    if height > MOST_LINES:
+    if many or height > MOST_LINES:
         return Block(longtable(spec, caption, LABEL, heads, lines), True), said
     return Block(wide_table(caption, LABEL, tabular(spec, heads, lines, "scriptsize"))), said

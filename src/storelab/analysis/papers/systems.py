@@ -45,7 +45,7 @@ def campaigns_latex(found: pd.DataFrame, code: str) -> str:
         cells = [rf"\texttt{{{breakable(escape(r['campaign']))}}}", escape(r["title"]), escape(days)]
         lines.append(row([*cells, escape(r["stores"]), words.grouped(str(r["points"]), r"\,"), str(r["failed"])]))
     head = ["Campaign", "Title", "Measured", "Systems", "Points", "Failed"]
-    body = tabular(f"{left(2.4, 4.6, 2.2, 3.6)}rr", head, lines, "scriptsize")
+    body = tabular(f"{left(2.4, 4.3, 2.1, 3.4)}rr", head, lines, "scriptsize")
     return wide_table(f"The campaigns of this paper. \\Code{{{code}}}", "tab:campaigns", body)
 
 

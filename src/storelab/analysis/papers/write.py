@@ -166,7 +166,7 @@ def _discussion(paper: Joined, found: Sequence[findings.Finding], subject: str) 
 
 def _front(paper: Joined, found: Sequence[findings.Finding]) -> str:
     """Title, authors, dates and abstract, as macros of the prose."""
-    names = [rf"\texttt{{{escape(name)}}}" for name in paper.names]
+    names = [rf"\texttt{{{breakable(escape(name))}}}" for name in paper.names]
     one = paper.members[0].title if len(names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
     authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
     days = sorted(day for m in paper.members for day in m.days)

@@ -60,7 +60,7 @@ def is_alone(run: Mapping[str, Any]) -> bool:
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
     """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
-    urls, parts = given(run), [list[tuple[float, float]]() for _ in range(number)]
+    urls, parts = given(run), [dict[float, tuple[int, int]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
     if is_alone(run) and len(order) != min(number, len(urls)):  # one name for all front-ends: who answers, nobody knows
         return None
@@ -68,9 +68,14 @@ def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[fl
         at = order.index(urls[ranks.index(row["client"])]) if is_alone(run) else row["endpoint"]
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
-        parts[int(at)].append((row["operations"] / row["seconds"], row["bytes"] / 1e6 / row["seconds"]))
-    # Exactly, whatever the order: front-ends that carried as much differ in nothing.
-    return [(math.fsum(rate for rate, _ in own), math.fsum(mb for _, mb in own)) for own in parts]
+        own, seconds = parts[int(at)], row["seconds"]
+        operations, moved = own.get(seconds, (0, 0))
+        own[seconds] = operations + row["operations"], moved + row["bytes"]
+    # Counted before they are divided: front-ends that carried as much differ in nothing, not even in a last digit.
+    return [
+        (math.fsum(n / s for s, (n, _) in own.items()), math.fsum(moved / 1e6 / s for s, (_, moved) in own.items()))
+        for own in parts
+    ]
 
 
 def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
