@@ -1,36 +1,13 @@
-"""A stranger's path: a fresh clone, the two commands, the paper without a network. Run by .ci/run."""
+"""A stranger's path: a fresh clone and the first command of the README (the paper without a network: test_stale_paper.py). Run by .ci/run."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import console_blocks
 import pytest
-from common import ROOT
-from rebuild import bare_environ, copy_tree, without_network
 
 pytestmark = pytest.mark.real
 needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex")
-
-
-@needs_latex
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to take the network away")
-def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(tmp_path):
-    copy_tree(tmp_path / "copy")
-    done = subprocess.run(
-        [*without_network(), "make", "paper"],
-        cwd=tmp_path / "copy",
-        env=bare_environ(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "copy/results/reference/paper.pdf").read_bytes().startswith(b"%PDF")
-    sums = subprocess.run(["git", "status", "--porcelain", "results"], cwd=ROOT, capture_output=True, text=True)
-    assert sums.stdout == ""
 
 
 @needs_latex

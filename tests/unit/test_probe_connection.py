@@ -57,7 +57,7 @@ def test_a_read_over_a_kept_connection_that_ends_is_asked_again_over_a_new_one(s
 def test_what_changes_something_is_sent_once(server, method):
     with closing(Connection(server(1, 1), timeout=10)) as wire:
         wire.send("GET", "/")
-        with pytest.raises(http.client.RemoteDisconnected):
+        with pytest.raises(ConnectionResetError):  # also where the server ends before it has read the body
             wire.send(method, "/", body=b"x")
         assert server.seen == ["GET", method]
 

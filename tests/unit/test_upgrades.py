@@ -152,7 +152,7 @@ def test_acts_behind_a_slow_upgrade_come_at_their_time(tmp_path):
 
 def test_whose_turn_never_came_is_an_error_and_nothing_is_to_undo(tmp_path):
     store = Versioned(tmp_path)
-    store.daemons.slow = 0.4
+    store.daemons.slow = 1.2  # of the machine, pauses of a second are known
     it = run(store, UP, until=0.2)
     assert it.failed() == ["upgrade of s3-2: the run was over before its turn came"]
     assert store.daemons.argv["s3-2"] == ("prog-1", "s3-2") and store.daemons.argv["s3-1"] == ("prog-1", "s3-1")
