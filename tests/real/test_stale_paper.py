@@ -78,6 +78,13 @@ def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(cl
     assert made_here.stdout == ""
 
 
+def test_nothing_of_it_stands_over_a_margin(clone):
+    """A word of a heading may fill the gap behind its column (8 pt), no more."""
+    log = (clone / "results/reference/tex/build/paper.log").read_text(errors="replace")
+    wide = [float(w) for w in re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)]
+    assert max(wide, default=0) < 8, wide
+
+
 def test_a_bare_snakemake_has_nothing_to_do_behind_it(clone):
     """It makes the same paper: that of the reference campaign."""
     assert (clone / "results/reference/paper.pdf").stat().st_size > 50_000

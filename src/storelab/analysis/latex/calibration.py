@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
-from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares
+from storelab.analysis.latex.parts import THIN, escape, longtable, row, shares, stacked
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration
 from storelab.core import units
@@ -68,4 +68,6 @@ def ceilings(table: pd.DataFrame) -> str:
         "over memory and files, before the campaign and after it; throughput of the larger one; CPU of the clients for "
         "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
-    return longtable("ll" + "r" * len(axes) + "rrrrrr", caption, "tab:calibration", head, lines)
+    heads = [stacked(h) for h in head]  # as narrow as the numbers below
+    spec = "ll" + r"@{\hspace{6pt}}r" * (len(heads) - 2)
+    return longtable(spec, caption, "tab:calibration", heads, lines)
