@@ -79,8 +79,9 @@ def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(cl
 
 
 def test_nothing_of_it_stands_over_a_margin(clone):
-    """A word of a heading may fill the gap behind its column (8 pt), no more."""
+    """A word of a heading may fill the gap behind its column (8 pt), no more; a figure has its caption on its page."""
     log = (clone / "results/reference/tex/build/paper.log").read_text(errors="replace")
+    assert "Float too large" not in log
     wide = [float(w) for w in re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)]
     assert max(wide, default=0) < 8, wide
 
